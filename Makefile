@@ -1,0 +1,36 @@
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: help demo test lint bench clean
+
+help:
+	@echo "make demo    learn a transform from the patches of a photograph, draw it into demo/"
+	@echo "make test    run the tests"
+	@echo "make lint    check style and types"
+	@echo "make bench   measure speed, write benchmarks/results/"
+	@echo "make clean   remove everything that make made, .venv included"
+
+# Set up once, and again when the dependencies may have changed.
+$(READY): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --editable '.[test,lint]'
+	touch $@
+
+demo: $(READY)
+	$(BIN)/python examples/learn_patches.py
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+lint: $(READY)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+bench: $(READY)
+	$(BIN)/python benchmarks/run.py
+
+clean:
+	rm -rf .venv build dist demo .hypothesis .pytest_cache .ruff_cache .mypy_cache
+	find src tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,115 @@
+"""One pass over 200 000 signals, in units of the matrix product that it cannot avoid.
+
+The unit is `np.matmul(signals, transform.T, out=...)` of the same dtype on one BLAS thread, timed
+in turns with the pass. The signals are patches of photographs, their means removed. A warm pass
+sees a transform a little different from the previous one, as it does while one is learned.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from scipy.fft import dct
+from scipy.linalg import expm
+from skimage import data
+
+from kappaform.engines import engine_for, single_threaded_blas
+
+N_SIGNALS = 200_000
+REPEATS = 9
+TARGETS = {("float64", 1, "warm"): 1.6, ("float32", 1, "warm"): 2.2}
+
+
+def rows() -> list[dict]:
+    """Time first and warm passes, for two patch sizes and both dtypes, on one and two threads."""
+    return [
+        row
+        for side, n_nonzero in ((8, 6), (11, 12))
+        for dtype in ("float64", "float32")
+        for row in _rows_of(side, n_nonzero, dtype)
+    ]
+
+
+def _rows_of(side: int, n_nonzero: int, dtype: str) -> list[dict]:
+    signals = patches(side, N_SIGNALS).astype(dtype)
+    times = _times(signals, side, n_nonzero)
+    unit = times.pop(("product", 1))
+    return [
+        {
+            "name": f"{stage} pass, n={side**2}, s={n_nonzero}, {dtype}, {threads} thread(s)",
+            "value": seconds / unit,
+            "unit": "products",
+            "target": TARGETS.get((dtype, threads, stage)) if side == 8 else None,
+            "seconds": seconds,
+        }
+        for (stage, threads), seconds in times.items()
+    ]
+
+
+def _times(signals: np.ndarray, side: int, n_nonzero: int) -> dict[tuple[str, int], float]:
+    """Best time of the product and of each kind of pass, taken in turns."""
+    transforms = nearby_transforms(side, REPEATS + 1)
+    out = np.empty_like(signals)
+    best: dict[tuple[str, int], float] = {}
+    warm = {threads: engine_for(signals) for threads in (1, 2)}
+    for engine in warm.values():
+        engine.run_pass(transforms[0], n_nonzero)
+
+    def record(key: tuple[str, int], call: Callable, *arguments: object, **options: object) -> None:
+        start = time.perf_counter()
+        call(*arguments, **options)
+        best[key] = min(best.get(key, np.inf), time.perf_counter() - start)
+
+    for transform in transforms[1:]:
+        weights = transform.astype(signals.dtype).T
+        with single_threaded_blas():
+            record(("product", 1), np.matmul, signals, weights, out=out)
+        for threads, engine in warm.items():
+            fresh = engine_for(signals)
+            _ = fresh.gram  # computed once, not a part of the pass
+            with _threads(threads):
+                record(("warm", threads), engine.run_pass, transform, n_nonzero)
+                record(("first", threads), fresh.run_pass, transform, n_nonzero)
+    return best
+
+
+def patches(side: int, number: int) -> np.ndarray:
+    """Random patches of photographs, one per row, means removed."""
+    rng = np.random.default_rng(0)
+    images = [data.camera(), data.moon(), data.coins(), data.brick(), data.grass()]
+    found = []
+    for image in images:
+        windows = np.lib.stride_tricks.sliding_window_view(image, (side, side))
+        top, left = (rng.integers(0, size, -(-number // len(images))) for size in windows.shape[:2])
+        found.append(windows[top, left].reshape(-1, side * side).astype(np.float64))
+    signals = rng.permutation(np.concatenate(found))[:number]
+    return signals - signals.mean(axis=1, keepdims=True)
+
+
+def nearby_transforms(side: int, number: int, angle: float = 0.005) -> list[np.ndarray]:
+    """The 2-D DCT and, from each to the next, a rotation by about `angle` in every direction."""
+    basis = dct(np.eye(side), axis=0, norm="ortho")
+    random = np.random.default_rng(1).standard_normal((side**2, side**2)) / side
+    return [expm(angle * i * (random - random.T)) @ np.kron(basis, basis) for i in range(number)]
+
+
+@contextmanager
+def _threads(number: int) -> Iterator[None]:
+    before = os.environ.get("KAPPAFORM_NUM_THREADS")
+    os.environ["KAPPAFORM_NUM_THREADS"] = str(number)
+    try:
+        yield
+    finally:
+        del os.environ["KAPPAFORM_NUM_THREADS"]
+        if before is not None:
+            os.environ["KAPPAFORM_NUM_THREADS"] = before
+
+
+if __name__ == "__main__":
+    for row in rows():
+        target = f"target {row['target']}" if row["target"] else ""
+        print(f"{row['name']:50s} {row['value']:5.2f} {row['unit']}  {target}")

@@ -1,0 +1,86 @@
+"""Sparsifying transforms with an explicit bound on their condition number.
+
+Public names are imported on first use, so that ``import kappaform`` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kappaform import plots
+    from kappaform.engines import hard_threshold
+    from kappaform.estimators import ConditionedTransform, LogDetTransform, OrthonormalTransform
+    from kappaform.learning import (
+        Conditioned,
+        LearningInterrupted,
+        LearnResult,
+        LogDet,
+        Orthonormal,
+        condition_path,
+        learn,
+    )
+    from kappaform.linalg import dct_basis, project_spectrum, random_basis
+    from kappaform.persistence import load, save
+
+    __version__: str
+
+__all__ = [
+    "Conditioned",
+    "ConditionedTransform",
+    "LearnResult",
+    "LearningInterrupted",
+    "LogDet",
+    "LogDetTransform",
+    "Orthonormal",
+    "OrthonormalTransform",
+    "condition_path",
+    "dct_basis",
+    "hard_threshold",
+    "learn",
+    "load",
+    "plots",
+    "project_spectrum",
+    "random_basis",
+    "save",
+]
+
+# The same names as above, for the interpreter: a test keeps the two lists equal.
+_HOME = {
+    "Conditioned": "learning",
+    "ConditionedTransform": "estimators",
+    "LearnResult": "learning",
+    "LearningInterrupted": "learning",
+    "LogDet": "learning",
+    "LogDetTransform": "estimators",
+    "Orthonormal": "learning",
+    "OrthonormalTransform": "estimators",
+    "condition_path": "learning",
+    "dct_basis": "linalg",
+    "hard_threshold": "engines",
+    "learn": "learning",
+    "load": "persistence",
+    "project_spectrum": "linalg",
+    "random_basis": "linalg",
+    "save": "persistence",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        value: Any = version("kappaform")
+    elif name == "plots":
+        value = import_module("kappaform.plots")
+    elif name in _HOME:
+        value = getattr(import_module(f"kappaform.{_HOME[name]}"), name)
+    else:
+        raise AttributeError(f"module 'kappaform' has no attribute {name!r}")
+    globals()[name] = value  # so that this function is asked only once for each name
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, "__version__"})

@@ -1,0 +1,7 @@
+"""Mathematics of n×n matrices: no data, no files."""
+
+from kappaform.linalg.bases import dct_basis, random_basis
+from kappaform.linalg.polar import polar
+from kappaform.linalg.spectrum import project_spectrum
+
+__all__ = ["dct_basis", "polar", "project_spectrum", "random_basis"]

@@ -1,0 +1,263 @@
+"""A pass gives the statistics of its definition, however the signals lie in memory."""
+
+import tracemalloc
+
+import naive
+import numpy as np
+import pytest
+
+from kappaform.engines import engine_for
+
+FIELDS = ("gram", "cross", "code_energy", "discarded_energy")
+DTYPES = ("float32", "float64")
+
+
+def assert_same_bits(one, other):
+    for field in FIELDS:
+        np.testing.assert_array_equal(getattr(one, field), getattr(other, field), err_msg=field)
+
+
+def relative_error(found, expected):
+    return np.linalg.norm(found - expected) / np.linalg.norm(expected)
+
+
+def small_integers(rng, m, n):
+    """Signals and a transform whose every sum is exact, with ties in most rows."""
+    return rng.integers(-3, 4, (m, n)).astype(float), rng.integers(-1, 2, (n, n)).astype(float)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", [1, 3, 16, 63, 64, 65, 130])
+def test_pass_agrees_with_its_definition(n, dtype, rng):
+    signals = rng.standard_normal((150, n)).astype(dtype)
+    transform = rng.standard_normal((n, n)).astype(dtype)
+    for n_nonzero in (0, 1, n // 2, n, rng.integers(0, n + 1, 150)):
+        found = engine_for(signals).run_pass(transform, n_nonzero)
+        expected = naive.pass_statistics(signals, transform, n_nonzero)
+        for field, value in zip(FIELDS, expected, strict=True):
+            tolerance = 1e-12 if dtype == "float64" or field == "gram" else 1e-6
+            scale = np.abs(value).max()
+            np.testing.assert_allclose(
+                getattr(found, field), value, rtol=0, atol=tolerance * scale, err_msg=field
+            )
+        assert found.n_signals == 150
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", [6, 64, 70])
+def test_ties_are_broken_exactly_as_defined(n, dtype, rng):
+    signals, transform = small_integers(rng, 1100, n)
+    n_nonzero = rng.integers(0, n + 1, 1100)
+    engine = engine_for(signals.astype(dtype))
+    codes = naive.hard_threshold(signals @ transform.T, n_nonzero)
+    np.testing.assert_array_equal(engine.encode(transform, n_nonzero), codes)
+    for _ in range(3):  # a warm pass meets the same ties
+        found = engine.run_pass(transform, n_nonzero)
+        np.testing.assert_array_equal(found.cross, codes.T @ signals)
+        assert found.code_energy == (codes**2).sum()
+        assert found.discarded_energy == ((signals @ transform.T - codes) ** 2).sum()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_remembering_earlier_passes_never_changes_a_result(dtype, rng):
+    signals = rng.standard_normal((3000, 20)).astype(dtype)
+    signals[::7] = 0
+    signals[1::7, 3:] = 0
+    engine = engine_for(signals)
+    transform = np.eye(20)
+    for jump in (0, 1e-3, 1e-1, 10, 1e-6, 1e4, 1e-9):
+        transform = transform + jump * rng.standard_normal((20, 20))
+        for n_nonzero in (3, 17, rng.integers(0, 21, 3000)):
+            assert_same_bits(
+                engine.run_pass(transform, n_nonzero),
+                engine_for(signals).run_pass(transform, n_nonzero),
+            )
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_any_number_of_threads_gives_the_same_bits(dtype, rng, monkeypatch):
+    signals = rng.standard_normal((9000, 30)).astype(dtype)
+    transform = rng.standard_normal((30, 30))
+    results = []
+    for threads in (1, 2, 3, 8):
+        monkeypatch.setenv("KAPPAFORM_NUM_THREADS", str(threads))
+        engine = engine_for(signals)
+        results.append((engine.run_pass(transform, 4), engine.encode(transform, 4)))
+    for statistics, codes in results[1:]:
+        assert_same_bits(statistics, results[0][0])
+        np.testing.assert_array_equal(codes, results[0][1])
+
+
+def unaligned(signals, _):
+    memory = np.zeros(signals.nbytes + 1, np.uint8)
+    view = memory[1:].view(signals.dtype).reshape(signals.shape)
+    view[...] = signals
+    return view
+
+
+def spread(signals, _):
+    wide = np.full((2 * signals.shape[0], 3 * signals.shape[1]), np.nan, signals.dtype)
+    wide[1::2, ::3] = signals
+    return wide[1::2, ::3]
+
+
+def read_only(signals, _):
+    copy = signals.copy()
+    copy.setflags(write=False)
+    return copy
+
+
+def memory_mapped(signals, folder):
+    np.save(folder / "signals.npy", signals)
+    return np.load(folder / "signals.npy", mmap_mode="r")
+
+
+LAYOUTS = {
+    "columns first": lambda signals, _: np.asfortranarray(signals),
+    "every second row, every third column": spread,
+    "backwards": lambda signals, _: signals[::-1, ::-1].copy()[::-1, ::-1],
+    "other byte order": lambda signals, _: signals.astype(signals.dtype.newbyteorder()),
+    "unaligned": unaligned,
+    "read-only": read_only,
+    "memory-mapped": memory_mapped,
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
+@pytest.mark.parametrize("n", [10, 64])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_any_memory_layout_gives_the_same_bits(dtype, n, layout, rng, tmp_path):
+    signals = rng.standard_normal((2500, n)).astype(dtype)
+    transform = rng.standard_normal((n, n))
+    plain, other = engine_for(signals), engine_for(layout(signals, tmp_path))
+    np.testing.assert_array_equal(other.signals, signals)
+    assert other.dtype == dtype
+    assert_same_bits(other.run_pass(transform, 4), plain.run_pass(transform, 4))
+    np.testing.assert_array_equal(other.encode(transform, 4), plain.encode(transform, 4))
+
+
+@pytest.mark.parametrize(
+    ("given", "used"),
+    [
+        ("float16", "float32"),
+        ("bool", "float64"),
+        ("uint8", "float64"),
+        ("int16", "float64"),
+        ("int64", "float64"),
+        ("longdouble", "float64"),
+    ],
+)
+def test_other_numbers_are_converted(given, used, rng):
+    signals = rng.integers(0, 100, (2500, 12)).astype(given)
+    transform = rng.standard_normal((12, 12))
+    engine, expected = engine_for(signals), engine_for(signals.astype(used))
+    assert engine.signals is signals
+    assert engine.dtype == used
+    assert_same_bits(engine.run_pass(transform, 3), expected.run_pass(transform, 3))
+    assert engine.encode(transform, 3).dtype == used
+
+
+def test_float32_signals_have_statistics_of_six_digits(rng):
+    # Signals with a large mean: the worst case, where all terms of a sum have one sign.
+    signals = (100 + 20 * rng.standard_normal((60_000, 16))).astype(np.float32)
+    transform = np.linalg.qr(rng.standard_normal((16, 16)))[0].astype(np.float32)
+    engine = engine_for(signals)
+    found, codes = engine.run_pass(transform, 4), engine.encode(transform, 4).astype(float)
+    coefs = signals.astype(float) @ transform.T.astype(float)
+    assert relative_error(found.gram, signals.astype(float).T @ signals.astype(float)) < 1e-13
+    assert relative_error(found.cross, codes.T @ signals.astype(float)) < 1e-6
+    assert found.code_energy == pytest.approx((codes**2).sum(), rel=1e-12)
+    discarded = (np.where(codes == 0, coefs, 0) ** 2).sum()
+    assert found.discarded_energy == pytest.approx(discarded, rel=1e-6)
+
+
+def test_tiny_discarded_energy_is_not_lost_beside_large_codes():
+    signals = np.tile([1e9, 1e-9], (5000, 1))
+    assert engine_for(signals).run_pass(np.eye(2), 1).discarded_energy == pytest.approx(5e-15)
+
+
+def test_gram_is_computed_once_and_symmetric(rng):
+    engine = engine_for(rng.standard_normal((3000, 70)))
+    assert engine.gram is engine.run_pass(np.eye(70), 3).gram
+    np.testing.assert_array_equal(engine.gram, engine.gram.T)
+
+
+def test_codes_are_those_of_the_pass(rng):
+    signals, transform = rng.standard_normal((2500, 30)), rng.standard_normal((30, 30))
+    engine = engine_for(signals)
+    n_nonzero = rng.integers(0, 31, 2500)
+    codes, found = engine.encode(transform, n_nonzero), engine.run_pass(transform, n_nonzero)
+    np.testing.assert_array_equal(np.count_nonzero(codes, axis=1), n_nonzero)
+    assert relative_error(found.cross, codes.T @ signals) < 1e-13
+    assert found.code_energy == pytest.approx((codes**2).sum(), rel=1e-13)
+
+
+@pytest.mark.parametrize("shape", [(1, 5), (3, 20), (1, 1), (1025, 2)])
+def test_few_signals_are_enough(shape, rng):
+    signals = rng.standard_normal(shape)
+    found = engine_for(signals).run_pass(np.eye(shape[1]), 1)
+    np.testing.assert_allclose(found.gram, signals.T @ signals, rtol=1e-12)
+    assert found.code_energy == pytest.approx((np.abs(signals).max(axis=1) ** 2).sum())
+
+
+def test_zero_signals_have_zero_statistics():
+    engine = engine_for(np.zeros((2000, 5)))
+    assert engine.scale == 1.0
+    for field in FIELDS:
+        assert not np.any(getattr(engine.run_pass(np.eye(5), 2), field))
+    assert not engine.encode(np.eye(5), 2).any()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("size", [1e-6, 1.0, 255.0, 1e6])
+def test_ordinary_signals_are_not_scaled(size, dtype, rng):
+    assert engine_for(size * rng.standard_normal((50, 4)).astype(dtype)).scale == 1.0
+
+
+@pytest.mark.parametrize(
+    ("dtype", "exponent"),
+    [("float64", e) for e in (500, -500, 1010, -1000)] + [("float32", e) for e in (60, -60, 110)],
+)
+def test_extreme_signals_give_the_same_statistics_times_a_power_of_two(dtype, exponent, rng):
+    signals = rng.standard_normal((3000, 20)).astype(dtype)
+    transform = np.linalg.qr(rng.standard_normal((20, 20)))[0]
+    plain, extreme = engine_for(signals), engine_for(np.ldexp(signals, exponent))
+    factor = float(np.ldexp(extreme.scale, exponent))
+    assert np.frexp(extreme.scale)[0] == 0.5
+    assert 1e-3 < factor < 1e3
+    expected, found = plain.run_pass(transform, 3), extreme.run_pass(transform, 3)
+    for field in FIELDS:
+        np.testing.assert_array_equal(
+            getattr(found, field), factor**2 * getattr(expected, field), err_msg=field
+        )
+    np.testing.assert_array_equal(
+        extreme.encode(transform, 3), np.ldexp(plain.encode(transform, 3), exponent)
+    )
+
+
+@pytest.mark.parametrize("size", [1e150, 1e-150, 1e308, 5e-324])
+def test_no_size_of_signals_overflows_or_vanishes(size, rng):
+    signals = size * np.sign(rng.standard_normal((100, 4)))
+    engine = engine_for(signals)
+    found = engine.run_pass(np.eye(4), 3)
+    assert found.code_energy == pytest.approx(3 * found.discarded_energy)
+    assert found.gram[0, 0] == pytest.approx(found.discarded_energy)
+    assert 0 < found.discarded_energy < np.inf
+    np.testing.assert_array_equal(engine.encode(np.eye(4), 4), signals)
+
+
+@pytest.mark.parametrize("given", ["float64", "float16", "columns first"])
+def test_memory_beyond_the_data_is_a_few_megabytes_and_8_bytes_a_signal(given, monkeypatch):
+    monkeypatch.setenv("KAPPAFORM_NUM_THREADS", "2")
+    for m in (70_000, 280_000):
+        signals = np.ones((m, 16), "float16" if given == "float16" else "float64")
+        if given == "columns first":
+            signals = np.asfortranarray(signals)
+        engine_for(signals[:10]).run_pass(np.eye(16), 3)  # compiled: that is not counted
+        tracemalloc.start()
+        engine = engine_for(signals)
+        for _ in range(2):
+            engine.run_pass(np.eye(16), 3)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 8 * m + 8e6

@@ -1,0 +1,64 @@
+"""Statistics know all that an update may ask about the signals."""
+
+import numpy as np
+import pytest
+
+from kappaform.engines import Statistics, hard_threshold
+
+FIELDS = ("gram", "cross", "code_energy", "discarded_energy", "n_signals")
+
+
+def statistics_of(signals, transform, n_nonzero=3):
+    coefs = signals @ transform.T
+    return Statistics.empty(signals.shape[1]).add(signals, coefs, hard_threshold(coefs, n_nonzero))
+
+
+def assert_close(one, other):
+    for field in FIELDS:
+        np.testing.assert_allclose(getattr(one, field), getattr(other, field), rtol=1e-12)
+
+
+def test_they_give_the_objective_of_any_transform(rng):
+    signals, transform, other = (rng.standard_normal(shape) for shape in ((40, 6), (6, 6), (6, 6)))
+    codes = hard_threshold(signals @ transform.T, 3)
+    s = statistics_of(signals, transform)
+    value = np.trace(other @ s.gram @ other.T) - 2 * np.vdot(other, s.cross) + s.code_energy
+    assert value == pytest.approx(np.linalg.norm(codes - signals @ other.T) ** 2)
+
+
+def test_discarded_energy_is_that_of_the_transform_itself(rng):
+    signals, transform = rng.standard_normal((40, 6)), rng.standard_normal((6, 6))
+    coefs = signals @ transform.T
+    error = np.linalg.norm(coefs - hard_threshold(coefs, 3))
+    assert statistics_of(signals, transform).discarded_energy == pytest.approx(error**2)
+
+
+def test_tiny_discarded_energy_is_not_lost_beside_large_codes():
+    coefs = np.array([[1e9, 1e-9]])
+    assert Statistics.empty(2).add(coefs, coefs, hard_threshold(coefs, 1)).discarded_energy == 1e-18
+
+
+def test_merging_is_the_same_as_having_all_signals_at_once(rng):
+    signals, transform = rng.standard_normal((40, 6)), rng.standard_normal((6, 6))
+    halves = statistics_of(signals[:15], transform).merge(statistics_of(signals[15:], transform))
+    assert_close(halves, statistics_of(signals, transform))
+    assert halves.n_signals == 40
+
+
+def test_empty_statistics_are_neutral(rng):
+    s = statistics_of(rng.standard_normal((9, 4)), np.eye(4))
+    assert_close(Statistics.empty(4).merge(s), s)
+    assert_close(s.merge(Statistics.empty(4)), s)
+
+
+def test_decay_lets_every_signal_count_less(rng):
+    s = statistics_of(rng.standard_normal((9, 4)), np.eye(4))
+    assert_close(s.decay(0.5).merge(s.decay(0.5)), s)
+    assert_close(s.decay(1), s)
+    assert s.decay(0.25).n_signals == 9 / 4
+
+
+@pytest.mark.parametrize("factor", [-0.1, 1.5, np.nan])
+def test_factors_that_are_no_forgetting_are_refused(factor):
+    with pytest.raises(ValueError, match="factor=.* is outside"):
+        Statistics.empty(2).decay(factor)

@@ -1,0 +1,196 @@
+"""Figures are checked by what they show: the data of their curves, their texts, their pixels."""
+
+from dataclasses import dataclass
+from io import BytesIO
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from numpy.testing import assert_allclose, assert_array_equal
+
+from kappaform import dct_basis, plots, random_basis
+
+
+@dataclass
+class Bounded:
+    max_condition: float
+
+
+@dataclass
+class Free:
+    pass
+
+
+def result(method, spectrum=(2.0, 1.5, 1.2, 1.0), errors=(5.0, 3.0, 2.0)):
+    """What `plots` reads of a LearnResult."""
+    spectrum, absolute = np.array(spectrum), np.array(errors)
+    transform = random_basis(spectrum.size, 0) * spectrum @ random_basis(spectrum.size, 1)
+    return SimpleNamespace(
+        method=method,
+        transform=transform,
+        errors=SimpleNamespace(absolute=absolute, relative=absolute / 10),
+    )
+
+
+def path(validation):
+    names = ("absolute", "relative", "reconstruction")
+    table = {name: np.geomspace(1.0, 0.1, 4) * (i + 1) for i, name in enumerate(names)}
+    if validation:
+        table |= {f"validation_{name}": 1.1 * table[name] for name in names}
+    bounds = np.array([1.0, 2.0, 10.0, np.inf])
+    return SimpleNamespace(
+        table=table | {"max_condition": bounds, "condition_number": np.array([1.0, 2.0, 9.0, 70.0])}
+    )
+
+
+def texts(figure: Figure) -> list[str]:
+    return [text.get_text() for axes in figure.axes for text in axes.texts]
+
+
+def shown(figure: Figure) -> np.ma.MaskedArray:
+    (image,) = figure.axes[0].images
+    return image.get_array()
+
+
+FIGURES = {
+    "convergence": lambda: plots.plot_convergence([result(Bounded(2.0)), result(Free())]),
+    "many curves": lambda: plots.plot_convergence([result(Free()) for _ in range(12)]),
+    "errors end at zero": lambda: plots.plot_convergence(result(Free(), errors=(1.0, 0.0, 0.0))),
+    "errors all zero": lambda: plots.plot_convergence(result(Free(), errors=(0.0, 0.0))),
+    "only the start": lambda: plots.plot_convergence(result(Free(), errors=(1.0,))),
+    "spectrum": lambda: plots.plot_spectrum([result(Bounded(2.0)), dct_basis(3)]),
+    "singular": lambda: plots.plot_spectrum(np.diag([2.0, 1.0, 0.0])),
+    "zero matrix": lambda: plots.plot_spectrum(np.zeros((3, 3))),
+    "atoms": lambda: plots.plot_atoms(dct_basis((3, 3))),
+    "atoms 1x1": lambda: plots.plot_atoms(np.eye(1)),
+    "atoms zero": lambda: plots.plot_atoms(np.zeros((4, 4))),
+    "path": lambda: plots.plot_path(path(validation=True)),
+    "path, training only": lambda: plots.plot_path(path(validation=False)),
+}
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_can_be_written_without_a_warning_or_a_window(name):
+    figure = FIGURES[name]()
+    assert isinstance(figure, Figure)
+    assert getattr(figure, "number", None) is None  # pyplot does not know it
+    stream = BytesIO()
+    figure.savefig(stream)
+    assert stream.getvalue().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("error", ["absolute", "relative"])
+def test_convergence_shows_the_errors_of_each_result(error):
+    results = [result(Free()), result(Bounded(3.0), errors=(5.0, 4.5, 4.0, 3.9))]
+    figure = plots.plot_convergence(results, error=error)
+    (axes,) = figure.axes
+    curves = [line for line in axes.lines if line.get_linestyle() == "-"]
+    for curve, expected in zip(curves, results, strict=True):
+        values = getattr(expected.errors, error)
+        assert_array_equal(curve.get_xdata(), np.arange(values.size))
+        assert_array_equal(curve.get_ydata(), values)
+    assert axes.get_yscale() == "log"
+    assert axes.get_ylabel().startswith(error)
+    assert texts(figure) == ["Free", r"Bounded, $\kappa \leq$ 3"]
+
+
+def test_labels_come_from_the_argument_then_the_mapping_then_the_method():
+    one = result(Free())
+    assert texts(plots.plot_convergence({"a": one, "b": one})) == ["a", "b"]
+    assert texts(plots.plot_convergence({"a": one, "b": one}, labels=["c", "d"])) == ["c", "d"]
+    assert texts(plots.plot_convergence([one, one])) == ["Free", "Free (2)"]
+
+
+def test_labels_of_curves_that_end_together_do_not_overlap():
+    figure = plots.plot_convergence([result(Free()) for _ in range(6)])
+    heights = np.sort([text.get_position()[1] for text in figure.axes[0].texts])
+    assert np.diff(heights).min() > 0.06
+    assert heights[0] >= 0
+    assert heights[-1] <= 1
+
+
+def test_spectrum_shows_singular_values_and_the_floor_that_the_bound_leaves():
+    spectrum = (3.0, 2.5, 2.0, 1.0)
+    figure = plots.plot_spectrum([result(Bounded(4.0), spectrum), np.diag([1.0, 5.0])])
+    bounded, floor, plain = figure.axes[0].lines
+    assert_allclose(bounded.get_ydata(), spectrum, rtol=1e-13)
+    assert_allclose(floor.get_ydata(), 3.0 / 4.0, rtol=1e-13)
+    assert_allclose(plain.get_ydata(), [5.0, 1.0])
+    note, *ends = texts(figure)
+    assert note == r"max $\sigma$ / 4"
+    assert [end.splitlines()[1] for end in ends] == ["condition 3", "condition 5"]
+
+
+def test_an_unbounded_spectrum_has_no_floor():
+    figure = plots.plot_spectrum([result(Bounded(np.inf)), result(Free())])
+    assert len(figure.axes[0].lines) == 2
+
+
+def test_atoms_are_the_rows_scaled_symmetrically_and_sorted_by_frequency():
+    basis = dct_basis((2, 2))
+    shuffled = basis[[3, 0, 2, 1]] * np.array([[1.0], [20.0], [3.0], [0.1]])
+    pixels = shown(plots.plot_atoms(shuffled))
+    assert pixels.shape == (5, 5)
+    assert_allclose(pixels[:2, :2], 1.0)  # the constant atom comes first
+    assert_allclose(pixels[3:, 3:], 2 * basis[3].reshape(2, 2))  # the checkerboard last
+    assert pixels.mask[2].all()  # the margin between atoms
+    assert pixels.mask[:, 2].all()
+
+
+def test_zero_is_mid_grey_in_every_atom(rng):
+    (image,) = plots.plot_atoms(rng.standard_normal((9, 9)) + 5).axes[0].images
+    assert image.get_clim() == (-1, 1)
+    assert_allclose(np.abs(image.get_array()).max(), 1.0)
+
+
+def test_atoms_of_volumes_are_their_slices_side_by_side():
+    atom = np.arange(1.0, 13.0)
+    pixels = shown(plots.plot_atoms(np.tile(atom, (12, 1)), (2, 2, 3)))
+    slices = atom.reshape(2, 2, 3) / 12
+    assert_allclose(pixels[:2, :3], slices[0])
+    assert pixels.mask[:2, 3].all()
+    assert_allclose(pixels[:2, 4:7], slices[1])
+
+
+@pytest.mark.parametrize("shape", [6, (6,), (2, 3), (3, 2), (1, 2, 3)])
+def test_every_atom_is_shown_once_whatever_its_shape(shape):
+    pixels = shown(plots.plot_atoms(np.eye(6), shape))
+    assert (pixels == 1).sum() == 6
+    assert (~np.ma.getmaskarray(pixels)).sum() == 36
+
+
+def test_path_shows_training_and_validation_in_three_panels():
+    data = path(validation=True)
+    figure = plots.plot_path(data)
+    for axes, error in zip(figure.axes, ("absolute", "relative", "reconstruction"), strict=True):
+        training, validation = axes.lines
+        # without a bound: where the condition number ended
+        assert_array_equal(training.get_xdata(), [1.0, 2.0, 10.0, 70.0])
+        assert_array_equal(training.get_ydata(), data.table[error])
+        assert_array_equal(validation.get_ydata(), data.table[f"validation_{error}"])
+        assert axes.get_title(loc="left").startswith(error)
+        assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+
+
+def test_path_without_validation_shows_training_alone():
+    assert [len(axes.lines) for axes in plots.plot_path(path(validation=False)).axes] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("draw", "message"),
+    [
+        (lambda: plots.plot_convergence([]), "give at least one result"),
+        (lambda: plots.plot_convergence(result(Free()), ["a", "b"]), "2 entries for 1 curves"),
+        (lambda: plots.plot_convergence(result(Free()), error="x"), "error='x' is unknown"),
+        (lambda: plots.plot_spectrum(np.ones((2, 3))), r"shape \(2, 3\).*\(n, n\) array"),
+        (lambda: plots.plot_atoms(np.ones(4)), r"shape \(4,\).*\(n, n\) array"),
+        (lambda: plots.plot_atoms(np.eye(6)), "n_features=6 is no square: give the shape"),
+        (lambda: plots.plot_atoms(np.eye(6), (2, 2)), r"patch_shape=\(2, 2\).*product is 6"),
+        (lambda: plots.plot_atoms(np.eye(6), (1, 1, 2, 3)), "give 1 to 3 positive integers"),
+        (lambda: plots.plot_atoms(np.eye(6), (-2, -3)), "give 1 to 3 positive integers"),
+    ],
+)
+def test_errors_name_the_parameter_and_the_remedy(draw, message):
+    with pytest.raises(ValueError, match=message):
+        draw()
