@@ -6,12 +6,13 @@ They share no code with the package.
 import math
 
 import numpy as np
+from numba import njit
 
 # --- engines: codes and the statistics of a pass -------------------------------------------------
 
 
 def hard_threshold(coefs, n_nonzero):
-    """Rows with all but their n_nonzero largest magnitudes set to zero; of equal ones the first stay."""
+    """Rows with all but their n_nonzero largest magnitudes zero; of equal ones the first stay."""
     coefs = np.asarray(coefs)
     codes = np.zeros_like(coefs)
     wanted = np.broadcast_to(n_nonzero, len(coefs))
@@ -23,7 +24,7 @@ def hard_threshold(coefs, n_nonzero):
 
 
 def pass_statistics(signals, transform, n_nonzero):
-    """gram, cross, code energy and discarded energy of signals (rows) and their codes, in float64."""
+    """Gram, cross, code energy and discarded energy of signals and their codes, in float64."""
     signals = np.asarray(signals, dtype=np.float64)
     n_features = signals.shape[1]
     coefs = np.array([[math.fsum(w * y) for w in np.asarray(transform)] for y in signals])
@@ -35,3 +36,126 @@ def pass_statistics(signals, transform, n_nonzero):
     kept = math.fsum((codes**2).ravel())
     discarded = math.fsum(((coefs - codes) ** 2).ravel())
     return gram, cross, kept, discarded
+
+
+# --- linalg: spectra under a condition bound -----------------------------------------------------
+#
+# The objective depends on one unknown, the floor, once the others are eliminated, and has a single
+# valley in it: golden section on the logarithm of the floor, by values alone. Compiled, because
+# thousands of cases are compared.
+
+
+def closest_spectrum(targets, weights, max_condition, norm=None):
+    """Spectrum with min sum w (s - t)^2, max s <= max_condition * min s and, if given, the norm."""
+    if norm is not None:
+        floor, ceiling = _floors_on_sphere(targets.size, max_condition, norm)
+        if max_condition < math.inf:
+            floor = _golden_section(_cost_on_sphere, floor, targets, weights, max_condition, norm)
+            ceiling = max_condition * floor
+        return _spectrum_on_sphere(floor, ceiling, targets, weights, norm)
+    if max_condition == math.inf or not targets.any():
+        return targets.copy()
+    floors = 1e-45 * targets.max(), targets.max()
+    floor = _golden_section(_cost_of_floor, floors, targets, weights, max_condition, 0.0)
+    return np.clip(targets, floor, max_condition * floor)
+
+
+def least_cost(targets, weights, max_condition, norm, multiplier):
+    """Lower bound on sum w (s - t)^2 over all spectra that `closest_spectrum` chooses from.
+
+    Weak duality: the minimum of the Lagrangian, whatever the multiplier. The floor and the entries
+    of a spectrum of that norm lie in known intervals, so there always is one.
+    """
+    energy = np.sum(weights * targets**2)
+    floor, ceiling = _floors_on_sphere(targets.size, max_condition, norm)
+    if max_condition < math.inf:
+        args = targets, weights, max_condition, (norm, multiplier)
+        floor = _golden_section(_lagrangian_of_floor, floor, *args)
+        ceiling = min(norm, max_condition * floor)
+    return energy + _lagrangian(floor, ceiling, targets, weights, norm, multiplier)
+
+
+def _floors_on_sphere(n, max_condition, norm):
+    if max_condition == math.inf:
+        return 0.0, norm
+    return (norm / (max_condition * math.sqrt(n)), norm / math.sqrt(n)), None
+
+
+@njit
+def _golden_section(cost, interval, targets, weights, max_condition, extra):
+    ratio = 0.5 * (math.sqrt(5) - 1)
+    a, d = math.log(interval[0]), math.log(interval[1])
+    b, c = d - ratio * (d - a), a + ratio * (d - a)
+    cost_b = cost(math.exp(b), targets, weights, max_condition, extra)
+    cost_c = cost(math.exp(c), targets, weights, max_condition, extra)
+    while d - a > 1e-12:
+        if cost_b <= cost_c:
+            d, c, cost_c = c, b, cost_b
+            b = d - ratio * (d - a)
+            cost_b = cost(math.exp(b), targets, weights, max_condition, extra)
+        else:
+            a, b, cost_b = b, c, cost_c
+            c = a + ratio * (d - a)
+            cost_c = cost(math.exp(c), targets, weights, max_condition, extra)
+    return math.exp(0.5 * (a + d))
+
+
+@njit
+def _cost_of_floor(floor, targets, weights, max_condition, _):
+    cost = 0.0
+    for t, w in zip(targets, weights):
+        cost += w * (min(max(t, floor), max_condition * floor) - t) ** 2
+    return cost
+
+
+@njit
+def _cost_on_sphere(floor, targets, weights, max_condition, norm):
+    spectrum = _spectrum_on_sphere(floor, max_condition * floor, targets, weights, norm)
+    return np.sum(weights * (spectrum - targets) ** 2)
+
+
+@njit
+def _spectrum_on_sphere(floor, ceiling, targets, weights, norm):
+    """Best spectrum of that norm between two bounds: bisection on the multiplier of the norm."""
+    linear = weights * targets
+    n = targets.size
+    low = -weights.max() - 1
+    high = 2 * math.sqrt(n) * linear.max() / norm + 1
+    for _ in range(200):
+        middle = 0.5 * (low + high)
+        if middle in (low, high):
+            break
+        if np.sum(_between(floor, ceiling, linear, weights, middle) ** 2) >= norm**2:
+            low = middle
+        else:
+            high = middle
+    # The norm may jump at the multiplier: squares between the two sides are optimal as well.
+    longer = _between(floor, ceiling, linear, weights, low) ** 2
+    shorter = _between(floor, ceiling, linear, weights, high) ** 2
+    gap = np.sum(longer) - np.sum(shorter)
+    share = (norm**2 - np.sum(shorter)) / gap if gap > 0 else 0.0
+    return np.sqrt(shorter + min(max(share, 0.0), 1.0) * (longer - shorter))
+
+
+@njit
+def _between(floor, ceiling, linear, weights, multiplier):
+    spectrum = np.empty_like(linear)
+    for i in range(linear.size):
+        quadratic = weights[i] + multiplier
+        spectrum[i] = min(max(linear[i] / quadratic, floor), ceiling) if quadratic > 0 else ceiling
+    return spectrum
+
+
+@njit
+def _lagrangian_of_floor(floor, targets, weights, max_condition, norm_and_multiplier):
+    norm, multiplier = norm_and_multiplier
+    ceiling = min(norm, max_condition * floor)
+    return _lagrangian(floor, ceiling, targets, weights, norm, multiplier)
+
+
+@njit
+def _lagrangian(floor, ceiling, targets, weights, norm, multiplier):
+    linear = weights * targets
+    squares = _between(floor, ceiling, linear, weights, multiplier) ** 2
+    cost = np.sum(weights * squares - 2 * linear * np.sqrt(squares))
+    return cost + multiplier * (np.sum(squares) - norm**2)

@@ -60,5 +60,5 @@ def test_decay_lets_every_signal_count_less(rng):
 
 @pytest.mark.parametrize("factor", [-0.1, 1.5, np.nan])
 def test_factors_that_are_no_forgetting_are_refused(factor):
-    with pytest.raises(ValueError, match="factor=.* is outside"):
+    with pytest.raises(ValueError, match=r"factor=.* is outside"):
         Statistics.empty(2).decay(factor)

@@ -5,8 +5,13 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-# Relative error of a sum of squares that counts as rounding.
-_ROUNDING = 1e-14
+# A larger finite bound changes nothing that double precision can see, and its square overflows.
+_LARGEST_BOUND = 1e150
+# A norm that is a smaller fraction of the targets only scales the solution.
+_SMALLEST_NORM = 1e-100
+# Rescaling to the norm costs the square of the relative error that it corrects.
+_NORM_ERROR = 1e-12
+_MAX_NEWTON_STEPS = 10
 
 
 def project_spectrum(
@@ -23,8 +28,8 @@ def project_spectrum(
     interpolating between the two knots around its sign change gives the minimiser exactly.
 
     With a norm the problem is convex in the squares of the spectrum, and its Lagrangian is the
-    problem without a norm for the weights w + lambda. The norm of that solution never rises with
-    lambda: a bracketed Newton search finds the multiplier.
+    problem without a norm for the weights w + shift. The norm of that solution never rises with
+    the shift: a bracketed search finds the one that gives the norm.
 
     Parameters
     ----------
@@ -42,124 +47,137 @@ def project_spectrum(
     array of shape (n,), in the order of `targets`
     """
     targets, weights = _checked(targets, weights, max_condition, norm)
-    if norm is not None and max_condition == 1:
-        return np.full(targets.size, norm / math.sqrt(targets.size))
+    kappa = max_condition if max_condition == math.inf else min(max_condition, _LARGEST_BOUND)
     # Powers of two: squares can neither overflow nor underflow, and nothing is rounded.
-    unit = _power_of_two(targets.max() if norm is None else max(targets.max(), norm))
-    targets = targets / unit
     weights = weights / _power_of_two(weights.max())
     if norm is None:
-        return unit * _project_free(targets, weights, max_condition)
-    return unit * np.sqrt(_project_on_sphere(targets, weights, max_condition, norm / unit))
+        if max_condition == math.inf or targets.max() <= max_condition * targets.min():
+            return targets.copy()
+        unit = _power_of_two(targets.max())
+        return unit * _project_free(targets / unit, weights, kappa)
+    if max_condition == 1:
+        return np.full(targets.size, norm / math.sqrt(targets.size))
+    unit = _power_of_two(max(targets.max(), norm))
+    radius = max(norm / unit, _SMALLEST_NORM)
+    return norm / radius * _project_on_sphere(targets / unit, weights, kappa, radius)
 
 
 def _project_free(targets: NDArray, weights: NDArray, kappa: float) -> NDArray:
-    if kappa == math.inf:
-        return targets.copy()
     counted = weights > 0
     if not counted.any():
         counted, weights = ~counted, np.ones_like(weights)
-    floor, _ = _best_floor(weights[counted], (weights * targets)[counted], kappa)
+    targets_counted, weights_counted = targets[counted], weights[counted]
+    floor, _, _ = _best_floor(
+        targets_counted, weights_counted, weights_counted * targets_counted, kappa
+    )
     return np.clip(targets, floor, kappa * floor)
 
 
-def _best_floor(quadratic: NDArray, linear: NDArray, kappa: float) -> tuple[float, float]:
+def _best_floor(
+    target: NDArray, quadratic: NDArray, linear: NDArray, kappa: float
+) -> tuple[float, NDArray, NDArray]:
     r"""Best floor of :math:`\min \sum_i q_i \sigma_i^2 - 2 b_i \sigma_i` on the condition cone.
 
-    Also its derivative with respect to a shift of all q_i. Entries with q_i <= 0 (b_i >= 0) are at
-    the ceiling for every floor; where they outweigh the rest, the floor is infinite.
+    The target of an entry is b / q, or infinite where q <= 0 (b >= 0): at the ceiling for every
+    floor. Where such entries outweigh the rest, the floor is infinite.
+
+    Also the solution as independent entries, their q and their value: those at a bound move
+    together, and count as one.
     """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        target = np.where(quadratic > 0, linear / quadratic, math.inf)
-    order = np.argsort(target, kind="stable")
-    target, quadratic, linear = target[order], quadratic[order], linear[order]
-    lowered = target / kappa
+    n, order = target.size, target.argsort()
+    target = target[order]
+    coefs = np.array((quadratic, linear))[:, order]
+    # Sums over the entries at the floor (a prefix) and at the ceiling (a suffix), not differences.
+    prefix, suffix = np.zeros((2, n + 1)), np.zeros((2, n + 1))
+    np.cumsum(coefs, axis=1, out=prefix[:, 1:])
+    np.cumsum(coefs[:, ::-1] * [[kappa**2], [kappa]], axis=1, out=suffix[:, -2::-1])
 
-    # Sums over the entries at the floor (a prefix) and at the ceiling (a suffix): never differences.
-    prefix_q, prefix_b = _prefix_sums(quadratic), _prefix_sums(linear)
-    suffix_q, suffix_b = _prefix_sums(quadratic[::-1])[::-1], _prefix_sums(linear[::-1])[::-1]
+    # An entry is at the floor if the derivative is negative where the floor meets its target, and
+    # below the ceiling if it is negative where the ceiling does. It adds nothing there itself.
+    knots = target[: target.searchsorted(math.inf)]
+    lowered, m = knots / kappa, knots.size
+    curvature, pull = prefix[:, :m] + suffix[:, target.searchsorted(kappa * knots)]
+    i = np.count_nonzero(knots * curvature < pull)
+    curvature, pull = prefix[:, target.searchsorted(lowered, "right")] + suffix[:, 1 : m + 1]
+    j = np.count_nonzero(lowered * curvature < pull)
 
-    knots = np.concatenate((lowered, target))
-    knots = np.sort(knots[np.isfinite(knots)])
-    at_floor = np.searchsorted(target, knots, side="right")
-    at_ceiling = np.searchsorted(lowered, knots, side="left")
-    curvature = prefix_q[at_floor] + kappa**2 * suffix_q[at_ceiling]
-    slope = knots * curvature - (prefix_b[at_floor] + kappa * suffix_b[at_ceiling])
-    rising = np.flatnonzero(slope >= 0)
-
-    # Between two knots the sets do not change: those below are the prefix at the lower one, those
-    # above the suffix at the upper one.
-    k = rising[0] if rising.size else knots.size
-    lower, upper = (knots[k - 1] if k else 0.0), (knots[k] if k < knots.size else math.inf)
-    i = np.searchsorted(target, lower, side="right") if k else 0
-    j = np.searchsorted(lowered, upper, side="left")
-    count = i + kappa**2 * (target.size - j)
-    if count == 0:
-        return float(upper), 0.0
-    curvature = prefix_q[i] + kappa**2 * suffix_q[j]
+    free_q, free_values = coefs[0, i:j], target[i:j]
+    curvature, pull = (prefix[:, i] + suffix[:, j]).tolist()
     if curvature <= 0:
-        return float(upper), 0.0
-    floor = (prefix_b[i] + kappa * suffix_b[j]) / curvature
-    if not lower <= floor <= upper:
-        return float(min(max(floor, lower), upper)), 0.0
-    return float(floor), float(-floor * count / curvature)
+        return (float(knots[i]) if i < m else math.inf), free_q, free_values
+    # Rounding cannot take the floor past a knot whose side is known.
+    lowest = max(knots[i - 1] if i else 0.0, lowered[j - 1] if j else 0.0)
+    floor, count = max(pull / curvature, float(lowest)), i + kappa**2 * (n - j)
+    bound_q, bound_value = curvature / count, math.sqrt(count) * floor
+    return floor, np.append(free_q, bound_q), np.append(free_values, bound_value)
 
 
-def _prefix_sums(values: NDArray) -> NDArray:
-    return np.concatenate(([0.0], np.cumsum(values)))
-
-
-def _squares(
+def _minimiser(
     shift: float, weights: NDArray, linear: NDArray, kappa: float
-) -> tuple[NDArray, float]:
-    """Squared spectrum that minimises the Lagrangian at `shift`, and the derivative of its sum.
+) -> tuple[NDArray, NDArray, NDArray]:
+    """Spectrum that minimises the Lagrangian at `shift`, also as independent entries.
 
-    An infinite sum says that the Lagrangian has no minimum there.
+    An infinite spectrum says that the Lagrangian has no minimum there.
     """
     quadratic = weights + shift
-    with np.errstate(divide="ignore", invalid="ignore"):
-        target = np.where(quadratic > 0, linear / quadratic, math.inf)
-        target_slope = np.where(quadratic > 0, -target / quadratic, 0.0)
+    target = np.full(weights.size, math.inf)
+    np.divide(linear, quadratic, out=target, where=quadratic > 0)
     if kappa == math.inf:
-        return np.square(target), 2 * float(np.sum(target * target_slope))
-    floor, floor_slope = _best_floor(quadratic, linear, kappa)
-    if floor == math.inf:
-        return np.full(weights.size, math.inf), 0.0
-    spectrum = np.clip(target, floor, kappa * floor)
-    slope = np.where(
-        target <= floor,
-        floor_slope,
-        np.where(target >= kappa * floor, kappa * floor_slope, target_slope),
-    )
-    return np.square(spectrum), 2 * float(np.sum(spectrum * slope))
+        return target, quadratic, target
+    floor, entries_q, entries = _best_floor(target, quadratic, linear, kappa)
+    return np.minimum(np.maximum(target, floor), kappa * floor), entries_q, entries
 
 
 def _project_on_sphere(targets: NDArray, weights: NDArray, kappa: float, norm: float) -> NDArray:
-    """Squared spectrum of the problem with a norm."""
     linear = weights * targets
-    radius = norm**2
-    # At the lower end the Lagrangian has no minimum; at the upper end the norm is too small, as it
-    # is, without a call, for the zero spectrum.
     low = _unbounded_below(weights, kappa)
-    high = math.sqrt(targets.size) * linear.max() / norm + max(weights.max(), 1.0) - weights.min()
+    if not linear.any():
+        return _on_sphere(linear, None, low, weights, kappa, norm)
+    # At the lower end the Lagrangian has no minimum; at the upper end the norm is at most half.
+    high = 2 * math.sqrt(targets.size) * float(linear.max()) / norm
     beyond, within = None, np.zeros_like(weights)
-    shift, step = (0.0 if low < 0 else 0.5 * high), math.inf
+    jumps = _jumps(weights[linear == 0], low)
+    shift, step = (0.0 if low < 0 else float(jumps[-1])), math.inf
     while low < shift < high:
-        squares, slope = _squares(shift, weights, linear, kappa)
-        total = float(np.sum(squares))
-        if total >= radius:
-            low, beyond = shift, (squares if total < math.inf else None)
+        spectrum, quadratic, entries = _minimiser(shift, weights, linear, kappa)
+        length = math.sqrt(spectrum @ spectrum)
+        if abs(length - norm) <= _NORM_ERROR * norm:
+            return norm / length * spectrum
+        if length > norm:
+            low, beyond = shift, (spectrum if length < math.inf else None)
         else:
-            high, within = shift, squares
-        if abs(total - radius) <= _ROUNDING * radius:
-            break
+            high, within = shift, spectrum
+        jumps = jumps[(jumps > low) & (jumps < high)]
+        newton = _newton_shift(quadratic, entries, norm) if 0 < length < math.inf else math.nan
         # Newton where it stays in the bracket and its steps shrink, else the middle.
-        newton = _newton_step(total, slope, radius)
-        if low < shift + newton < high and abs(newton) < 0.5 * step:
+        if jumps.size:
+            shift = float(jumps[jumps.size // 2])
+        elif low < shift + newton < high and abs(newton) < 0.5 * step:
             shift, step = shift + newton, abs(newton)
         else:
             shift, step = 0.5 * (low + high), high - low
-    return _on_sphere(within, beyond, low, weights, kappa, radius)
+    return _on_sphere(within, beyond, low, weights, kappa, norm)
+
+
+def _newton_shift(quadratic: NDArray, entries: NDArray, norm: float) -> float:
+    """Change of the shift that gives independent entries the norm.
+
+    Newton's method for 1 / norm, which is concave in the shift and nearly linear.
+    """
+    linear, room, change = quadratic * entries, float(quadratic.min(initial=math.inf)), 0.0
+    for _ in range(_MAX_NEWTON_STEPS):
+        square = float(entries @ entries)
+        slope = float(entries @ (entries / quadratic))
+        if slope == 0:
+            return math.nan
+        excess = math.sqrt(square) / norm - 1
+        step = max(square / slope * excess, -0.5 * room)
+        change, room = change + step, room + step
+        if abs(excess) <= 1e-14:
+            break
+        quadratic = quadratic + step
+        entries = linear / quadratic
+    return change
 
 
 def _unbounded_below(weights: NDArray, kappa: float) -> float:
@@ -170,17 +188,21 @@ def _unbounded_below(weights: NDArray, kappa: float) -> float:
     """
     if kappa == math.inf:
         return -float(weights.min())
-    light = _prefix_sums(np.sort(weights))
-    k = np.arange(weights.size + 1)
+    light = np.cumsum(np.sort(weights))
+    k = np.arange(1, weights.size + 1)
     cost = (light[-1] - light) + kappa**2 * light
-    return float(np.max(-cost / (weights.size - k + kappa**2 * k)))
+    return -float(np.min(cost / (weights.size - k + kappa**2 * k)))
 
 
-def _newton_step(total: float, slope: float, radius: float) -> float:
-    """Step towards 1 / norm = 1 / tau, which is nearly linear in the shift."""
-    if total == math.inf or slope >= 0:
-        return math.nan
-    return 2 * total / slope * (1 - math.sqrt(total / radius))
+def _jumps(weights: NDArray, low: float) -> NDArray:
+    """Both sides of every shift at which the norm may jump, given the weights of zero targets.
+
+    An entry without a target falls from the ceiling to the floor where its q changes sign.
+    """
+    if not weights.size:
+        return weights
+    below = np.append(-weights, low * (1 - 1e-14))
+    return np.sort(np.append(below, np.nextafter(below, math.inf)))
 
 
 def _on_sphere(
@@ -189,25 +211,25 @@ def _on_sphere(
     low: float,
     weights: NDArray,
     kappa: float,
-    radius: float,
+    norm: float,
 ) -> NDArray:
     """Point of the sphere between two minimisers for (nearly) the same multiplier.
 
-    The minimisers of a convex problem form a convex set: where the norm jumps, every point between
-    is optimal, and beyond an unbounded end so is every step along its direction.
+    The minimisers of a convex problem form a convex set of squares: where the norm jumps, every
+    point between is optimal, and beyond an unbounded end so is every step along its direction.
     """
-    inside = float(np.sum(within))
+    inside = float(within @ within)
     if beyond is None:
-        heavy = 1.0 if kappa < math.inf else 0.0
-        light = kappa**2 if kappa < math.inf else 1.0
-        direction = np.where(weights + low > 0, heavy, light)
-        return within + (radius - inside) / np.sum(direction) * direction
-    theta = (radius - inside) / (float(np.sum(beyond)) - inside)
-    return within + theta * (beyond - within)
+        direction = np.where(weights + low > 0, 1 / kappa, 1.0)
+        step = math.sqrt((norm**2 - inside) / float(direction @ direction))
+        return np.hypot(within, step * direction)
+    share = (norm**2 - inside) / (float(beyond @ beyond) - inside)
+    return np.hypot(math.sqrt(1 - share) * within, math.sqrt(share) * beyond)
 
 
 def _power_of_two(value: float) -> float:
-    return math.ldexp(1.0, math.frexp(value)[1]) if value > 0 else 1.0
+    """Largest power of two that is at most `value`."""
+    return math.ldexp(1.0, math.frexp(value)[1] - 1) if value > 0 else 1.0
 
 
 def _checked(

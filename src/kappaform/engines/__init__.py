@@ -1,0 +1,84 @@
+"""Engines: one pass over the data, wherever they live."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kappaform.engines.blocks import (
+    BITS,
+    aligned_zeros,
+    block_rows,
+    padded,
+    split_rows,
+    working_dtype,
+)
+from kappaform.engines.kernels import mark_largest
+from kappaform.engines.numpy_engine import NumpyEngine
+from kappaform.engines.statistics import Statistics
+from kappaform.engines.threads import n_threads, single_threaded_blas
+from kappaform.engines.validation import as_real_array, as_sparsity
+
+__all__ = [
+    "NumpyEngine",
+    "Statistics",
+    "engine_for",
+    "hard_threshold",
+    "n_threads",
+    "single_threaded_blas",
+]
+
+
+def engine_for(signals: Any) -> NumpyEngine:
+    """Return the engine that performs the pass where `signals` live.
+
+    Arrays, memory-maps and whatever `numpy.asarray` understands are passed over by `NumpyEngine`.
+    """
+    return NumpyEngine(signals)
+
+
+def hard_threshold(coefs: npt.ArrayLike, n_nonzero: int | npt.ArrayLike) -> npt.NDArray[Any]:
+    """Keep the entries of largest magnitude of each row and set the others to zero.
+
+    .. math:: H_s(z) = \\arg\\min_x \\|x - z\\|  \\quad \\text{s.t.} \\quad \\|x\\|_0 \\le s
+
+    Parameters
+    ----------
+    coefs : array of shape (n_signals, n_features) or (n_features,)
+        Real numbers without NaN. Integers are compared as float64.
+    n_nonzero : int or integers of shape (n_signals,)
+        How many to keep; all, where it exceeds n_features. Among equal magnitudes the first
+        are kept.
+
+    Returns
+    -------
+    ndarray
+        Codes, of the shape and dtype of `coefs`.
+    """
+    coefs = as_real_array(coefs, "coefs")
+    if coefs.ndim == 1:
+        return hard_threshold(coefs[np.newaxis], n_nonzero)[0]
+    if coefs.ndim != 2:
+        raise ValueError(
+            f"coefs has shape {coefs.shape}: it must be 2-D, one signal per row, or 1-D."
+        )
+    n_signals, n_features = coefs.shape
+    sparsity = as_sparsity(n_nonzero, n_signals)
+    codes = np.zeros(coefs.shape, coefs.dtype)
+    if codes.size == 0:
+        return codes
+    shape = block_rows(n_features), padded(n_features)
+    buffer = aligned_zeros(shape, working_dtype(coefs.dtype))
+    for rows in split_rows(0, n_signals, block_rows(n_features)):
+        block = coefs[rows]
+        if np.isnan(block).any():
+            bad = rows.start + int(np.isnan(block).any(axis=1).argmax())
+            raise ValueError(f"coefs contains NaN, first in row {bad}: magnitudes must be ordered.")
+        buffer[: len(block), :n_features] = block
+        kept = np.empty(block.shape, np.bool_)
+        wanted = np.minimum(sparsity[rows], n_features).astype(np.int64)
+        mark_largest(buffer.view(BITS[buffer.dtype]), wanted, kept)
+        np.copyto(codes[rows], block, where=kept)
+    return codes

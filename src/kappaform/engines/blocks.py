@@ -1,0 +1,61 @@
+"""How rows are cut into blocks.
+
+The shape of the signals alone decides, so that no result depends on the number of threads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kappaform.engines.simd import WORD
+
+Array = npt.NDArray[Any]
+
+_CACHE_LINE = 64  # bytes
+
+#: Integers that share the memory of floats, through which kernels compare magnitudes.
+BITS: dict[np.dtype, np.dtype] = {
+    np.dtype(np.float32): np.dtype(np.int32),
+    np.dtype(np.float64): np.dtype(np.int64),
+}
+
+
+def working_dtype(dtype: np.dtype) -> np.dtype:
+    """Precision of coefficients: float32 for float16 and float32 signals, else float64."""
+    return np.dtype(np.float32 if dtype.kind == "f" and dtype.itemsize <= 4 else np.float64)
+
+
+def block_rows(n_features: int) -> int:
+    """Rows of a block: its coefficients take about 512 kB and stay in the cache of a core."""
+    return min(1024, max(128, 2**16 // padded(n_features)))
+
+
+def split_rows(start: int, stop: int, length: int) -> Iterator[slice]:
+    """Slices of `length` rows, the last one shorter, that cover start, ..., stop - 1."""
+    for first in range(start, stop, length):
+        yield slice(first, min(first + length, stop))
+
+
+def parts(n_signals: int, n_features: int) -> list[slice]:
+    """Runs of blocks, each the work of one thread: few, because each has an (n, n) result."""
+    most = min(64, max(8, 2**22 // n_features**2))
+    n_blocks = -(-n_signals // block_rows(n_features))
+    return list(split_rows(0, n_signals, -(-n_blocks // most) * block_rows(n_features)))
+
+
+def padded(n_features: int) -> int:
+    """Columns of the rows that kernels see: whole words."""
+    return -(-n_features // WORD) * WORD
+
+
+def aligned_zeros(shape: tuple[int, int], dtype: np.dtype) -> Array:
+    """Zeros that begin with a cache line, so that no vector of them straddles two."""
+    size = math.prod(shape) * dtype.itemsize
+    memory = np.zeros(size + _CACHE_LINE, np.uint8)
+    first = -memory.ctypes.data % _CACHE_LINE
+    return memory[first : first + size].view(dtype).reshape(shape)

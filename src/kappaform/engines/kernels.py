@@ -1,0 +1,174 @@
+"""Every compiled kernel of the package.
+
+Magnitudes are compared through their bits: with the sign bit cleared, floats of one width are
+ordered as the integers that share their bits. A search among integers is exact, ends, sees ties.
+
+The scan of a row turns 64 comparisons into the bits of one integer. Counting and visiting the
+survivors then costs a few instructions, without a branch that the processor would mispredict. Rows
+are therefore padded with zeros to whole words of 64 entries; a cut is at least 1, so that no zero
+is ever marked.
+
+Arguments: `coefs` is (rows, padded), `bits` its memory as integers, `n_nonzero` (rows,) int64.
+"""
+
+# mypy: disable-error-code="no-untyped-def,call-arg"
+# The arguments have the types that numba infers; intrinsics lose one in their decorator.
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from kappaform.engines.simd import (
+    WORD,
+    add_multiple,
+    energy_outside,
+    lowest_bit,
+    mask_at_least,
+    n_bits,
+)
+
+# Rows that are summed in the dtype of the signals before they join the float64 total: few enough
+# for float32 to keep six digits.
+_FLUSH_ROWS = 256
+
+# "contract" permits fused multiply-adds and nothing else: no sum is reordered.
+_kernel = njit(cache=True, nogil=True, fastmath={"contract"})
+
+
+@_kernel
+def accumulate(signals, coefs, bits, n_nonzero, cuts, partial, cross):
+    """Add XᵀY of a block to `cross` and return (‖X‖², ‖Z − X‖²).
+
+    `cuts` holds a guess per row, 0 for none, and receives a better one: after a small change of the
+    transform it still separates the same entries, and nothing is searched. `signals` is padded as
+    `coefs`; `partial` is (n, padded) of the same dtype, zero before and after.
+    """
+    width = coefs.shape[1]
+    flat_signals, flat_coefs, flat_bits = signals.ravel(), coefs.ravel(), bits.ravel()
+    flat_partial = partial.ravel()
+    marks = np.empty(width // WORD, np.uint64)
+    code_energy = discarded_energy = 0.0
+    cut = _without_sign(bits) // 2  # about 1
+    for i in range(signals.shape[0]):
+        start = i * width
+        if cuts[i] > 0:
+            cut = cuts[i]
+        n_marked = _mark(flat_bits, start, cut, marks)
+        if n_marked != n_nonzero[i]:
+            step = _octave(bits) // 32 if cuts[i] > 0 else _octave(bits) // 2
+            cut = _search(flat_bits, start, n_nonzero[i], cut, n_marked, step, marks)
+            cut = _centred(bits[i], cut)
+        cuts[i] = cut
+        for w in range(0, width, WORD):
+            word = marks[w // WORD]
+            discarded_energy += energy_outside(flat_coefs, start + w, word)
+            while word != 0:
+                j = w + lowest_bit(word)
+                word &= word - np.uint64(1)
+                code = flat_coefs[start + j]
+                code_energy += np.float64(code) * np.float64(code)
+                for k in range(0, width, WORD):
+                    add_multiple(flat_partial, j * width + k, code, flat_signals, start + k)
+        if (i + 1) % _FLUSH_ROWS == 0 or i + 1 == signals.shape[0]:
+            _flush(partial, cross)
+    return code_energy, discarded_energy
+
+
+@_kernel
+def mark_largest(bits, n_nonzero, kept):
+    """Let kept[i, j] say whether entry j is among the n_nonzero[i] largest of row i.
+
+    A zero is never said to be kept: as a code it is the same.
+    """
+    flat_bits = bits.ravel()
+    marks = np.empty(bits.shape[1] // WORD, np.uint64)
+    cut = _without_sign(bits) // 2  # about 1
+    for i in range(kept.shape[0]):
+        start = i * bits.shape[1]
+        n_marked = _mark(flat_bits, start, cut, marks)
+        step = _octave(bits) // 2
+        cut = _search(flat_bits, start, n_nonzero[i], cut, n_marked, step, marks)
+        for j in range(kept.shape[1]):
+            kept[i, j] = (marks[j // WORD] >> np.uint64(j % WORD)) & np.uint64(1)
+
+
+@_kernel
+def _mark(bits, start, cut, marks):
+    """Mark the entries of a row that are >= cut and return their number."""
+    count = 0
+    for w in range(marks.shape[0]):
+        marks[w] = mask_at_least(bits, start + w * WORD, cut)
+        count += n_bits(marks[w])
+    return count
+
+
+@_kernel
+def _search(bits, start, n_nonzero, cut, n_marked, step, marks):
+    """Mark the n_nonzero largest entries of a row, given that n_marked are >= cut; return a cut.
+
+    Looks for a cut that marks n_nonzero entries, in growing steps until two cuts enclose it, then
+    by bisection. Once these are neighbours, entries between them are equal: the first are marked.
+    """
+    low, high = 0, _without_sign(bits)
+    if n_marked < n_nonzero and _mark(bits, start, 1, marks) <= n_nonzero:
+        return 1  # no more than n_nonzero entries differ from zero
+    while n_marked != n_nonzero:
+        if n_marked > n_nonzero:
+            low = cut
+        else:
+            high = cut
+        if high - low == 1:
+            _mark_ties(bits, start, n_nonzero, low, high, marks)
+            return high
+        move = min(step, (high - low) // 2)
+        step = 2 * move
+        cut = low + move if n_marked > n_nonzero else high - move
+        n_marked = _mark(bits, start, cut, marks)
+    return cut
+
+
+@_kernel
+def _mark_ties(bits, start, n_nonzero, tie, above, marks):
+    """Mark the entries >= above and the first of those equal to `tie`, n_nonzero in all."""
+    missing = n_nonzero - _mark(bits, start, above, marks)
+    for w in range(marks.shape[0]):
+        ties = mask_at_least(bits, start + w * WORD, tie) & ~marks[w]
+        while ties != 0 and missing > 0:
+            others = ties & (ties - np.uint64(1))
+            marks[w] |= ties ^ others
+            ties = others
+            missing -= 1
+
+
+@_kernel
+def _centred(row, cut):
+    """Middle of the gap between the entries of a row that are >= cut and the others."""
+    below, above = 0, _without_sign(row)
+    for j in range(row.shape[0]):
+        size = row[j] & _without_sign(row)
+        if size >= cut:
+            above = min(above, size)
+        else:
+            below = max(below, size)
+    return above - (above - below) // 2
+
+
+@_kernel
+def _without_sign(bits):
+    """The largest bits without a sign."""
+    return 2**63 - 1 if bits.itemsize == 8 else 2**31 - 1
+
+
+@_kernel
+def _octave(bits):
+    """Distance between the bits of x and 2x."""
+    return 2**52 if bits.itemsize == 8 else 2**23
+
+
+@_kernel
+def _flush(partial, total):
+    for j in range(total.shape[0]):
+        for k in range(total.shape[1]):
+            total[j, k] += partial[j, k]
+            partial[j, k] = 0

@@ -1,0 +1,187 @@
+"""The pass over NumPy arrays, in memory or memory-mapped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from functools import cached_property, partial
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from kappaform.engines.blocks import (
+    BITS,
+    Array,
+    aligned_zeros,
+    block_rows,
+    padded,
+    parts,
+    split_rows,
+    working_dtype,
+)
+from kappaform.engines.kernels import accumulate, mark_largest
+from kappaform.engines.statistics import Float64Array, Statistics
+from kappaform.engines.threads import mapped_in_order
+from kappaform.engines.validation import as_signals, as_sparsity, as_transform, check_at_most
+
+Result = TypeVar("Result")
+
+# Signals whose largest magnitude is between 2**-exponent and 2**exponent are left alone: sums of
+# their squares, and squares of what rounding leaves of them, are within the range of the dtype.
+_ORDINARY_EXPONENT = {np.dtype(np.float32): 30, np.dtype(np.float64): 200}
+_LARGEST_SHIFT = 1022  # the scale and its inverse are normal numbers
+
+
+class NumpyEngine:
+    """One pass over an array of signals, block of rows by block of rows.
+
+    Results have the same bits with any number of threads and in any memory layout of the signals.
+    Beyond the data, a pass needs a few megabytes a thread and 8 bytes a signal.
+
+    Attributes
+    ----------
+    signals : ndarray of shape (n_signals, n_features)
+        As given, never copied as a whole.
+    n_signals, n_features : int
+    dtype : dtype
+        Of coefficients and codes: float32 for float16 and float32 signals, else float64.
+    scale : float
+        Power of two by which signals are multiplied in `gram` and `run_pass`: 1 unless their
+        squares could overflow or vanish.
+    """
+
+    def __init__(self, signals: Any) -> None:
+        self.signals = as_signals(signals)
+        self.n_signals, self.n_features = self.signals.shape
+        self.dtype = working_dtype(self.signals.dtype)
+        self._exponent = self._find_exponent()
+        self.scale = 2.0**self._exponent
+        # Where the last pass separated the magnitudes of each row: the guess of the next one.
+        self._cuts = np.zeros(self.n_signals, BITS[self.dtype])
+
+    @cached_property
+    def gram(self) -> Float64Array:
+        """G = YᵀY of the scaled signals, float64."""
+        gram = np.zeros((self.n_features, self.n_features))
+        with self._mapped_parts(self._gram_of) as results:
+            for part in results:
+                gram += part
+        return gram
+
+    def run_pass(self, transform: npt.ArrayLike, n_nonzero: int | npt.ArrayLike) -> Statistics:
+        """Statistics of the scaled signals with their codes H_s(Y Wᵀ).
+
+        `n_nonzero` is one integer for all signals or one for each.
+        """
+        weights = as_transform(transform, self.n_features, self.dtype).T
+        sparsity = self._sparsity(n_nonzero)
+        cross = np.zeros((self.n_features, self.n_features))
+        code_energy = discarded_energy = 0.0
+        with self._mapped_parts(lambda part: self._pass_over(part, weights, sparsity)) as results:
+            for part_cross, part_code_energy, part_discarded_energy in results:
+                cross += part_cross
+                code_energy += part_code_energy
+                discarded_energy += part_discarded_energy
+        return Statistics(self.gram, cross, code_energy, discarded_energy, self.n_signals)
+
+    def encode(self, transform: npt.ArrayLike, n_nonzero: int | npt.ArrayLike) -> Array:
+        """Codes H_s(Y Wᵀ) of the signals as given (not scaled), (n_signals, n_features)."""
+        weights = as_transform(transform, self.n_features, self.dtype).T
+        sparsity = self._sparsity(n_nonzero)
+        codes = np.zeros(self.signals.shape, self.dtype)
+        encode_part = partial(self._encode_into, codes, weights=weights, sparsity=sparsity)
+        with self._mapped_parts(encode_part) as results:
+            list(results)
+        return codes
+
+    def _gram_of(self, part: slice) -> Float64Array:
+        gram = np.zeros((self.n_features, self.n_features))
+        for _, block in self._blocks(part, np.dtype(np.float64)):
+            signals = block[:, : self.n_features]
+            gram += signals.T @ signals
+        return gram
+
+    def _pass_over(
+        self, part: slice, weights: Array, sparsity: Array
+    ) -> tuple[Float64Array, float, float]:
+        cross = np.zeros((self.n_features, self.n_features))
+        block_cross = aligned_zeros((self.n_features, padded(self.n_features)), self.dtype)
+        code_energy = discarded_energy = 0.0
+        for rows, block, coefs in self._coefs(part, weights):
+            bits, wanted = coefs.view(self._cuts.dtype), sparsity[rows].astype(np.int64)
+            energies = accumulate(block, coefs, bits, wanted, self._cuts[rows], block_cross, cross)
+            code_energy += energies[0]
+            discarded_energy += energies[1]
+        return cross, code_energy, discarded_energy
+
+    def _encode_into(self, codes: Array, part: slice, weights: Array, sparsity: Array) -> None:
+        for rows, _, coefs in self._coefs(part, weights):
+            kept = np.empty(codes[rows].shape, np.bool_)
+            mark_largest(coefs.view(self._cuts.dtype), sparsity[rows].astype(np.int64), kept)
+            if self._exponent:
+                np.ldexp(coefs, -self._exponent, out=coefs)
+            np.copyto(codes[rows], coefs[:, : self.n_features], where=kept)
+
+    def _find_exponent(self) -> int:
+        """Exponent of `scale`. Refuses signals that are not finite."""
+        with self._mapped_parts(self._peak) as results:
+            peak = np.max(list(results))
+        if not np.isfinite(peak):
+            raise ValueError(
+                f"signals contains NaN or inf, first in row {self._first_bad_row()}: "
+                "drop such rows or fill them."
+            )
+        exponent = int(np.frexp(peak)[1])
+        if abs(exponent) <= _ORDINARY_EXPONENT[self.dtype]:
+            return 0
+        return -max(-_LARGEST_SHIFT, min(exponent, _LARGEST_SHIFT))
+
+    def _peak(self, part: slice) -> float:
+        """Largest magnitude of some rows, NaN if one is."""
+        signals = self.signals[part]
+        return float(np.maximum(float(signals.max()), -float(signals.min())))
+
+    def _first_bad_row(self) -> int:
+        blocks = split_rows(0, self.n_signals, block_rows(self.n_features))
+        largest = np.finfo(self.dtype).max
+        good = ((rows, (np.abs(self.signals[rows]) <= largest).all(axis=1)) for rows in blocks)
+        return next(rows.start + int(row.argmin()) for rows, row in good if not row.all())
+
+    def _sparsity(self, n_nonzero: int | npt.ArrayLike) -> Array:
+        sparsity = as_sparsity(n_nonzero, self.n_signals)
+        check_at_most(sparsity, self.n_features)
+        return sparsity
+
+    def _mapped_parts(
+        self, function: Callable[[slice], Result]
+    ) -> AbstractContextManager[Iterator[Result]]:
+        return mapped_in_order(function, parts(self.n_signals, self.n_features))
+
+    def _coefs(self, part: slice, weights: Array) -> Iterator[tuple[slice, Array, Array]]:
+        """Rows, scaled signals and their coefficients, block by block; both padded with zeros."""
+        n = self.n_features
+        buffer = aligned_zeros((block_rows(n), padded(n)), self.dtype)
+        for rows, block in self._blocks(part, self.dtype):
+            coefs = buffer[: len(block)]
+            np.matmul(block[:, :n], weights, out=coefs[:, :n])
+            yield rows, block, coefs
+
+    def _blocks(self, part: slice, dtype: np.dtype) -> Iterator[tuple[slice, Array]]:
+        """Scaled blocks of some rows, in the one layout that kernels are compiled for.
+
+        A block is copied unless it is C-ordered, writeable, of this dtype and needs no padding.
+        """
+        n = self.n_features
+        buffer = None
+        for rows in split_rows(part.start, part.stop, block_rows(n)):
+            block = self.signals[rows]
+            fits = block.dtype == dtype and block.flags.carray and n == padded(n)
+            if self._exponent or not fits:
+                if buffer is None:
+                    buffer = aligned_zeros((block_rows(n), padded(n)), dtype)
+                buffer[: len(block), :n] = block
+                block = buffer[: len(block)]
+                if self._exponent:
+                    np.ldexp(block, self._exponent, out=block)
+            yield rows, block

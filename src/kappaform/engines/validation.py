@@ -1,0 +1,75 @@
+"""What an engine accepts, and what it says about the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+def as_real_array(values: Any, name: str) -> npt.NDArray[Any]:
+    """View `values` as an array of real numbers, without a copy where that is possible."""
+    if hasattr(values, "toarray"):  # SciPy sparse matrices and arrays
+        raise TypeError(f"{name} is sparse: pass a dense array, {name}.toarray().")
+    if isinstance(values, np.ma.MaskedArray):
+        raise TypeError(f"{name} is a masked array: fill or drop the masked entries first.")
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise ValueError(f"{name} is not an array: its rows must have one length.") from error
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"{name} has dtype {array.dtype}: it must hold real numbers.")
+    return array
+
+
+def as_signals(values: Any) -> npt.NDArray[Any]:
+    """Check all of `values` that can be seen without reading them."""
+    signals = as_real_array(values, "signals")
+    if signals.ndim != 2:
+        raise ValueError(
+            f"signals has shape {signals.shape}: it must be 2-D, one signal per row "
+            "(signals.reshape(1, -1) is a single one)."
+        )
+    if 0 in signals.shape:
+        raise ValueError(
+            f"signals has shape {signals.shape}: at least one signal and one feature are needed."
+        )
+    return signals
+
+
+def as_transform(values: Any, n_features: int, dtype: np.dtype) -> npt.NDArray[Any]:
+    """Check a transform and round it to the dtype of the engine."""
+    transform = as_real_array(values, "transform")
+    if transform.shape != (n_features, n_features):
+        raise ValueError(
+            f"transform has shape {transform.shape}: with signals of {n_features} features it "
+            f"must be ({n_features}, {n_features})."
+        )
+    if not np.isfinite(transform).all():
+        raise ValueError("transform contains NaN or inf: every entry must be finite.")
+    return transform.astype(dtype, order="C", copy=False)
+
+
+def as_sparsity(values: Any, n_signals: int, name: str = "n_nonzero") -> npt.NDArray[Any]:
+    """Number of nonzero entries of each code, as a (read-only) array of length n_signals."""
+    sparsity = np.asarray(values)
+    if sparsity.dtype.kind not in "iu":
+        raise TypeError(f"{name} has dtype {sparsity.dtype}: it must be an integer or integers.")
+    if sparsity.ndim > 0 and sparsity.shape != (n_signals,):
+        raise ValueError(
+            f"{name} has shape {sparsity.shape}: it must be one integer or one for each of the "
+            f"{n_signals} signals."
+        )
+    if sparsity.size and sparsity.min() < 0:
+        raise ValueError(f"{name}={sparsity.min()} is negative: a code has 0 entries or more.")
+    return np.broadcast_to(sparsity, (n_signals,))
+
+
+def check_at_most(sparsity: npt.NDArray[Any], n_features: int, name: str = "n_nonzero") -> None:
+    """Refuse codes with more nonzero entries than they have entries."""
+    if sparsity.max() > n_features:
+        raise ValueError(
+            f"{name}={sparsity.max()} exceeds n_features={n_features}: "
+            f"a code has only {n_features} entries."
+        )

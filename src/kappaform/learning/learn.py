@@ -1,0 +1,152 @@
+"""The alternating minimisation: a pass over the data, an update of the transform, and again."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kappaform.engines import NumpyEngine, engine_for, single_threaded_blas
+from kappaform.engines.validation import as_sparsity, check_at_most
+from kappaform.learning.methods import Conditioned, LogDet, Method, Orthonormal
+from kappaform.learning.problem import Problem
+from kappaform.learning.result import LearningInterrupted, LearnResult, StopReason
+from kappaform.learning.search import Descent, Search, evaluated, step
+from kappaform.learning.starts import feasible, starts_for
+from kappaform.learning.updates import as_matrix
+
+Callback = Callable[[LearnResult], bool | None]
+
+
+def learn(
+    signals: Any,
+    method: Method | None = None,
+    *,
+    n_nonzero_coefs: int | NDArray | None = None,
+    init: Any = "auto",
+    max_iter: int = 100,
+    tol: float = 1e-6,
+    callback: Callback | None = None,
+) -> LearnResult:
+    """Learn a square transform under which signals are sparse.
+
+    Alternates between the codes, the largest coefficients of every signal, and the transform.
+
+    Parameters
+    ----------
+    signals : array of shape (m, n)
+        One signal per row, float32 or float64, in any memory layout, also memory-mapped.
+    method : Conditioned, LogDet or Orthonormal
+        By default ``Conditioned()``.
+    n_nonzero_coefs : int or array of shape (m,), optional
+        Nonzero coefficients of a code, for all signals or for each. By default a tenth of n.
+    init : {"auto", "dct", "identity", "least-squares", "procrustes"}, array or LearnResult
+        Where to start. "auto" is the cosine basis, but for the monotone conditioned method the
+        better of two explored starts. An array is moved to the nearest admissible transform. A
+        LearnResult of the same method and sparsity is resumed, bitwise as if it had never stopped;
+        any other gives its transform.
+    max_iter : int
+        Iterations at most, exploration included.
+    tol : float
+        Stop when the loss changes by no more than this fraction.
+    callback : callable, optional
+        Called after every iteration with the LearnResult so far; returning True stops.
+
+    Returns
+    -------
+    LearnResult
+
+    Raises
+    ------
+    LearningInterrupted
+        On Ctrl-C: a KeyboardInterrupt that carries what was learned as ``.result``.
+    """
+    method = Conditioned() if method is None else method
+    if not isinstance(method, Orthonormal | LogDet | Conditioned):
+        raise TypeError(f"method={method!r}: give Conditioned(...), LogDet(...) or Orthonormal().")
+    if not isinstance(max_iter, numbers.Integral) or max_iter < 1:
+        raise ValueError(f"max_iter={max_iter!r}: give a number of iterations >= 1.")
+    if not isinstance(tol, numbers.Real) or not 0 <= tol < math.inf:
+        raise ValueError(f"tol={tol!r}: give a finite number >= 0 (0 runs until nothing changes).")
+    engine = engine_for(signals)
+    n_nonzero = checked_sparsity(n_nonzero_coefs, engine)
+    with single_threaded_blas():
+        problem = Problem(engine, method, n_nonzero)
+        return _run(problem, _search_from(init, problem), int(max_iter), float(tol), callback)
+
+
+def checked_sparsity(n_nonzero: Any, engine: NumpyEngine) -> int | NDArray:
+    """Sparsity of the codes: the default where None is given, an error where none is possible."""
+    if n_nonzero is None:
+        return max(1, round(0.1 * engine.n_features))
+    name = "n_nonzero_coefs"
+    sparsity = as_sparsity(n_nonzero, engine.n_signals, name)
+    check_at_most(sparsity, engine.n_features, name)
+    return int(sparsity[0]) if np.ndim(n_nonzero) == 0 else sparsity
+
+
+def _search_from(init: Any, problem: Problem) -> Search:
+    if not isinstance(init, LearnResult):
+        starts = starts_for(init, problem.method, problem.engine.n_features, problem.run_pass)
+        return Search(tuple(Descent(*start) for start in starts))
+    if init.transform.shape != problem.engine.gram.shape:
+        raise ValueError(
+            f"init is a result of shape {init.transform.shape}: signals of "
+            f"{problem.engine.n_features} features need one of that size."
+        )
+    same_sparsity = np.array_equal(init.n_nonzero_coefs, problem.n_nonzero)
+    if init.method != problem.method or not same_sparsity:
+        return Search((Descent(feasible(init.search.best.transform, problem.method)),))
+    fresh = (replace(descent, statistics=None) for descent in init.search.descents)
+    return replace(init.search, descents=tuple(fresh))
+
+
+def _run(
+    problem: Problem, search: Search, max_iter: int, tol: float, callback: Callback | None
+) -> LearnResult:
+    reason = StopReason.MAX_ITER
+    try:
+        search = evaluated(search, problem)
+        for _ in range(max_iter):
+            previous, search = search, step(search, problem)
+            stop = _stop_reason(previous, search, tol)
+            if callback is not None and callback(_result(problem, search, StopReason.RUNNING)):
+                stop = stop or StopReason.CALLBACK
+            if stop:
+                reason = stop
+                break
+    except KeyboardInterrupt:
+        if not search.best.records:
+            raise
+        raise LearningInterrupted(_result(problem, search, StopReason.INTERRUPTED)) from None
+    return _result(problem, search, reason)
+
+
+def _stop_reason(previous: Search, search: Search, tol: float) -> StopReason | None:
+    if previous.explores:
+        return None
+    if search.rose:
+        return StopReason.ROSE
+    old, new = previous.descent.loss, search.descent.loss
+    if search.descent.records[-1].absolute == 0:
+        return StopReason.EXACT
+    return StopReason.TOLERANCE if abs(old - new) <= tol * abs(old) else None
+
+
+def _result(problem: Problem, search: Search, reason: StopReason) -> LearnResult:
+    best = search.best
+    return LearnResult(
+        transform=as_matrix(best.transform),
+        method=problem.method,
+        n_nonzero_coefs=problem.n_nonzero,
+        n_iter=search.n_iter,
+        n_passes=search.n_passes,
+        stop_reason=reason,
+        records=best.records,
+        search=search,
+    )

@@ -1,0 +1,110 @@
+"""What can be learned: one specification for each method."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+Objective = Literal["absolute", "relative"]
+Variant = Literal["monotone", "paper", "reference"]
+
+
+@dataclass(frozen=True)
+class Orthonormal:
+    """Transform with orthonormal rows: condition number 1."""
+
+
+@dataclass(frozen=True)
+class LogDet:
+    r"""Transform kept regular by a penalty.
+
+    .. math:: \min_W \|X - Y W^T\|^2 + \rho \|W\|_F^2 - \mu \log |\det W|,
+              \quad \mu = \text{weight} \, \|Y\|_F^2, \; \rho = \text{frobenius\_weight} \, \|Y\|_F^2
+
+    Parameters
+    ----------
+    weight : float > 0
+    frobenius_weight : float > 0 or None
+        None: the same as `weight`.
+    """
+
+    weight: float = 0.0031
+    frobenius_weight: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("weight", "frobenius_weight"):
+            value = getattr(self, name)
+            if name == "frobenius_weight" and value is None:
+                continue
+            if not _is_number(value) or not 0 < value < math.inf:
+                raise ValueError(
+                    f"{name}={value!r}: the weight of a penalty must be positive and finite, "
+                    "otherwise the transform may become singular or unbounded."
+                )
+
+
+@dataclass(frozen=True)
+class Conditioned:
+    r"""Transform whose condition number is at most `max_condition`, at every iteration.
+
+    .. math:: \min_W \|X - Y W^T\| \quad \text{s.t.} \quad \kappa(W) \le \kappa, \; \|W\|_F = \tau
+
+    Parameters
+    ----------
+    max_condition : float >= 1
+    norm : "auto", float > 0 or None
+        Frobenius norm of the transform. "auto" is sqrt(n), that of an orthonormal one. None leaves
+        it free: the absolute error then shrinks with the transform, towards zero.
+    objective : {"absolute", "relative"}
+        The error to minimise: absolute, or divided by the norm of the coefficients. Each hides its
+        norm where the other does not look, so compare both, and the reconstruction error.
+    variant : {"monotone", "paper", "reference"}
+        "monotone": exact steps that never increase the objective. "paper": the algorithm as printed,
+        with an exact spectrum step. "reference": order, steps and start of the authors' public code,
+        with an exact spectrum step. The last two may increase the error.
+    n_rounds : int >= 1
+        Rounds of the monotone updates per pass over the data; they see n x n matrices only.
+    """
+
+    max_condition: float = 2.0
+    norm: float | Literal["auto"] | None = "auto"
+    objective: Objective = "absolute"
+    variant: Variant = "monotone"
+    n_rounds: int = 5
+
+    def __post_init__(self) -> None:
+        kappa = self.max_condition
+        if not _is_number(kappa) or not 1 <= kappa < math.inf:
+            raise ValueError(
+                f"max_condition={kappa!r}: the bound on the condition number must be a finite number "
+                ">= 1 (1 gives a scaled orthonormal transform)."
+            )
+        if self.norm not in ("auto", None) and not (
+            _is_number(self.norm) and 0 < self.norm < math.inf
+        ):
+            raise ValueError(
+                f"norm={self.norm!r}: give a positive finite number, 'auto' for that of an orthonormal "
+                "transform, or None to leave it free."
+            )
+        for name, choices in (("objective", get_args(Objective)), ("variant", get_args(Variant))):
+            if getattr(self, name) not in choices:
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r} is unknown: choose one of {choices}."
+                )
+        if self.objective == "relative" and self.variant != "monotone":
+            raise ValueError(
+                f"objective='relative' with variant={self.variant!r}: the published algorithms "
+                "minimise the absolute error only; use variant='monotone'."
+            )
+        if not isinstance(self.n_rounds, int) or self.n_rounds < 1:
+            raise ValueError(f"n_rounds={self.n_rounds!r}: give a number of rounds >= 1.")
+
+
+Method = Orthonormal | LogDet | Conditioned
+
+
+def _is_number(value: object) -> bool:
+    import numbers
+
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)

@@ -1,0 +1,78 @@
+"""What does not change while learning: data, method, sparsity."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kappaform.engines import NumpyEngine, Statistics
+from kappaform.learning.methods import Conditioned, LogDet, Method
+from kappaform.learning.result import Record
+from kappaform.learning.updates import Steps, Transform, as_matrix, penalties, updater
+
+# Rise of an objective, relative to its scale, that rounding explains.
+_ROUNDING = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 1e-6}
+
+
+class Problem:
+    """The pass, the update and the objective of one call of `learn`.
+
+    Attributes
+    ----------
+    steps : str
+        The steps that belong to the objective.
+    monotone : bool
+        Whether the method promises that the objective never rises.
+    """
+
+    def __init__(self, engine: NumpyEngine, method: Method, n_nonzero: int | NDArray) -> None:
+        self.engine, self.method, self.n_nonzero = engine, method, n_nonzero
+        self.update = updater(method, engine.gram)
+        conditioned = isinstance(method, Conditioned)
+        self.steps: Steps = (
+            "relative" if conditioned and method.objective == "relative" else "exact"
+        )
+        self.monotone = not conditioned or method.variant == "monotone"
+        self._energy = float(np.trace(engine.gram))
+        self._rounding = _ROUNDING[engine.dtype]
+
+    def run_pass(self, transform: Transform) -> Statistics:
+        return self.engine.run_pass(as_matrix(transform), self.n_nonzero)
+
+    def rises(self, previous: Record, record: Record) -> bool:
+        """Whether the objective rose by more than rounding explains."""
+        if isinstance(self.method, LogDet):
+            return record.loss - previous.loss > self._rounding * max(1.0, abs(previous.loss))
+        # Rounding is a fraction of the sums of squares, not of the error, which may be much smaller.
+        scale = 1.0 if self.steps == "relative" else max(previous.coef_norm, record.coef_norm)
+        new, old = record.loss / (scale or 1.0), previous.loss / (scale or 1.0)
+        return new * new - old * old > self._rounding
+
+    def measure(self, transform: Transform, now: Statistics, before: Statistics | None) -> Record:
+        """Errors of a transform with its own codes, and with those of the transform before it."""
+        unit = self.engine.scale
+        error = math.sqrt(now.discarded_energy)
+        coef_norm = math.sqrt(now.discarded_energy + now.code_energy)
+        error_before = math.nan if before is None else _error_with(before, transform)
+        absolute, absolute_before = error / unit, error_before / unit
+        relative, relative_before = error / (coef_norm or 1.0), error_before / (coef_norm or 1.0)
+        loss = relative if self.steps == "relative" else absolute
+        if isinstance(self.method, LogDet):
+            loss = now.discarded_energy / (self._energy or 1.0) + _penalty(self.method, transform)
+        return Record(loss, absolute, relative, absolute_before, relative_before, coef_norm / unit)
+
+
+def _error_with(codes: Statistics, transform: Transform) -> float:
+    """Error of any transform with the codes of the given statistics."""
+    matrix = as_matrix(transform)
+    fit = float(np.vdot(matrix @ codes.gram, matrix) - 2 * np.vdot(matrix, codes.cross))
+    return math.sqrt(max(fit + codes.code_energy, 0.0))
+
+
+def _penalty(method: LogDet, transform: Transform) -> float:
+    """Penalty of the log-det method, per energy of the signals."""
+    matrix = as_matrix(transform)
+    log_det, frobenius = penalties(method)
+    return float(frobenius * np.vdot(matrix, matrix) - log_det * np.linalg.slogdet(matrix)[1])

@@ -1,0 +1,119 @@
+"""What learning returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kappaform.learning.methods import Method
+
+
+class StopReason(Enum):
+    """Why learning stopped, in words."""
+
+    TOLERANCE = "the relative change of the loss fell to tol"
+    MAX_ITER = "max_iter iterations were done before the loss settled to tol"
+    CALLBACK = "the callback asked to stop"
+    INTERRUPTED = "learning was interrupted"
+    EXACT = "the error is zero: the codes are exact"
+    ROSE = (
+        "the loss would have risen: only rounding is left to improve, so the last step was dropped"
+    )
+    RUNNING = "learning goes on"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+class Record(NamedTuple):
+    """Errors of one iterate and the norm of its coefficients, in units of the signals."""
+
+    loss: float
+    absolute: float
+    relative: float
+    absolute_before: float
+    relative_before: float
+    coef_norm: float
+
+
+class Errors(NamedTuple):
+    """Errors per iteration; entry 0 belongs to the start.
+
+    `absolute` is ‖X − YWᵀ‖_F and `relative` the same over ‖YWᵀ‖_F, with the codes X of the transform
+    itself; `absolute_before` and `relative_before` are with the codes of the transform before (NaN
+    for the start).
+    """
+
+    absolute: NDArray
+    relative: NDArray
+    absolute_before: NDArray
+    relative_before: NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class LearnResult:
+    """A learned transform and how it was reached.
+
+    Attributes
+    ----------
+    transform : float64 array of shape (n, n)
+        Coefficients of signals (rows) are ``signals @ transform.T``.
+    method : Orthonormal, LogDet or Conditioned
+    n_nonzero_coefs : int or array of shape (m,)
+    n_iter : int
+        Updates done in all, those of starts that were tried and left included.
+    n_passes : int
+        Passes over the data in all: those of the iterations and of the starts.
+    stop_reason : StopReason
+        Reads as a sentence.
+    errors : Errors
+        Of the kept line of descent, per iteration.
+    loss : array
+        What the method minimises, per iteration: the absolute or relative error, or for the log-det
+        method the penalised squared error over the squared norm of the signals.
+    """
+
+    transform: NDArray
+    method: Method
+    n_nonzero_coefs: int | NDArray
+    n_iter: int
+    n_passes: int
+    stop_reason: StopReason
+    records: tuple[Record, ...] = field(repr=False)
+    search: Any = field(repr=False)  #: where to resume
+
+    @property
+    def converged(self) -> bool:
+        """Whether learning stopped because nothing was left to gain."""
+        return self.stop_reason in (StopReason.TOLERANCE, StopReason.EXACT, StopReason.ROSE)
+
+    @cached_property
+    def spectrum(self) -> NDArray:
+        """Singular values of the transform, largest first."""
+        return np.linalg.svd(self.transform, compute_uv=False)
+
+    @cached_property
+    def condition_number(self) -> float:
+        """Of the transform as it is, computed from its singular values."""
+        return float(self.spectrum[0] / self.spectrum[-1])
+
+    @cached_property
+    def errors(self) -> Errors:
+        return Errors(*np.array(self.records, dtype=np.float64).T[1:5])
+
+    @cached_property
+    def loss(self) -> NDArray:
+        return np.array([record.loss for record in self.records])
+
+
+class LearningInterrupted(KeyboardInterrupt):
+    """Ctrl-C during learning. `result` is what was learned; resume with ``init=result``."""
+
+    def __init__(self, result: LearnResult) -> None:
+        super().__init__(f"learning interrupted after {result.n_iter} iterations")
+        self.result = result

@@ -1,0 +1,117 @@
+"""The state of learning, and one step of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from kappaform.engines import Statistics
+from kappaform.learning.problem import Problem
+from kappaform.learning.result import Record
+from kappaform.learning.updates import Steps, Transform
+
+# A start is explored as long as `_PATIENCE` iterations lower the loss by `_WORTHWHILE`, and not for
+# ever.
+_PATIENCE = 5
+_WORTHWHILE = 0.01
+_MAX_EXPLORATION = 100
+
+
+@dataclass(frozen=True, eq=False)
+class Descent:
+    """One line of descent: where it stands, and what its errors were."""
+
+    transform: Transform
+    explore: Steps | None = None  #: steps of the exploration, None when that is over
+    records: tuple[Record, ...] = ()
+    statistics: Statistics | None = None
+
+    @property
+    def loss(self) -> float:
+        return self.records[-1].loss if self.records else math.inf
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """Lines of descent from one or more starts, one of them active."""
+
+    descents: tuple[Descent, ...]
+    active: int = 0
+    n_iter: int = 0
+    n_passes: int = 0
+    rose: bool = False  #: whether the last step was dropped because the loss would have risen
+
+    @property
+    def descent(self) -> Descent:
+        return self.descents[self.active]
+
+    @property
+    def best(self) -> Descent:
+        return min(self.descents, key=lambda descent: descent.loss)
+
+    @property
+    def explores(self) -> bool:
+        return self.descent.explore is not None
+
+
+def step(search: Search, problem: Problem) -> Search:
+    """One iteration of the active line: update the transform, pass over the data.
+
+    While starts are explored, the lines take turns; then the best one goes on with the steps of the
+    method. A step that would raise the loss against the method's promise is dropped.
+    """
+    old = search.descent
+    assert old.statistics is not None
+    transform = problem.update(old.statistics, old.transform, old.explore or problem.steps)
+    statistics = problem.run_pass(transform)
+    record = problem.measure(transform, statistics, old.statistics)
+    rose = problem.monotone and problem.rises(old.records[-1], record)
+    new = (
+        old
+        if rose
+        else replace(
+            old, transform=transform, statistics=statistics, records=(*old.records, record)
+        )
+    )
+    if search.explores and (rose or _is_explored(new)):
+        new = replace(new, explore=None)
+        rose = False
+    search = _with_active(search, new, rose=rose)
+    search = replace(search, n_iter=search.n_iter + 1, n_passes=search.n_passes + 1)
+    return evaluated(_next_line(search) if old.explore else search, problem)
+
+
+def evaluated(search: Search, problem: Problem) -> Search:
+    """The search with the statistics of its active line, which a new or resumed one lacks."""
+    descent = search.descent
+    if descent.statistics is not None:
+        return search
+    statistics = problem.run_pass(descent.transform)
+    record = problem.measure(descent.transform, statistics, None)
+    # A resumed line keeps its history, unless the data are others than those it comes from.
+    known = bool(descent.records) and descent.records[-1].loss == record.loss
+    records = descent.records if known else (record,)
+    descent = replace(descent, statistics=statistics, records=records)
+    return replace(_with_active(search, descent), n_passes=search.n_passes + 1)
+
+
+def _next_line(search: Search) -> Search:
+    """Turn to the next start when this one is explored, and to the best one after the last."""
+    if search.explores:
+        return search
+    waiting = [i for i, descent in enumerate(search.descents) if descent.explore is not None]
+    best = search.descents.index(search.best)
+    return replace(search, active=waiting[0] if waiting else best)
+
+
+def _is_explored(descent: Descent) -> bool:
+    losses = [record.loss for record in descent.records[-1 - _PATIENCE :]]
+    if len(losses) <= _PATIENCE:
+        return False
+    return losses[-1] > (1 - _WORTHWHILE) * losses[0] or len(descent.records) > _MAX_EXPLORATION
+
+
+def _with_active(search: Search, descent: Descent, rose: bool = False) -> Search:
+    i = search.active
+    descents = (*search.descents[:i], descent, *search.descents[i + 1 :])
+    return replace(search, descents=descents, rose=rose)

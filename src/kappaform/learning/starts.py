@@ -1,0 +1,119 @@
+"""Where learning begins."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kappaform.engines import Statistics
+from kappaform.learning.methods import Conditioned, Method, Orthonormal
+from kappaform.learning.updates import (
+    Factors,
+    Steps,
+    Transform,
+    as_matrix,
+    bound_of,
+    decompose,
+    least_squares,
+    norm_of,
+)
+from kappaform.linalg import dct_basis, polar, project_spectrum
+
+Init = Literal["auto", "dct", "identity", "least-squares", "procrustes"]
+
+# The log-det penalty needs a regular transform: what a start is lifted to where it is singular.
+_REGULAR = 1e12
+
+
+class Start(NamedTuple):
+    """A transform to start from, and the steps to explore with before those of the method."""
+
+    transform: Transform
+    explore: Steps | None = None
+
+
+def starts_for(
+    init: Any, method: Method, n_features: int, codes_of: Callable[[NDArray], Statistics]
+) -> list[Start]:
+    """Starts to try, in order; `codes_of` passes over the data with a given transform."""
+    basis = default_basis(n_features)
+    if not isinstance(init, str):
+        return [Start(feasible(_checked(init, n_features), method))]
+    if init not in get_args(Init):
+        raise ValueError(
+            f"init={init!r} is unknown: choose one of {get_args(Init)}, an array of shape "
+            f"({n_features}, {n_features}) or a LearnResult."
+        )
+    if init == "auto" and _explores(method):
+        # No single start wins: the first is best for small bounds, the second for large ones.
+        from_basis: Steps = "relative" if method.objective == "relative" else "rescale"
+        return [
+            Start(feasible(basis, method), from_basis),
+            Start(feasible(least_squares(codes_of(basis)), method), "relative"),
+        ]
+    matrix = {
+        "auto": lambda: basis,
+        "dct": lambda: basis,
+        "identity": lambda: np.eye(n_features),
+        "least-squares": lambda: least_squares(codes_of(basis)),
+        "procrustes": lambda: polar(codes_of(basis).cross, near=basis),
+    }[init]()
+    return [Start(feasible(matrix, method))]
+
+
+def default_basis(n_features: int) -> NDArray:
+    """The cosine basis: two-dimensional where the signals can be square patches."""
+    side = math.isqrt(n_features)
+    return dct_basis((side, side) if side * side == n_features else (n_features,))
+
+
+def feasible(transform: Transform, method: Method) -> Transform:
+    """The given transform, moved to where the method keeps it.
+
+    The published variants only take the first codes from it, so they take it as it is.
+    """
+    matrix = as_matrix(transform)
+    n_features = len(matrix)
+    if not matrix.any():
+        transform = matrix = np.eye(n_features)
+    if isinstance(method, Orthonormal):
+        return polar(matrix, near=np.eye(n_features))
+    if isinstance(method, Conditioned) and method.variant != "monotone":
+        return matrix
+    factors = transform if isinstance(transform, Factors) else decompose(matrix)
+    kappa = bound_of(method, n_features) if isinstance(method, Conditioned) else _REGULAR
+    spectrum = project_spectrum(factors.spectrum, np.ones(n_features), kappa)
+    factors = Factors(factors.left, spectrum, factors.right)
+    if isinstance(method, Conditioned):
+        return factors.scaled_to(norm_of(method, n_features))
+    return factors.matrix
+
+
+def _explores(method: Method) -> bool:
+    """Whether several starts are worth their passes.
+
+    With a bound of 1 all lead to the same problem; with a free norm the absolute error has no scale
+    that trials could be compared at.
+    """
+    return (
+        isinstance(method, Conditioned)
+        and method.variant == "monotone"
+        and method.max_condition > 1
+        and (method.norm is not None or method.objective == "relative")
+    )
+
+
+def _checked(init: Any, n_features: int) -> NDArray:
+    matrix = np.asarray(init)
+    if matrix.dtype.kind not in "biuf" or matrix.shape != (n_features, n_features):
+        raise ValueError(
+            f"init is an array of shape {matrix.shape} and dtype {matrix.dtype}: a transform of these "
+            f"signals is real and ({n_features}, {n_features})."
+        )
+    if not np.isfinite(matrix).all():
+        raise ValueError("init contains NaN or inf: every entry of a transform must be finite.")
+    return matrix.astype(np.float64)

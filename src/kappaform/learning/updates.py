@@ -1,0 +1,236 @@
+r"""Transform updates: statistics in, transform out.
+
+With the codes fixed, :math:`f(W) = \mathrm{tr}(W G W^T) - 2 \langle W, C \rangle + \|X\|^2`: an
+update sees the gram matrix G and the cross matrix C only, never the data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kappaform.engines import Statistics
+from kappaform.learning.methods import Conditioned, LogDet, Method, Orthonormal
+from kappaform.linalg import polar, project_spectrum
+
+_EPS = float(np.finfo(np.float64).eps)
+_PROXIMITY = 1e-10
+
+
+@dataclass(frozen=True, eq=False)
+class Factors:
+    """Singular value decomposition W = left @ diag(spectrum) @ right.T, as the updates move it."""
+
+    left: NDArray
+    spectrum: NDArray
+    right: NDArray
+
+    @cached_property
+    def matrix(self) -> NDArray:
+        return (self.left * self.spectrum) @ self.right.T
+
+    def scaled_to(self, norm: float | None) -> Factors:
+        if norm is None:
+            return self
+        scale = norm / np.linalg.norm(self.spectrum)
+        return Factors(self.left, self.spectrum * scale, self.right)
+
+
+Transform = NDArray | Factors
+
+# "exact" steps keep the norm; "rescale" steps project without it and then rescale; "relative" ones
+# serve the relative objective. Only the first never increase the absolute error.
+Steps = Literal["exact", "rescale", "relative"]
+
+
+def as_matrix(transform: Transform) -> NDArray:
+    return transform.matrix if isinstance(transform, Factors) else transform
+
+
+def norm_of(method: Conditioned, n_features: int) -> float | None:
+    return math.sqrt(n_features) if method.norm == "auto" else method.norm
+
+
+def bound_of(method: Conditioned, n_features: int) -> float:
+    """Bound for the spectrum that still holds after the product of the factors is rounded.
+
+    Rounding moves every singular value by up to about n * eps times the largest one.
+    """
+    return max(1.0, method.max_condition / (1 + n_features * _EPS * method.max_condition))
+
+
+def updater(method: Method, gram: NDArray) -> Callable[[Statistics, Transform, Steps], Transform]:
+    """The update of `method` for signals with this gram matrix, which is decomposed only once."""
+    values, vectors = np.linalg.eigh(gram)
+    if isinstance(method, Orthonormal):
+        return lambda statistics, transform, _: polar(statistics.cross, near=as_matrix(transform))
+    if isinstance(method, LogDet):
+        energy = float(np.trace(gram))
+        log_det, frobenius = (energy * weight for weight in penalties(method))
+        root = np.sqrt(np.maximum(values, 0) + frobenius)
+        roots = (vectors * root) @ vectors.T, (vectors / root) @ vectors.T
+        return lambda statistics, transform, _: update_log_det(
+            statistics, as_matrix(transform), *roots, log_det
+        )
+    bounds = Bounds(
+        kappa=bound_of(method, len(gram)),
+        norm=norm_of(method, len(gram)),
+        least=max(float(values[0]), 0.0),
+        negligible=len(gram) * _EPS * float(values[-1]),
+    )
+    if method.variant != "monotone":
+        return partial(update_published, method=method, bounds=bounds)
+    return partial(update_conditioned, bounds=bounds, n_rounds=method.n_rounds)
+
+
+def penalties(method: LogDet) -> tuple[float, float]:
+    """Weights of the log-determinant and of the Frobenius norm, per energy of the signals."""
+    return (
+        method.weight,
+        method.weight if method.frobenius_weight is None else method.frobenius_weight,
+    )
+
+
+def update_log_det(
+    statistics: Statistics, transform: NDArray, root: NDArray, inverse_root: NDArray, weight: float
+) -> NDArray:
+    r"""Minimiser of the penalised error, in closed form.
+
+    With :math:`L = (G + \rho I)^{1/2}` and :math:`C L^{-1} = R \, \mathrm{diag}(s) \, Q^T` it is
+    :math:`W = R \, \mathrm{diag}\big(\tfrac12 (s + \sqrt{s^2 + 2 \mu})\big) Q^T L^{-1}`.
+    """
+    target = statistics.cross @ inverse_root
+    # Where the data say nothing (s = 0) the current transform decides, not rounding.
+    current = transform @ root
+    nudge = _PROXIMITY * np.linalg.norm(target) / np.linalg.norm(current)
+    left, _, right = np.linalg.svd(target + nudge * current)
+    singular = np.einsum("ji,ji->i", left, target @ right.T)
+    singular = 0.5 * (singular + np.sqrt(singular**2 + 2 * weight))
+    return (left * singular) @ right @ inverse_root
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What constrains the factors, and what the gram matrix says of its own scale."""
+
+    kappa: float
+    norm: float | None
+    least: float  #: smallest eigenvalue of the gram matrix
+    negligible: float  #: energy of a direction that is rounding only
+
+
+def update_conditioned(
+    statistics: Statistics, factors: Factors, steps: Steps, bounds: Bounds, n_rounds: int
+) -> Factors:
+    """Rounds of left, spectrum and right steps, none of which increases the objective of `steps`.
+
+    For the relative objective, :math:`\|X\|^2 / \|Z\|^2 = \theta` never falls when the same steps
+    are done, without a norm, for the cross matrix divided by theta.
+    """
+    cross = statistics.cross
+    if not cross.any():
+        return factors
+    if steps == "relative":
+        kept, discarded = statistics.code_energy, statistics.discarded_energy
+        cross = cross * ((kept + discarded) / kept)
+    for _ in range(n_rounds):
+        left = polar(cross @ factors.right * factors.spectrum, near=factors.left)
+        norm = bounds.norm if steps == "exact" else None
+        factors = fit_spectrum(left, factors, statistics.gram, cross, bounds, norm)
+        if steps == "rescale":
+            factors = factors.scaled_to(bounds.norm)
+        factors = turn_right(factors, statistics.gram, cross, bounds.least)
+    return factors.scaled_to(bounds.norm) if steps == "relative" else factors
+
+
+def fit_spectrum(
+    left: NDArray,
+    factors: Factors,
+    gram: NDArray,
+    cross: NDArray,
+    bounds: Bounds,
+    norm: float | None,
+) -> Factors:
+    """Best spectrum for fixed singular vectors, within the bound and of the given norm."""
+    right = factors.right
+    weights = np.einsum("ij,ij->j", right, gram @ right)
+    products = np.einsum("ij,ij->j", left, cross @ right)
+    right = np.where(products < 0, -right, right)
+    seen = weights > bounds.negligible
+    # Without energy in a direction the data do not care: the value stays, as far as the bound allows.
+    targets = np.where(seen, np.abs(products) / np.where(seen, weights, 1.0), factors.spectrum)
+    spectrum = project_spectrum(targets, np.where(seen, weights, 0.0), bounds.kappa, norm)
+    return Factors(left, spectrum, right)
+
+
+def turn_right(factors: Factors, gram: NDArray, cross: NDArray, least: float) -> Factors:
+    r"""Right singular vectors that do not increase the error, for fixed left ones and spectrum.
+
+    On the orthogonal group :math:`\mathrm{tr}(V^T G V \Sigma^2)` differs by a constant from a concave
+    function, minus the trace with :math:`(G - g_{\min} I) \succeq 0` and
+    :math:`(\sigma_{\max}^2 I - \Sigma^2) \succeq 0`. Its linearisation at V majorises it, and what
+    remains is a Procrustes problem.
+    """
+    left, spectrum, right = factors.left, factors.spectrum, factors.right
+    slack = spectrum.max() ** 2 - spectrum**2
+    target = (cross.T @ left) * spectrum + (gram @ right - least * right) * slack
+    return Factors(left, spectrum, polar(target, near=right))
+
+
+def update_published(
+    statistics: Statistics, transform: Transform, _: Steps, method: Conditioned, bounds: Bounds
+) -> Transform:
+    """One iteration as published: in print ("paper") or as code ("reference").
+
+    Both project the spectrum without the norm and then rescale it, and both replace the error by an
+    upper bound in the right step, so the error may rise.
+    """
+    gram, cross = statistics.gram, statistics.cross
+    if not cross.any():
+        return transform
+    factors = (
+        transform if isinstance(transform, Factors) else published_start(statistics, bounds.kappa)
+    )
+    left = polar(cross @ factors.right * factors.spectrum, near=factors.left)
+    if method.variant == "paper":
+        factors = fit_spectrum(left, factors, gram, cross, bounds, None).scaled_to(bounds.norm)
+        right = polar((cross.T @ left) / factors.spectrum, near=factors.right)
+        return Factors(left, factors.spectrum, right)
+    factors = Factors(left, factors.spectrum, polar(cross.T @ left, near=factors.right))
+    return fit_spectrum(left, factors, gram, cross, bounds, None).scaled_to(bounds.norm)
+
+
+def published_start(statistics: Statistics, kappa: float) -> Factors:
+    """Where the public code starts, whatever transform made the first codes.
+
+    For kappa <= 2 it decomposes the transposed cross matrix, which swaps left and right: kept here,
+    because its published results depend on it.
+    """
+    if kappa > 2:
+        return decompose(least_squares(statistics))
+    left, _, right = np.linalg.svd(statistics.cross.T)
+    return Factors(left, np.ones(len(left)), right.T)
+
+
+def least_squares(statistics: Statistics) -> NDArray:
+    """Transform of least error for the codes, without any constraint."""
+    inverse = np.linalg.pinv(statistics.gram, rcond=len(statistics.gram) * _EPS, hermitian=True)
+    return statistics.cross @ inverse
+
+
+def decompose(matrix: NDArray) -> Factors:
+    """Factors of a matrix; those of a multiple of an orthonormal one are (itself, scale, identity).
+
+    There every choice is a singular value decomposition, and this one has served best as a start.
+    """
+    left, spectrum, right = np.linalg.svd(matrix)
+    if spectrum[0] <= spectrum[-1] * (1 + 1e-8):
+        scale = float(np.mean(spectrum))
+        return Factors(left @ right, np.full(len(matrix), scale), np.eye(len(matrix)))
+    return Factors(left, spectrum, right.T)
