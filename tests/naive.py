@@ -88,8 +88,8 @@ def _golden_section(cost, interval, targets, weights, max_condition, extra):
     b, c = d - ratio * (d - a), a + ratio * (d - a)
     cost_b = cost(math.exp(b), targets, weights, max_condition, extra)
     cost_c = cost(math.exp(c), targets, weights, max_condition, extra)
-    while d - a > 1e-12:
-        if cost_b <= cost_c:
+    for _ in range(80):
+        if cost_b < cost_c:
             d, c, cost_c = c, b, cost_b
             b = d - ratio * (d - a)
             cost_b = cost(math.exp(b), targets, weights, max_condition, extra)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         LogDet,
         Orthonormal,
         condition_path,
+        evaluate,
         learn,
     )
     from kappaform.linalg import dct_basis, project_spectrum, random_basis
@@ -37,6 +38,7 @@ __all__ = [
     "OrthonormalTransform",
     "condition_path",
     "dct_basis",
+    "evaluate",
     "hard_threshold",
     "learn",
     "load",
@@ -58,6 +60,7 @@ _HOME = {
     "OrthonormalTransform": "estimators",
     "condition_path": "learning",
     "dct_basis": "linalg",
+    "evaluate": "learning",
     "hard_threshold": "engines",
     "learn": "learning",
     "load": "persistence",

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.engines import NumpyEngine, engine_for, single_threaded_blas
-from kappaform.engines.validation import as_sparsity, check_at_most
+from kappaform.engines import engine_for, single_threaded_blas
+from kappaform.learning.evaluate import checked_sparsity
 from kappaform.learning.methods import Conditioned, LogDet, Method, Orthonormal
 from kappaform.learning.problem import Problem
 from kappaform.learning.result import LearningInterrupted, LearnResult, StopReason
 from kappaform.learning.search import Descent, Search, evaluated, step
-from kappaform.learning.starts import feasible, starts_for
+from kappaform.learning.starts import starts_for
 from kappaform.learning.updates import as_matrix
 
 Callback = Callable[[LearnResult], bool | None]
@@ -45,11 +45,11 @@ def learn(
         By default ``Conditioned()``.
     n_nonzero_coefs : int or array of shape (m,), optional
         Nonzero coefficients of a code, for all signals or for each. By default a tenth of n.
-    init : {"auto", "dct", "identity", "least-squares", "procrustes"}, array or LearnResult
+    init : {"auto", "dct", "identity", "least-squares", "procrustes"}, array, LearnResult or tuple
         Where to start. "auto" is the cosine basis, but for the monotone conditioned method the
-        better of two explored starts. An array is moved to the nearest admissible transform. A
+        better of two explored starts. An array is moved to an admissible transform near it. A
         LearnResult of the same method and sparsity is resumed, bitwise as if it had never stopped;
-        any other gives its transform.
+        any other gives its transform. A tuple of these: each is explored, the best goes on.
     max_iter : int
         Iterations at most, exploration included.
     tol : float
@@ -80,30 +80,14 @@ def learn(
         return _run(problem, _search_from(init, problem), int(max_iter), float(tol), callback)
 
 
-def checked_sparsity(n_nonzero: Any, engine: NumpyEngine) -> int | NDArray:
-    """Sparsity of the codes: the default where None is given, an error where none is possible."""
-    if n_nonzero is None:
-        return max(1, round(0.1 * engine.n_features))
-    name = "n_nonzero_coefs"
-    sparsity = as_sparsity(n_nonzero, engine.n_signals, name)
-    check_at_most(sparsity, engine.n_features, name)
-    return int(sparsity[0]) if np.ndim(n_nonzero) == 0 else sparsity
-
-
 def _search_from(init: Any, problem: Problem) -> Search:
-    if not isinstance(init, LearnResult):
-        starts = starts_for(init, problem.method, problem.engine.n_features, problem.run_pass)
-        return Search(tuple(Descent(*start) for start in starts))
-    if init.transform.shape != problem.engine.gram.shape:
-        raise ValueError(
-            f"init is a result of shape {init.transform.shape}: signals of "
-            f"{problem.engine.n_features} features need one of that size."
-        )
-    same_sparsity = np.array_equal(init.n_nonzero_coefs, problem.n_nonzero)
-    if init.method != problem.method or not same_sparsity:
-        return Search((Descent(feasible(init.search.best.transform, problem.method)),))
-    fresh = (replace(descent, statistics=None) for descent in init.search.descents)
-    return replace(init.search, descents=tuple(fresh))
+    if isinstance(init, LearnResult) and init.method == problem.method:
+        same_size = init.transform.shape == problem.engine.gram.shape
+        if same_size and np.array_equal(init.n_nonzero_coefs, problem.n_nonzero):
+            fresh = (replace(descent, statistics=None) for descent in init.search.descents)
+            return replace(init.search, descents=tuple(fresh))
+    starts = starts_for(init, problem.method, problem.engine.n_features, problem.run_pass)
+    return Search(tuple(Descent(*start) for start in starts))
 
 
 def _run(

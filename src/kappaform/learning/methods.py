@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -19,8 +20,9 @@ class Orthonormal:
 class LogDet:
     r"""Transform kept regular by a penalty.
 
-    .. math:: \min_W \|X - Y W^T\|^2 + \rho \|W\|_F^2 - \mu \log |\det W|,
-              \quad \mu = \text{weight} \, \|Y\|_F^2, \; \rho = \text{frobenius\_weight} \, \|Y\|_F^2
+    .. math:: \min_W \|X - Y W^T\|^2 + \rho \|W\|_F^2 - \mu \log |\det W|
+
+    where mu is `weight` and rho is `frobenius_weight`, each times :math:`\|Y\|_F^2`.
 
     Parameters
     ----------
@@ -60,9 +62,9 @@ class Conditioned:
         The error to minimise: absolute, or divided by the norm of the coefficients. Each hides its
         norm where the other does not look, so compare both, and the reconstruction error.
     variant : {"monotone", "paper", "reference"}
-        "monotone": exact steps that never increase the objective. "paper": the algorithm as printed,
-        with an exact spectrum step. "reference": order, steps and start of the authors' public code,
-        with an exact spectrum step. The last two may increase the error.
+        "monotone": exact steps that never increase the objective. "paper": the published algorithm
+        as printed. "reference": order, steps and start of its authors' code. Both of these are done
+        with an exact spectrum step, and may increase the error.
     n_rounds : int >= 1
         Rounds of the monotone updates per pass over the data; they see n x n matrices only.
     """
@@ -77,14 +79,13 @@ class Conditioned:
         kappa = self.max_condition
         if not _is_number(kappa) or not 1 <= kappa < math.inf:
             raise ValueError(
-                f"max_condition={kappa!r}: the bound on the condition number must be a finite number "
-                ">= 1 (1 gives a scaled orthonormal transform)."
+                f"max_condition={kappa!r}: the bound must be a finite number >= 1 (1 gives a "
+                "multiple of an orthonormal transform)."
             )
-        if self.norm not in ("auto", None) and not (
-            _is_number(self.norm) and 0 < self.norm < math.inf
-        ):
+        norm = self.norm
+        if norm is not None and norm != "auto" and not (_is_number(norm) and 0 < norm < math.inf):
             raise ValueError(
-                f"norm={self.norm!r}: give a positive finite number, 'auto' for that of an orthonormal "
+                f"norm={norm!r}: give a positive finite number, 'auto' for that of an orthonormal "
                 "transform, or None to leave it free."
             )
         for name, choices in (("objective", get_args(Objective)), ("variant", get_args(Variant))):
@@ -97,7 +98,7 @@ class Conditioned:
                 f"objective='relative' with variant={self.variant!r}: the published algorithms "
                 "minimise the absolute error only; use variant='monotone'."
             )
-        if not isinstance(self.n_rounds, int) or self.n_rounds < 1:
+        if not isinstance(self.n_rounds, numbers.Integral) or self.n_rounds < 1:
             raise ValueError(f"n_rounds={self.n_rounds!r}: give a number of rounds >= 1.")
 
 
@@ -105,6 +106,4 @@ Method = Orthonormal | LogDet | Conditioned
 
 
 def _is_number(value: object) -> bool:
-    import numbers
-
     return isinstance(value, numbers.Real) and not isinstance(value, bool)

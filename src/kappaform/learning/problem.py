@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from kappaform.engines import NumpyEngine, Statistics
 from kappaform.learning.methods import Conditioned, LogDet, Method
 from kappaform.learning.result import Record
-from kappaform.learning.updates import Steps, Transform, as_matrix, penalties, updater
+from kappaform.learning.updates import Transform, as_matrix, own_steps, penalties, updater
 
 # Rise of an objective, relative to its scale, that rounding explains.
 _ROUNDING = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 1e-6}
@@ -30,11 +30,8 @@ class Problem:
     def __init__(self, engine: NumpyEngine, method: Method, n_nonzero: int | NDArray) -> None:
         self.engine, self.method, self.n_nonzero = engine, method, n_nonzero
         self.update = updater(method, engine.gram)
-        conditioned = isinstance(method, Conditioned)
-        self.steps: Steps = (
-            "relative" if conditioned and method.objective == "relative" else "exact"
-        )
-        self.monotone = not conditioned or method.variant == "monotone"
+        self.steps = own_steps(method)
+        self.monotone = not isinstance(method, Conditioned) or method.variant == "monotone"
         self._energy = float(np.trace(engine.gram))
         self._rounding = _ROUNDING[engine.dtype]
 
@@ -45,7 +42,7 @@ class Problem:
         """Whether the objective rose by more than rounding explains."""
         if isinstance(self.method, LogDet):
             return record.loss - previous.loss > self._rounding * max(1.0, abs(previous.loss))
-        # Rounding is a fraction of the sums of squares, not of the error, which may be much smaller.
+        # Rounding is a fraction of all the energy, not of the error, which may be much smaller.
         scale = 1.0 if self.steps == "relative" else max(previous.coef_norm, record.coef_norm)
         new, old = record.loss / (scale or 1.0), previous.loss / (scale or 1.0)
         return new * new - old * old > self._rounding

@@ -44,9 +44,9 @@ class Record(NamedTuple):
 class Errors(NamedTuple):
     """Errors per iteration; entry 0 belongs to the start.
 
-    `absolute` is ‖X − YWᵀ‖_F and `relative` the same over ‖YWᵀ‖_F, with the codes X of the transform
-    itself; `absolute_before` and `relative_before` are with the codes of the transform before (NaN
-    for the start).
+    `absolute` is ‖X − YWᵀ‖_F and `relative` the same over ‖YWᵀ‖_F, with the codes X of the
+    transform itself; `absolute_before` and `relative_before` are with the codes of the transform
+    before it (NaN for the start).
     """
 
     absolute: NDArray

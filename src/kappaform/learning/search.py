@@ -66,19 +66,14 @@ def step(search: Search, problem: Problem) -> Search:
     statistics = problem.run_pass(transform)
     record = problem.measure(transform, statistics, old.statistics)
     rose = problem.monotone and problem.rises(old.records[-1], record)
-    new = (
-        old
-        if rose
-        else replace(
-            old, transform=transform, statistics=statistics, records=(*old.records, record)
-        )
-    )
-    if search.explores and (rose or _is_explored(new)):
+    new = old if rose else Descent(transform, old.explore, (*old.records, record), statistics)
+    if new.explore and (rose or _is_explored(new)):
         new = replace(new, explore=None)
-        rose = False
-    search = _with_active(search, new, rose=rose)
+    search = _with_active(search, new)
     search = replace(search, n_iter=search.n_iter + 1, n_passes=search.n_passes + 1)
-    return evaluated(_next_line(search) if old.explore else search, problem)
+    if old.explore:
+        return evaluated(_next_line(search), problem)
+    return replace(search, rose=rose)
 
 
 def evaluated(search: Search, problem: Problem) -> Search:
@@ -111,7 +106,6 @@ def _is_explored(descent: Descent) -> bool:
     return losses[-1] > (1 - _WORTHWHILE) * losses[0] or len(descent.records) > _MAX_EXPLORATION
 
 
-def _with_active(search: Search, descent: Descent, rose: bool = False) -> Search:
+def _with_active(search: Search, descent: Descent) -> Search:
     i = search.active
-    descents = (*search.descents[:i], descent, *search.descents[i + 1 :])
-    return replace(search, descents=descents, rose=rose)
+    return replace(search, descents=(*search.descents[:i], descent, *search.descents[i + 1 :]))

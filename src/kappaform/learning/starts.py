@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from kappaform.engines import Statistics
 from kappaform.learning.methods import Conditioned, Method, Orthonormal
+from kappaform.learning.result import LearnResult
 from kappaform.learning.updates import (
     Factors,
     Steps,
@@ -20,6 +21,7 @@ from kappaform.learning.updates import (
     decompose,
     least_squares,
     norm_of,
+    own_steps,
 )
 from kappaform.linalg import dct_basis, polar, project_spectrum
 
@@ -33,26 +35,34 @@ class Start(NamedTuple):
     """A transform to start from, and the steps to explore with before those of the method."""
 
     transform: Transform
-    explore: Steps | None = None
+    explore: Steps | None = None  #: None: nothing to explore
 
 
 def starts_for(
     init: Any, method: Method, n_features: int, codes_of: Callable[[NDArray], Statistics]
 ) -> list[Start]:
     """Starts to try, in order; `codes_of` passes over the data with a given transform."""
-    basis = default_basis(n_features)
+    if isinstance(init, tuple):
+        if not init:
+            raise ValueError("init=(): give at least one start, or 'auto'.")
+        starts = [s for one in init for s in starts_for(one, method, n_features, codes_of)]
+        return [start._replace(explore=start.explore or own_steps(method)) for start in starts]
+    if isinstance(init, LearnResult):
+        _check_shape(init.transform, n_features)
+        return [Start(feasible(init.search.best.transform, method))]
     if not isinstance(init, str):
-        return [Start(feasible(_checked(init, n_features), method))]
+        return [Start(feasible(_as_matrix(init, n_features), method))]
     if init not in get_args(Init):
         raise ValueError(
             f"init={init!r} is unknown: choose one of {get_args(Init)}, an array of shape "
-            f"({n_features}, {n_features}) or a LearnResult."
+            f"({n_features}, {n_features}), a LearnResult, or a tuple of these."
         )
-    if init == "auto" and _explores(method):
+    basis = default_basis(n_features)
+    if init == "auto" and isinstance(method, Conditioned) and _explores(method):
         # No single start wins: the first is best for small bounds, the second for large ones.
-        from_basis: Steps = "relative" if method.objective == "relative" else "rescale"
+        first: Steps = "relative" if method.objective == "relative" else "rescale"
         return [
-            Start(feasible(basis, method), from_basis),
+            Start(feasible(basis, method), first),
             Start(feasible(least_squares(codes_of(basis)), method), "relative"),
         ]
     matrix = {
@@ -93,27 +103,29 @@ def feasible(transform: Transform, method: Method) -> Transform:
     return factors.matrix
 
 
-def _explores(method: Method) -> bool:
+def _explores(method: Conditioned) -> bool:
     """Whether several starts are worth their passes.
 
     With a bound of 1 all lead to the same problem; with a free norm the absolute error has no scale
-    that trials could be compared at.
+    at which trials could be compared.
     """
-    return (
-        isinstance(method, Conditioned)
-        and method.variant == "monotone"
-        and method.max_condition > 1
-        and (method.norm is not None or method.objective == "relative")
-    )
+    comparable = method.norm is not None or method.objective == "relative"
+    return method.variant == "monotone" and method.max_condition > 1 and comparable
 
 
-def _checked(init: Any, n_features: int) -> NDArray:
+def _as_matrix(init: Any, n_features: int) -> NDArray:
     matrix = np.asarray(init)
-    if matrix.dtype.kind not in "biuf" or matrix.shape != (n_features, n_features):
-        raise ValueError(
-            f"init is an array of shape {matrix.shape} and dtype {matrix.dtype}: a transform of these "
-            f"signals is real and ({n_features}, {n_features})."
-        )
+    if matrix.dtype.kind not in "biuf":
+        raise TypeError(f"init is an array of dtype {matrix.dtype}: a transform is real.")
+    _check_shape(matrix, n_features)
     if not np.isfinite(matrix).all():
         raise ValueError("init contains NaN or inf: every entry of a transform must be finite.")
     return matrix.astype(np.float64)
+
+
+def _check_shape(matrix: NDArray, n_features: int) -> None:
+    if matrix.shape != (n_features, n_features):
+        raise ValueError(
+            f"init has shape {matrix.shape}: a transform of signals with {n_features} features is "
+            f"({n_features}, {n_features})."
+        )

@@ -44,13 +44,19 @@ class Factors:
 
 Transform = NDArray | Factors
 
-# "exact" steps keep the norm; "rescale" steps project without it and then rescale; "relative" ones
-# serve the relative objective. Only the first never increase the absolute error.
+# "exact" steps keep the norm and never increase the absolute error; "relative" ones never increase
+# the relative error; "rescale" steps project without the norm and then rescale.
 Steps = Literal["exact", "rescale", "relative"]
 
 
 def as_matrix(transform: Transform) -> NDArray:
     return transform.matrix if isinstance(transform, Factors) else transform
+
+
+def own_steps(method: Method) -> Steps:
+    """The steps that serve the objective of the method."""
+    relative = isinstance(method, Conditioned) and method.objective == "relative"
+    return "relative" if relative else "exact"
 
 
 def norm_of(method: Conditioned, n_features: int) -> float | None:
@@ -128,7 +134,7 @@ class Bounds:
 def update_conditioned(
     statistics: Statistics, factors: Factors, steps: Steps, bounds: Bounds, n_rounds: int
 ) -> Factors:
-    """Rounds of left, spectrum and right steps, none of which increases the objective of `steps`.
+    r"""Rounds of left, spectrum and right steps, none of which increases the objective of `steps`.
 
     For the relative objective, :math:`\|X\|^2 / \|Z\|^2 = \theta` never falls when the same steps
     are done, without a norm, for the cross matrix divided by theta.
@@ -163,7 +169,7 @@ def fit_spectrum(
     products = np.einsum("ij,ij->j", left, cross @ right)
     right = np.where(products < 0, -right, right)
     seen = weights > bounds.negligible
-    # Without energy in a direction the data do not care: the value stays, as far as the bound allows.
+    # In a direction without energy the data do not care: the value stays, as far as it may.
     targets = np.where(seen, np.abs(products) / np.where(seen, weights, 1.0), factors.spectrum)
     spectrum = project_spectrum(targets, np.where(seen, weights, 0.0), bounds.kappa, norm)
     return Factors(left, spectrum, right)
@@ -172,10 +178,9 @@ def fit_spectrum(
 def turn_right(factors: Factors, gram: NDArray, cross: NDArray, least: float) -> Factors:
     r"""Right singular vectors that do not increase the error, for fixed left ones and spectrum.
 
-    On the orthogonal group :math:`\mathrm{tr}(V^T G V \Sigma^2)` differs by a constant from a concave
-    function, minus the trace with :math:`(G - g_{\min} I) \succeq 0` and
-    :math:`(\sigma_{\max}^2 I - \Sigma^2) \succeq 0`. Its linearisation at V majorises it, and what
-    remains is a Procrustes problem.
+    On the orthogonal group :math:`\mathrm{tr}(V^T G V \Sigma^2)` is, up to a constant, the concave
+    :math:`-\mathrm{tr}(V^T (G - g_{\min} I) V (\sigma_{\max}^2 I - \Sigma^2))`. Its linearisation
+    at the current V majorises it, and what remains is a Procrustes problem.
     """
     left, spectrum, right = factors.left, factors.spectrum, factors.right
     slack = spectrum.max() ** 2 - spectrum**2

@@ -5,10 +5,9 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-# A larger finite bound changes nothing that double precision can see, and its square overflows.
-_LARGEST_BOUND = 1e150
-# A norm that is a smaller fraction of the targets only scales the solution.
-_SMALLEST_NORM = 1e-100
+# Double precision does not see a finite bound beyond this, nor a smaller fraction of the largest
+# weight; a norm that is a smaller fraction of the targets only scales the solution.
+_LARGEST_BOUND, _SMALLEST_WEIGHT, _SMALLEST_NORM = 1e100, 1e-100, 1e-50
 # Rescaling to the norm costs the square of the relative error that it corrects.
 _NORM_ERROR = 1e-12
 _MAX_NEWTON_STEPS = 10
@@ -47,19 +46,20 @@ def project_spectrum(
     array of shape (n,), in the order of `targets`
     """
     targets, weights = _checked(targets, weights, max_condition, norm)
-    kappa = max_condition if max_condition == math.inf else min(max_condition, _LARGEST_BOUND)
-    # Powers of two: squares can neither overflow nor underflow, and nothing is rounded.
-    weights = weights / _power_of_two(weights.max())
-    if norm is None:
-        if max_condition == math.inf or targets.max() <= max_condition * targets.min():
-            return targets.copy()
-        unit = _power_of_two(targets.max())
-        return unit * _project_free(targets / unit, weights, kappa)
-    if max_condition == 1:
+    largest, smallest = float(targets.max()), float(targets.min())
+    if norm is None and (max_condition == math.inf or largest <= max_condition * smallest):
+        return targets.copy()
+    if norm is not None and max_condition == 1:
         return np.full(targets.size, norm / math.sqrt(targets.size))
-    unit = _power_of_two(max(targets.max(), norm))
+    # Powers of two: squares can neither overflow nor underflow, and nothing is rounded.
+    unit = _power_of_two(largest if norm is None else max(largest, norm))
+    targets, weights = targets / unit, weights / _power_of_two(weights.max())
+    weights[weights < _SMALLEST_WEIGHT] = 0
+    kappa = max_condition if max_condition == math.inf else min(max_condition, _LARGEST_BOUND)
+    if norm is None:
+        return unit * _project_free(targets, weights, kappa)
     radius = max(norm / unit, _SMALLEST_NORM)
-    return norm / radius * _project_on_sphere(targets / unit, weights, kappa, radius)
+    return norm / radius * _project_on_sphere(targets, weights, kappa, radius)
 
 
 def _project_free(targets: NDArray, weights: NDArray, kappa: float) -> NDArray:
@@ -136,7 +136,7 @@ def _project_on_sphere(targets: NDArray, weights: NDArray, kappa: float, norm: f
     # At the lower end the Lagrangian has no minimum; at the upper end the norm is at most half.
     high = 2 * math.sqrt(targets.size) * float(linear.max()) / norm
     beyond, within = None, np.zeros_like(weights)
-    jumps = _jumps(weights[linear == 0], low)
+    jumps = _jumps(weights[linear == 0], low, kappa)
     shift, step = (0.0 if low < 0 else float(jumps[-1])), math.inf
     while low < shift < high:
         spectrum, quadratic, entries = _minimiser(shift, weights, linear, kappa)
@@ -149,7 +149,9 @@ def _project_on_sphere(targets: NDArray, weights: NDArray, kappa: float, norm: f
             high, within = shift, spectrum
         jumps = jumps[(jumps > low) & (jumps < high)]
         newton = _newton_shift(quadratic, entries, norm) if 0 < length < math.inf else math.nan
-        # Newton where it stays in the bracket and its steps shrink, else the middle.
+        # Newton, a rounding error past the root, where it stays in the bracket and its steps
+        # shrink, else the middle.
+        newton += math.copysign(2 * math.ulp(shift), newton)
         if jumps.size:
             shift = float(jumps[jumps.size // 2])
         elif low < shift + newton < high and abs(newton) < 0.5 * step:
@@ -194,15 +196,17 @@ def _unbounded_below(weights: NDArray, kappa: float) -> float:
     return -float(np.min(cost / (weights.size - k + kappa**2 * k)))
 
 
-def _jumps(weights: NDArray, low: float) -> NDArray:
+def _jumps(weights: NDArray, low: float, kappa: float) -> NDArray:
     """Both sides of every shift at which the norm may jump, given the weights of zero targets.
 
-    An entry without a target falls from the ceiling to the floor where its q changes sign.
+    An entry without a target falls from the ceiling to the floor where its q changes sign; all of
+    them together carry the floor up where their cheapest direction costs nothing.
     """
     if not weights.size:
         return weights
-    below = np.append(-weights, low * (1 - 1e-14))
-    return np.sort(np.append(below, np.nextafter(below, math.inf)))
+    sides = np.nextafter(-weights, [[-math.inf], [math.inf]])
+    ends = np.outer((low, _unbounded_below(weights, kappa)), (1 - 1e-14, 1 + 1e-14))
+    return np.unique(np.append(sides, ends))
 
 
 def _on_sphere(

@@ -1,0 +1,76 @@
+"""The three errors of a transform on given signals."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kappaform.engines import NumpyEngine, engine_for, single_threaded_blas
+from kappaform.engines.validation import as_sparsity, check_at_most
+from kappaform.learning.result import LearnResult
+
+_BLOCK_ROWS = 16384
+
+
+class Evaluation(NamedTuple):
+    """Errors of a transform on signals.
+
+    `absolute` is ‖X − YWᵀ‖_F, `relative` the same over ‖YWᵀ‖_F, and `reconstruction` is
+    ‖Y − XW⁻ᵀ‖_F / ‖Y‖_F: what a user of the codes sees.
+    """
+
+    absolute: float
+    relative: float
+    reconstruction: float
+
+
+def evaluate(
+    signals: Any,
+    transform: ArrayLike | LearnResult,
+    n_nonzero_coefs: int | NDArray | None = None,
+) -> Evaluation:
+    """Absolute, relative and reconstruction error of a transform with its codes of `signals`."""
+    matrix = transform.transform if isinstance(transform, LearnResult) else np.asarray(transform)
+    engine = engine_for(signals)
+    sparsity = checked_sparsity(n_nonzero_coefs, engine)
+    with single_threaded_blas():
+        statistics = engine.run_pass(matrix, sparsity)
+        lost = _reconstruction_residual(engine, matrix, sparsity)
+    coef_energy = statistics.code_energy + statistics.discarded_energy
+    signal_norm = math.sqrt(np.trace(statistics.gram))
+    absolute = math.sqrt(statistics.discarded_energy)
+    return Evaluation(
+        absolute=absolute / engine.scale,
+        relative=absolute / math.sqrt(coef_energy) if coef_energy else 0.0,
+        reconstruction=lost / signal_norm if signal_norm else 0.0,
+    )
+
+
+def checked_sparsity(n_nonzero: Any, engine: NumpyEngine) -> int | NDArray:
+    """Sparsity of the codes: the default where None is given, an error where none is possible."""
+    if n_nonzero is None:
+        return max(1, round(0.1 * engine.n_features))
+    name = "n_nonzero_coefs"
+    sparsity = as_sparsity(n_nonzero, engine.n_signals, name)
+    check_at_most(sparsity, engine.n_features, name)
+    return int(sparsity[0]) if np.ndim(n_nonzero) == 0 else np.array(n_nonzero)
+
+
+def _reconstruction_residual(
+    engine: NumpyEngine, matrix: NDArray, sparsity: int | NDArray
+) -> float:
+    """‖Y − XW⁻ᵀ‖_F of the scaled signals, block by block."""
+    inverse = np.linalg.inv(matrix.astype(np.float64))
+    energy = 0.0
+    for start in range(0, engine.n_signals, _BLOCK_ROWS):
+        rows = slice(start, start + _BLOCK_ROWS)
+        block = engine.signals[rows]
+        wanted = sparsity if isinstance(sparsity, int) else sparsity[rows]
+        codes = engine_for(block).encode(matrix, wanted)
+        signals = np.asarray(block, dtype=np.float64) * engine.scale
+        residual = signals - (codes * engine.scale).astype(np.float64) @ inverse.T
+        energy += float(np.vdot(residual, residual))
+    return math.sqrt(energy)
