@@ -103,8 +103,9 @@ def _golden_section(cost, interval, targets, weights, max_condition, extra):
 @njit
 def _cost_of_floor(floor, targets, weights, max_condition, _):
     cost = 0.0
-    for t, w in zip(targets, weights):
-        cost += w * (min(max(t, floor), max_condition * floor) - t) ** 2
+    for i in range(targets.size):
+        value = min(max(targets[i], floor), max_condition * floor)
+        cost += weights[i] * (value - targets[i]) ** 2
     return cost
 
 
@@ -159,3 +160,14 @@ def _lagrangian(floor, ceiling, targets, weights, norm, multiplier):
     squares = _between(floor, ceiling, linear, weights, multiplier) ** 2
     cost = np.sum(weights * squares - 2 * linear * np.sqrt(squares))
     return cost + multiplier * (np.sum(squares) - norm**2)
+
+
+# --- linalg: the polar factor --------------------------------------------------------------------
+
+
+def polar(matrix):
+    """Newton's iteration on the singular values, s <- (s + 1/s) / 2, without computing them."""
+    factor = np.array(matrix, dtype=np.float64)
+    for _ in range(100):
+        factor = 0.5 * (factor + np.linalg.inv(factor).T)
+    return factor

@@ -12,7 +12,6 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
-from scipy.linalg import norm
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_array
@@ -33,6 +32,8 @@ from kappaform.learning import (
 
 _logger = logging.getLogger("kappaform")
 
+# The engine refuses what is not finite, and names the row.
+_VALIDATION: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_all_finite": False}
 # Rows of a chunk, in blocks of the engine: enough for every core, and a few dozen megabytes.
 _CHUNK_BLOCKS = 64
 
@@ -68,7 +69,7 @@ class _SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         Ctrl-C raises LearningInterrupted; what was learned until then is kept.
         """
         method, sparsity = self._method(), _one_sparsity(self.n_nonzero_coefs)
-        signals = validate_data(self, X, dtype=[np.float64, np.float32])
+        signals = validate_data(self, X, **_VALIDATION)
         # What cannot be called is passed on: `learn` refuses it.
         logged = self.verbose and (self.callback is None or callable(self.callback))
         try:
@@ -124,12 +125,14 @@ class _SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         .. math:: -\|Y - H_s(Y W^T) W^{-T}\|_F / \|Y\|_F
         """
         signals, inverse = self._validated(X), self._transposed_inverse()
-        # These norms neither overflow nor underflow where squares would.
-        error = size = 0.0
+        # The scale of the engine, because squares of signals as given may overflow or vanish.
+        scale, energy, error = engine_for(signals).scale, 0.0, 0.0
         for rows, codes in self._encoded_chunks(signals):
-            error = math.hypot(error, norm(signals[rows] - codes @ inverse))
-            size = math.hypot(size, norm(signals[rows]))
-        return -error / size if size else 0.0
+            chunk = np.multiply(signals[rows], scale, dtype=np.float64)
+            residual = chunk - np.multiply(codes, scale, dtype=np.float64) @ inverse
+            energy += float(np.vdot(chunk, chunk))
+            error += float(np.vdot(residual, residual))
+        return -math.sqrt(error / energy) if energy else 0.0
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -160,7 +163,7 @@ class _SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
 
     def _validated(self, X: Any) -> NDArray:
         check_is_fitted(self)
-        return validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        return validate_data(self, X, **_VALIDATION, reset=False)
 
     def _encoded_chunks(self, signals: NDArray) -> Iterator[tuple[slice, NDArray]]:
         """Rows and their codes; chunks are whole blocks, so the bits are those of one call."""
@@ -280,8 +283,9 @@ class OrthonormalTransform(_SparsifyingTransform):
 class LogDetTransform(_SparsifyingTransform):
     r"""Invertible sparse representation kept regular by a log-determinant penalty.
 
-    .. math:: \min_W \|X - Y W^T\|^2 + \rho \|W\|_F^2 - \mu \log |\det W|,
-              \quad \mu = \text{weight} \, \|Y\|_F^2, \; \rho = \text{frobenius\_weight} \, \|Y\|_F^2
+    .. math:: \min_W \|X - Y W^T\|^2 + \rho \|W\|_F^2 - \mu \log |\det W|
+
+    with :math:`\mu` and :math:`\rho` the two weights below, times :math:`\|Y\|_F^2`.
 
     Parameters
     ----------
@@ -327,7 +331,7 @@ class LogDetTransform(_SparsifyingTransform):
 def _one_sparsity(value: Any) -> int | None:
     """Sparsity of an estimator: codes of signals yet to come can only share one."""
     if value is None or (isinstance(value, numbers.Integral) and not isinstance(value, bool)):
-        return value
+        return value if value is None else int(value)
     raise TypeError(
         f"n_nonzero_coefs={value!r}: an estimator needs one integer, or None for a tenth of the "
         "features; one for each signal is for `learn`."
@@ -344,7 +348,7 @@ def _convergence_message(estimator: _SparsifyingTransform, result: LearnResult) 
     change = abs(old - new) / abs(old) if old else 0.0
     where = "while exploring starts, " if result.search.explores else ""
     return (
-        f"{type(estimator).__name__} stopped at max_iter={estimator.max_iter} after {result.n_iter} "
-        f"iterations, {where}with a last relative change of the loss of {change:.1e} and "
+        f"{type(estimator).__name__} stopped after {result.n_iter} iterations, {where}with "
+        f"max_iter={estimator.max_iter}. The last relative change of the loss is {change:.1e}, "
         f"tol={estimator.tol:g}: increase max_iter or tol."
     )

@@ -18,8 +18,7 @@ Result = TypeVar("Result")
 _VARIABLE = "KAPPAFORM_NUM_THREADS"
 
 _lock = threading.Lock()
-_depth = 0
-_lift: Callable[[], None]  # ends the limit on BLAS, where there is one
+_limited = False
 
 
 def n_threads() -> int:
@@ -65,51 +64,24 @@ def mapped_in_order(
 
 @contextmanager
 def single_threaded_blas() -> Iterator[None]:
-    """Keep BLAS on one thread inside the block; nested and concurrent blocks cost nothing.
+    """Keep BLAS on one thread inside the block; a block within another costs nothing.
 
     Blocks of rows occupy every core already, and a product that BLAS splits over a varying number
-    of threads may round differently. The limit is global to the process: only the first to enter
-    sets it and only the last to leave lifts it.
+    of threads may round differently. The limit is global to the process: the first to enter sets
+    it and lifts it. Who enters meanwhile, from whatever thread, leaves it alone; otherwise it would
+    take the limit for the original number and restore that.
     """
-    global _depth, _lift
+    global _limited
     with _lock:
-        if _depth == 0:
-            _lift = _limit_blas()
-        _depth += 1
-    try:
+        is_first, _limited = not _limited, True
+    if not is_first:
         yield
+        return
+    try:
+        with _blas().limit(limits=1, user_api="blas"):
+            yield
     finally:
-        with _lock:
-            _depth -= 1
-            if _depth == 0:
-                _lift()
-
-
-def _limit_blas() -> Callable[[], None]:
-    """Limit BLAS to one thread and return what lifts the limit again.
-
-    A limit can be lifted only by the thread that set it, but the last to leave need not be the first
-    that entered: a thread of its own does both.
-    """
-    limited, lifted = threading.Event(), threading.Event()
-
-    def keep() -> None:
-        try:
-            with _blas().limit(limits=1, user_api="blas"):
-                limited.set()
-                lifted.wait()
-        finally:
-            limited.set()
-
-    keeper = threading.Thread(target=keep, name="kappaform-blas", daemon=True)
-    keeper.start()
-    limited.wait()
-
-    def lift() -> None:
-        lifted.set()
-        keeper.join()
-
-    return lift
+        _limited = False
 
 
 @cache

@@ -112,13 +112,13 @@ def _run(
 
 
 def _stop_reason(previous: Search, search: Search, tol: float) -> StopReason | None:
+    if search.best.records[-1].absolute == 0:
+        return StopReason.EXACT
     if previous.explores:
         return None
     if search.rose:
         return StopReason.ROSE
     old, new = previous.descent.loss, search.descent.loss
-    if search.descent.records[-1].absolute == 0:
-        return StopReason.EXACT
     return StopReason.TOLERANCE if abs(old - new) <= tol * abs(old) else None
 
 

@@ -95,7 +95,12 @@ def condition_path(
         stopped = bool(callback(result)) if callback is not None else False
         return stopped
 
-    limits = {"n_nonzero_coefs": n_nonzero, "max_iter": max_iter, "tol": tol, "callback": watch}
+    limits: dict[str, Any] = {
+        "n_nonzero_coefs": n_nonzero,
+        "max_iter": max_iter,
+        "tol": tol,
+        "callback": watch,
+    }
     results: list[LearnResult] = []
     for one in [replace(method, max_condition=bound) for bound in bounds.tolist()]:
         init = ("auto", results[-1]) if results else "auto"

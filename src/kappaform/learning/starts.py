@@ -91,7 +91,7 @@ def feasible(transform: Transform, method: Method) -> Transform:
     if not matrix.any():
         transform = matrix = np.eye(n_features)
     if isinstance(method, Orthonormal):
-        return polar(matrix, near=np.eye(n_features))
+        return polar(matrix)
     if isinstance(method, Conditioned) and method.variant != "monotone":
         return matrix
     factors = transform if isinstance(transform, Factors) else decompose(matrix)

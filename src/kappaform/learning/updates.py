@@ -77,7 +77,7 @@ def updater(method: Method, gram: NDArray) -> Callable[[Statistics, Transform, S
     if isinstance(method, Orthonormal):
         return lambda statistics, transform, _: polar(statistics.cross, near=as_matrix(transform))
     if isinstance(method, LogDet):
-        energy = float(np.trace(gram))
+        energy = float(np.trace(gram)) or 1.0
         log_det, frobenius = (energy * weight for weight in penalties(method))
         root = np.sqrt(np.maximum(values, 0) + frobenius)
         roots = (vectors * root) @ vectors.T, (vectors / root) @ vectors.T
@@ -114,7 +114,7 @@ def update_log_det(
     target = statistics.cross @ inverse_root
     # Where the data say nothing (s = 0) the current transform decides, not rounding.
     current = transform @ root
-    nudge = _PROXIMITY * np.linalg.norm(target) / np.linalg.norm(current)
+    nudge = _PROXIMITY * (np.linalg.norm(target) or 1.0) / np.linalg.norm(current)
     left, _, right = np.linalg.svd(target + nudge * current)
     singular = np.einsum("ji,ji->i", left, target @ right.T)
     singular = 0.5 * (singular + np.sqrt(singular**2 + 2 * weight))

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-# A proximal term this small moves nothing that the data determine, and decides what they leave open.
+# So small a proximal term moves nothing that the data determine, and decides what they leave open.
 _PROXIMITY = 1e-10
 
 
@@ -19,9 +19,10 @@ def polar(matrix: NDArray, near: NDArray | None = None) -> NDArray:
     matrix is zero.
     """
     if near is not None:
-        norm = np.linalg.norm(matrix)
-        if norm == 0:
+        largest = np.abs(matrix).max()
+        if largest == 0:
             return near
-        matrix = matrix + (_PROXIMITY * norm) * near
+        matrix = matrix / largest  # so that no square overflows or underflows
+        matrix = matrix + (_PROXIMITY * np.linalg.norm(matrix)) * near
     left, _, right = np.linalg.svd(matrix)
     return left @ right

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 # Double precision does not see a finite bound beyond this, nor a smaller fraction of the largest
 # weight; a norm that is a smaller fraction of the targets only scales the solution.
-_LARGEST_BOUND, _SMALLEST_WEIGHT, _SMALLEST_NORM = 1e100, 1e-100, 1e-50
+_LARGEST_BOUND, _SMALLEST_WEIGHT, _SMALLEST_NORM = 1e50, 1e-50, 1e-50
 # Rescaling to the norm costs the square of the relative error that it corrects.
 _NORM_ERROR = 1e-12
 _MAX_NEWTON_STEPS = 10
@@ -245,7 +245,8 @@ def _checked(
         raise ValueError(f"targets has shape {targets.shape}: give one value per direction, (n,).")
     if weights.shape != targets.shape:
         raise ValueError(
-            f"weights has shape {weights.shape} and targets {targets.shape}: give one weight per target."
+            f"weights has shape {weights.shape} and targets {targets.shape}: "
+            "give one weight per target."
         )
     for name, values in (("targets", targets), ("weights", weights)):
         bad = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))

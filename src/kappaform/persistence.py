@@ -1,0 +1,325 @@
+"""Transforms as files: arrays and a readable header in one npz, never pickle.
+
+The entry "header" is JSON: what the file is, the method and its parameters, and what is needed to
+use the transform. The others are arrays: "transform", "records" (errors per iteration), and for a
+conditioned transform "left", "spectrum" and "right", with which learning can be resumed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import secrets
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from kappaform.engines.validation import as_sparsity, check_at_most
+from kappaform.estimators import ConditionedTransform, LogDetTransform, OrthonormalTransform
+from kappaform.learning import Conditioned, LearnResult, LogDet, Orthonormal, StopReason
+from kappaform.learning.result import Record
+from kappaform.learning.search import Descent, Search
+from kappaform.learning.updates import Factors, decompose
+
+_FORMAT = "kappaform transform"
+_FORMAT_VERSION = 1
+_METHODS = {method.__name__: method for method in (Conditioned, LogDet, Orthonormal)}
+_ESTIMATORS = {
+    "Conditioned": ConditionedTransform,
+    "LogDet": LogDetTransform,
+    "Orthonormal": OrthonormalTransform,
+}
+_FACTORS = ("left", "spectrum", "right")
+_DTYPES = {"float32": np.float32, "float64": np.float64}
+_ARRAYS = ("transform", "records", *_FACTORS)
+
+Estimator = ConditionedTransform | LogDetTransform | OrthonormalTransform
+
+
+def save(
+    path: str | os.PathLike[str],
+    model: Estimator | LearnResult,
+    *,
+    n_nonzero_coefs: int | None = None,
+    patch_shape: tuple[int, ...] | None = None,
+    patch_mean: Literal["kept", "removed"] | None = None,
+) -> None:
+    """Write a learned transform to a file, under exactly the given name.
+
+    The file appears when it is complete; until then an older one of that name stays.
+
+    Parameters
+    ----------
+    path : str or path
+    model : fitted estimator or LearnResult
+        Of an estimator's parameters, an `init` that is not a word and the `callback` are left out.
+    n_nonzero_coefs : int, optional
+        What the loaded estimator codes with. By default that of the model; needed where the model
+        has one for each signal, which are not stored.
+    patch_shape : tuple of int, optional
+        Shape of the patches that the signals are, flattened in C order.
+    patch_mean : {"kept", "removed"}, optional
+        Whether signals had their mean removed. For both, the default is what the model was loaded
+        with, or else None and "kept".
+
+    See Also
+    --------
+    load
+    """
+    path, result = Path(path), _result_of(model)
+    header = _description(result, n_nonzero_coefs)
+    header |= _context(model, len(result.transform), patch_shape, patch_mean)
+    if n_nonzero_coefs is not None or model is result:
+        header["parameters"]["n_nonzero_coefs"] = header["n_nonzero_coefs"]
+    arrays: dict[str, Any] = {"transform": result.transform, "records": np.array(result.records)}
+    if isinstance(result.method, Conditioned):
+        factors = _factors_of(result)
+        arrays |= {name: getattr(factors, name) for name in _FACTORS}
+    text = json.dumps(header, indent=1, default=_plain_number)
+    with replaced_when_complete(path) as file:
+        np.savez(file, header=np.array(text), **arrays)
+
+
+def load(path: str | os.PathLike[str]) -> Estimator:
+    """Read a transform that `save` wrote, as a fitted estimator that gives the same codes.
+
+    What was said about the signals is in its attributes `patch_shape_` and `patch_mean_`. Its
+    `result_` can be resumed, bitwise like the saved one unless that still explored several starts:
+    only the best was kept.
+
+    Raises
+    ------
+    FileNotFoundError
+    ValueError
+        If the file is damaged, of another kind or of a newer version, or if the transform is not
+        what the header says, its condition number included.
+    """
+    path = Path(path)
+    header, arrays = _read(path)
+    try:
+        result = _checked_result(header, arrays)
+        estimator = _ESTIMATORS[header["method"]["name"]](**header["parameters"])
+        estimator._set_fitted(result, _DTYPES[header["dtype"]])
+        n_features = header["n_features"]
+        estimator.patch_shape_ = _checked_shape(header["patch_shape"], n_features)
+        estimator.patch_mean_ = _checked_mean(header["patch_mean"])
+        if header["feature_names"] is not None:
+            estimator.feature_names_in_ = np.array(header["feature_names"], dtype=object)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{path} is damaged: {_reason(error)} Take another copy, or learn and save it again."
+        ) from error
+    return estimator
+
+
+@contextmanager
+def replaced_when_complete(path: Path) -> Iterator[BinaryIO]:
+    """A file to write that takes the name `path` at the end, or leaves no trace if that fails."""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(
+            f"{path}: the folder {path.parent} does not exist, create it first."
+        )
+    # In the same folder, because only within a file system a file can be renamed in one step.
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with temporary.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _result_of(model: Any) -> LearnResult:
+    if isinstance(model, LearnResult):
+        return model
+    if not isinstance(model, Estimator):
+        raise TypeError(
+            f"model is of type {type(model).__name__}: give a fitted estimator of kappaform or a "
+            "LearnResult."
+        )
+    check_is_fitted(model)
+    return model.result_
+
+
+def _description(result: LearnResult, n_nonzero_coefs: int | None) -> dict[str, Any]:
+    """The header as far as the result decides it."""
+    sparsity = result.n_nonzero_coefs if n_nonzero_coefs is None else n_nonzero_coefs
+    if isinstance(sparsity, np.ndarray):
+        raise ValueError(
+            f"the model has one n_nonzero_coefs for each of {len(sparsity)} signals: say with "
+            "save(..., n_nonzero_coefs=...) which number new signals are coded with."
+        )
+    return {
+        "format": _FORMAT,
+        "format_version": _FORMAT_VERSION,
+        "kappaform_version": version("kappaform"),
+        "n_features": len(result.transform),
+        "n_nonzero_coefs": _checked_sparsity(sparsity, len(result.transform)),
+        "condition_number": result.condition_number,
+        "method": {"name": type(result.method).__name__, **asdict(result.method)},
+        "n_iter": result.n_iter,
+        "n_passes": result.n_passes,
+        "stop_reason": result.stop_reason.name,
+    }
+
+
+def _context(model: Any, n_features: int, patch_shape: Any, patch_mean: Any) -> dict[str, Any]:
+    """The header as far as the estimator and the caller decide it."""
+    if patch_shape is None:
+        patch_shape = getattr(model, "patch_shape_", None)
+    if patch_mean is None:
+        patch_mean = getattr(model, "patch_mean_", "kept")
+    names = getattr(model, "feature_names_in_", None)
+    return {
+        "parameters": _parameters(model),
+        "dtype": getattr(model, "components_", np.empty(0)).dtype.name,
+        "patch_shape": _checked_shape(patch_shape, n_features),
+        "patch_mean": _checked_mean(patch_mean),
+        "feature_names": None if names is None else list(names),
+    }
+
+
+def _parameters(model: Estimator | LearnResult) -> dict[str, Any]:
+    """Parameters of the estimator to load: the model, or the one for the method of a result."""
+    if not isinstance(model, LearnResult):
+        parameters = model.get_params(deep=False)
+        del parameters["callback"]
+        if not isinstance(parameters["init"], str):
+            del parameters["init"]
+        return parameters
+    known = _ESTIMATORS[type(model.method).__name__]().get_params(deep=False)
+    return {name: value for name, value in asdict(model.method).items() if name in known}
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray]]:
+    """Header and arrays of a file, once it is known to be one of ours and not a newer one."""
+    try:
+        with path.open("rb") as file:
+            if not zipfile.is_zipfile(file):
+                raise ValueError("it is no npz archive, or its end is missing.")
+            file.seek(0)
+            with np.load(file, allow_pickle=False) as archive:
+                header = json.loads(str(archive["header"]))
+                if header["format"] != _FORMAT:
+                    raise ValueError(f"it is a {header['format']!r}.")
+                arrays = {name: archive[name] for name in archive.files if name in _ARRAYS}
+        format_version, writer = int(header["format_version"]), header["kappaform_version"]
+    # A foreign or damaged archive fails in any of these steps, each in its own way.
+    except (ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(
+            f"{path} is not a transform that kappaform saved, or it is damaged: {_reason(error)}"
+        ) from error
+    if format_version > _FORMAT_VERSION:
+        raise ValueError(
+            f"{path} was written by kappaform {writer}, in format {format_version}: this version "
+            f"reads formats up to {_FORMAT_VERSION}, upgrade kappaform."
+        )
+    return header, arrays
+
+
+def _checked_result(header: dict[str, Any], arrays: dict[str, NDArray]) -> LearnResult:
+    n_features = header["n_features"]
+    parameters = dict(header["method"])
+    method = _METHODS[parameters.pop("name")](**parameters)
+    transform = _checked_array(arrays, "transform", (n_features, n_features))
+    records = arrays["records"]
+    if records.ndim != 2 or records.shape[1] != len(Record._fields) or len(records) == 0:
+        raise ValueError(f"records has shape {records.shape}, not (m, {len(Record._fields)}).")
+    history = tuple(Record(*row) for row in records.tolist())
+    kept = _checked_factors(arrays, transform) if isinstance(method, Conditioned) else transform
+    n_iter, n_passes = int(header["n_iter"]), int(header["n_passes"])
+    result = LearnResult(
+        transform=transform,
+        method=method,
+        n_nonzero_coefs=_checked_sparsity(header["n_nonzero_coefs"], n_features),
+        n_iter=n_iter,
+        n_passes=n_passes,
+        stop_reason=StopReason[header["stop_reason"]],
+        records=history,
+        search=Search((Descent(kept, None, history),), n_iter=n_iter, n_passes=n_passes),
+    )
+    _check_condition(result, header["condition_number"])
+    return result
+
+
+def _checked_factors(arrays: dict[str, NDArray], transform: NDArray) -> Factors:
+    """The singular value decomposition with which a conditioned transform is resumed."""
+    shapes = (transform.shape, transform.shape[:1], transform.shape)
+    factors = Factors(*map(_checked_array, [arrays] * 3, _FACTORS, shapes))
+    if np.abs(factors.matrix - transform).max() > 1e-9 * factors.spectrum.max():
+        raise ValueError("the transform is not the product of left, spectrum and right.")
+    return factors
+
+
+def _check_condition(result: LearnResult, stated: float) -> None:
+    """Refuse a transform that is not as well conditioned as its file says."""
+    n_features, found = len(result.transform), result.condition_number
+    rounding = 1e-9 + 10 * n_features * float(np.finfo(np.float64).eps) * stated
+    if not abs(found - stated) <= rounding * stated:
+        raise ValueError(f"the transform has condition number {found}, the header says {stated}.")
+    if isinstance(result.method, Conditioned) and found > result.method.max_condition * (1 + 1e-9):
+        raise ValueError(
+            f"the transform has condition number {found}, beyond "
+            f"max_condition={result.method.max_condition}."
+        )
+
+
+def _checked_array(arrays: dict[str, NDArray], name: str, shape: tuple[int, ...]) -> NDArray:
+    array = arrays[name]
+    if array.shape != shape or array.dtype != np.float64:
+        raise ValueError(f"{name} is {array.dtype} of shape {array.shape}, not float64 {shape}.")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} contains NaN or inf.")
+    return array
+
+
+def _checked_sparsity(value: Any, n_features: int) -> int:
+    sparsity = as_sparsity(value, 1, "n_nonzero_coefs")
+    check_at_most(sparsity, n_features, "n_nonzero_coefs")
+    return int(sparsity[0])
+
+
+def _checked_shape(shape: Any, n_features: int) -> tuple[int, ...] | None:
+    if shape is None:
+        return None
+    sides = np.atleast_1d(shape)
+    if sides.dtype.kind not in "iu" or sides.min() < 1 or math.prod(sides.tolist()) != n_features:
+        raise ValueError(
+            f"patch_shape={shape!r}: give the sides of a patch, integers whose product is the "
+            f"number of features, {n_features}."
+        )
+    return tuple(sides.tolist())
+
+
+def _checked_mean(mean: Any) -> Literal["kept", "removed"]:
+    if mean not in ("kept", "removed"):
+        raise ValueError(f"patch_mean={mean!r}: choose 'kept' or 'removed'.")
+    return mean
+
+
+def _factors_of(result: LearnResult) -> Factors:
+    kept = result.search.best.transform
+    # A published variant that was interrupted before its first update has no factors yet.
+    return kept if isinstance(kept, Factors) else decompose(result.transform)
+
+
+def _plain_number(value: Any) -> Any:
+    """A number of NumPy, or of another kind that JSON does not know, as Python's own."""
+    return value.item() if isinstance(value, np.generic) else float(value)
+
+
+def _reason(error: Exception) -> str:
+    return f"it has no {error}." if isinstance(error, KeyError) else str(error)

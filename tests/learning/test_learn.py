@@ -1,0 +1,291 @@
+"""The loop: what it promises at every iteration, and how it stops and goes on."""
+
+import pickle
+
+import naive
+import numpy as np
+import pytest
+
+import kappaform as kf
+from kappaform.learning import StopReason
+
+METHODS = {
+    "orthonormal": kf.Orthonormal(),
+    "log-det": kf.LogDet(0.01),
+    "absolute": kf.Conditioned(2.0),
+    "absolute, loose": kf.Conditioned(50.0, norm=2.0),
+    "relative": kf.Conditioned(3.0, objective="relative"),
+    "free norm": kf.Conditioned(2.0, norm=None),
+    "tight": kf.Conditioned(1.0),
+}
+PUBLISHED = {
+    "paper": kf.Conditioned(5.0, variant="paper"),
+    "reference": kf.Conditioned(5.0, variant="reference"),
+    "reference, tight": kf.Conditioned(1.5, variant="reference"),
+}
+
+
+@pytest.fixture(params=METHODS.values(), ids=METHODS.keys())
+def method(request):
+    return request.param
+
+
+@pytest.fixture(params=(METHODS | PUBLISHED).values(), ids=(METHODS | PUBLISHED).keys())
+def any_method(request):
+    return request.param
+
+
+def states_of(signals, method, **options):
+    """The result and every state that the callback saw."""
+    states = []
+    result = kf.learn(signals, method, callback=states.append, **options)
+    return result, states
+
+
+def test_objective_never_increases(signals, method):
+    result = kf.learn(signals, method, n_nonzero_coefs=3, max_iter=60, tol=0)
+    if isinstance(method, kf.LogDet):
+        assert np.all(np.diff(result.loss) <= 1e-12 * np.maximum(1, np.abs(result.loss[1:])))
+        return
+    scale = 1.0
+    if method != METHODS["relative"]:
+        with np.errstate(invalid="ignore"):
+            norms = result.errors.absolute / result.errors.relative
+        scale = np.nanmax(np.append(norms, np.sum(signals**2) ** 0.5)) ** 2
+    assert np.all(np.diff(result.loss**2) <= 1e-12 * scale)
+    assert result.stop_reason != StopReason.ROSE or len(result.loss) > 1
+
+
+@pytest.mark.parametrize("objective", ["absolute", "relative"])
+@pytest.mark.parametrize("kappa", [1.5, 10.0, 1000.0])
+def test_objective_never_increases_on_real_patches(photo_patches, objective, kappa):
+    method = kf.Conditioned(kappa, objective=objective)
+    result = kf.learn(photo_patches, method, n_nonzero_coefs=6, max_iter=80, tol=0)
+    scale = (
+        1.0 if objective == "relative" else np.max(result.errors.absolute / result.errors.relative)
+    )
+    assert np.all(np.diff((result.loss / scale) ** 2) <= 1e-12)
+
+
+BOUNDED = {k: m for k, m in (METHODS | PUBLISHED).items() if isinstance(m, kf.Conditioned)}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("method", BOUNDED.values(), ids=BOUNDED.keys())
+def test_condition_number_never_exceeds_the_bound(signals, method, dtype):
+    bound = method.max_condition
+    states = states_of(signals.astype(dtype), method, n_nonzero_coefs=3, max_iter=30)[1]
+    for state in states:
+        singular = np.linalg.svd(state.transform, compute_uv=False)
+        assert state.transform.dtype == np.float64
+        assert singular[0] <= bound * singular[-1] * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("kappa", [1e3, 1e6, 1e8, 1e10])
+def test_large_bounds_hold_as_well(photo_patches, kappa):
+    for state in states_of(photo_patches[::4], kf.Conditioned(kappa), max_iter=15)[1]:
+        singular = np.linalg.svd(state.transform, compute_uv=False)
+        assert singular[0] <= kappa * singular[-1] * (1 + 1e-9)
+
+
+def test_norm_of_the_transform_is_the_one_asked_for(signals):
+    for norm in ("auto", 0.01, 1e4):
+        for objective in ("absolute", "relative"):
+            method = kf.Conditioned(4.0, norm=norm, objective=objective)
+            result = kf.learn(signals, method, n_nonzero_coefs=2, max_iter=20)
+            expected = 3.0 if norm == "auto" else norm
+            assert np.linalg.norm(result.transform) == pytest.approx(expected, rel=1e-12)
+
+
+def test_reported_errors_are_those_of_the_definition(signals, any_method):
+    states = states_of(signals, any_method, n_nonzero_coefs=3, max_iter=12, init="dct")[1]
+    codes = None
+    for state in states:
+        coefs = signals @ state.transform.T
+        before, codes = codes, naive.hard_threshold(coefs, 3)
+        scale = np.linalg.norm(coefs)
+        absolute, relative, absolute_before, _ = (each[-1] for each in state.errors)
+        assert absolute == pytest.approx(np.linalg.norm(codes - coefs), abs=1e-7 * scale)
+        assert relative * scale == pytest.approx(absolute, abs=1e-7 * scale)
+        if before is not None and len(state.loss) == state.n_iter + 1:
+            assert absolute_before == pytest.approx(
+                np.linalg.norm(before - coefs), abs=1e-7 * scale + 1e-300
+            )
+
+
+def test_errors_start_with_the_start(photo_patches):
+    result = kf.learn(photo_patches, kf.Orthonormal(), n_nonzero_coefs=6, init="dct", max_iter=3)
+    coefs = photo_patches @ kf.dct_basis((8, 8)).T
+    start = np.linalg.norm(coefs - naive.hard_threshold(coefs, 6))
+    assert result.errors.absolute[0] == pytest.approx(start, rel=1e-12)
+    assert np.isnan(result.errors.absolute_before[0])
+    assert all(len(each) == result.n_iter + 1 for each in result.errors)
+
+
+def test_a_bound_of_one_is_the_orthonormal_method(photo_patches):
+    tight = kf.learn(photo_patches, kf.Conditioned(1.0), n_nonzero_coefs=6, max_iter=40, tol=0)
+    orthonormal = kf.learn(photo_patches, kf.Orthonormal(), n_nonzero_coefs=6, max_iter=40, tol=0)
+    assert tight.errors.absolute[-1] == pytest.approx(orthonormal.errors.absolute[-1], rel=1e-3)
+    np.testing.assert_allclose(tight.transform @ tight.transform.T, np.eye(64), atol=1e-12)
+
+
+def test_a_looser_bound_sparsifies_better(photo_patches):
+    errors = [
+        kf.learn(photo_patches, kf.Conditioned(kappa), n_nonzero_coefs=6).errors.absolute[-1]
+        for kappa in (1.0, 2.0, 5.0, 20.0)
+    ]
+    assert all(np.diff(errors) < 0)
+
+
+def test_the_automatic_start_is_never_worse_than_its_parts_would_suggest(photo_patches):
+    method = kf.Conditioned(2.0)
+    auto = kf.learn(photo_patches, method, n_nonzero_coefs=6, max_iter=100)
+    dct = kf.learn(photo_patches, method, n_nonzero_coefs=6, max_iter=100, init="dct")
+    assert auto.errors.absolute[-1] < dct.errors.absolute[-1]
+
+
+@pytest.mark.parametrize("threads", ["2", "3", "7"])
+def test_any_number_of_threads_gives_the_same_bits(photo_patches, monkeypatch, threads):
+    monkeypatch.setenv("KAPPAFORM_NUM_THREADS", "1")
+    one = kf.learn(photo_patches, n_nonzero_coefs=6, max_iter=12)
+    monkeypatch.setenv("KAPPAFORM_NUM_THREADS", threads)
+    many = kf.learn(photo_patches, n_nonzero_coefs=6, max_iter=12)
+    assert np.array_equal(one.transform, many.transform)
+    assert np.array_equal(one.loss, many.loss)
+
+
+def test_one_sparsity_for_all_equals_the_same_for_each(photo_patches):
+    each = np.full(len(photo_patches), 5)
+    one = kf.learn(photo_patches, n_nonzero_coefs=5, max_iter=8)
+    many = kf.learn(photo_patches, n_nonzero_coefs=each, max_iter=8)
+    assert np.array_equal(one.transform, many.transform)
+
+
+def test_signals_without_codes_do_not_count_as_fitted(photo_patches):
+    sparsity = np.where(np.arange(len(photo_patches)) % 2, 6, 0)
+    result = kf.learn(photo_patches, kf.Orthonormal(), n_nonzero_coefs=sparsity, max_iter=20, tol=0)
+    half = kf.learn(photo_patches[1::2], kf.Orthonormal(), n_nonzero_coefs=6, max_iter=20, tol=0)
+    np.testing.assert_allclose(result.transform, half.transform, atol=1e-6)
+
+
+@pytest.mark.parametrize("stop", [1, 4, 11, 25])
+def test_resuming_continues_as_if_never_stopped(photo_patches, any_method, stop):
+    signals = photo_patches[::8]
+    options = {"n_nonzero_coefs": 6, "tol": 0}
+    whole = kf.learn(signals, any_method, max_iter=32, **options)
+    part = kf.learn(signals, any_method, max_iter=stop, **options)
+    part = pickle.loads(pickle.dumps(part))
+    rest = kf.learn(signals, any_method, max_iter=32 - stop, init=part, **options)
+    assert np.array_equal(whole.transform, rest.transform)
+    assert np.array_equal(whole.loss, rest.loss)
+    assert whole.n_iter == rest.n_iter
+
+
+def test_interruption_loses_nothing(photo_patches):
+    def interrupt(state):
+        if state.n_iter == 7:
+            raise KeyboardInterrupt
+
+    with pytest.raises(kf.LearningInterrupted) as caught:
+        kf.learn(photo_patches, n_nonzero_coefs=6, callback=interrupt)
+    assert isinstance(caught.value, KeyboardInterrupt)
+    result = caught.value.result
+    assert result.n_iter == 7
+    assert result.stop_reason == StopReason.INTERRUPTED
+    rest = kf.learn(photo_patches, n_nonzero_coefs=6, init=result, max_iter=13)
+    whole = kf.learn(photo_patches, n_nonzero_coefs=6, max_iter=20)
+    assert np.array_equal(whole.transform, rest.transform)
+
+
+def test_resuming_on_other_signals_starts_a_new_history(photo_patches):
+    first = kf.learn(photo_patches[::2], kf.LogDet(), n_nonzero_coefs=6, max_iter=5)
+    second = kf.learn(photo_patches[1::2], kf.LogDet(), n_nonzero_coefs=6, max_iter=5, init=first)
+    assert len(second.loss) == 6
+
+
+def test_a_result_of_another_method_gives_its_transform(photo_patches):
+    tight = kf.learn(photo_patches, kf.Conditioned(2.0), n_nonzero_coefs=6, max_iter=40)
+    loose = kf.learn(photo_patches, kf.Conditioned(4.0), n_nonzero_coefs=6, max_iter=5, init=tight)
+    assert loose.errors.absolute[0] == pytest.approx(tight.errors.absolute[-1], rel=1e-9)
+    assert loose.errors.absolute[-1] < tight.errors.absolute[-1]
+
+
+def test_of_several_starts_the_best_goes_on(photo_patches):
+    method = kf.Conditioned(3.0)
+    starts = ("dct", "identity", "procrustes")
+    options = {"n_nonzero_coefs": 6, "max_iter": 60}
+    together = kf.learn(photo_patches, method, init=starts, **options)
+    explored = [descent.records[0].absolute for descent in together.search.descents]
+    assert len(explored) == 3
+    assert together.errors.absolute[-1] == min(d.loss for d in together.search.descents)
+
+
+@pytest.mark.parametrize("init", ["auto", "dct", "identity", "least-squares", "procrustes"])
+def test_every_start_lowers_the_error_it_starts_with(photo_patches, method, init):
+    result = kf.learn(photo_patches[::4], method, n_nonzero_coefs=6, init=init, max_iter=15)
+    assert result.loss[-1] < result.loss[0]
+
+
+def test_callback_can_stop_and_sees_every_iteration(photo_patches):
+    seen = []
+
+    def stop_at_five(state):
+        seen.append(state.n_iter)
+        assert state.stop_reason == StopReason.RUNNING
+        return state.n_iter == 5
+
+    result = kf.learn(photo_patches, n_nonzero_coefs=6, callback=stop_at_five)
+    assert seen == [1, 2, 3, 4, 5]
+    assert result.stop_reason == StopReason.CALLBACK
+    assert not result.converged
+
+
+def test_stop_reason_tells_tolerance_from_exhaustion(photo_patches):
+    signals = photo_patches[::8]
+    settled = kf.learn(signals, kf.Orthonormal(), n_nonzero_coefs=6, max_iter=500, tol=1e-4)
+    assert settled.stop_reason == StopReason.TOLERANCE
+    assert settled.converged
+    last, before = settled.loss[-1], settled.loss[-2]
+    assert abs(before - last) <= 1e-4 * before
+    short = kf.learn(signals, kf.Orthonormal(), n_nonzero_coefs=6, max_iter=2)
+    assert short.stop_reason == StopReason.MAX_ITER
+    assert not short.converged
+    assert "max_iter" in str(short.stop_reason)
+
+
+def test_codes_that_are_exact_end_learning(rng):
+    result = kf.learn(rng.standard_normal((20, 4)), n_nonzero_coefs=4)
+    assert result.stop_reason == StopReason.EXACT
+    assert result.errors.absolute[-1] == 0
+
+
+def test_a_free_norm_shrinks_towards_zero(photo_patches):
+    result = kf.learn(photo_patches, kf.Conditioned(2.0, norm=None), n_nonzero_coefs=6, tol=0)
+    assert np.linalg.norm(result.transform) < 0.9 * 8
+    assert result.condition_number <= 2 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("exponent", [-500, -40, 40, 500])
+def test_powers_of_two_in_the_signals_change_nothing(photo_patches, any_method, exponent):
+    signals = photo_patches[::8]
+    unit = 2.0**exponent
+    plain = kf.learn(signals, any_method, n_nonzero_coefs=6, max_iter=8)
+    scaled = kf.learn(signals * unit, any_method, n_nonzero_coefs=6, max_iter=8)
+    assert np.array_equal(plain.transform, scaled.transform)
+    assert np.array_equal(plain.errors.absolute * unit, scaled.errors.absolute)
+    assert np.array_equal(plain.errors.relative, scaled.errors.relative)
+
+
+def test_spectrum_and_condition_number_are_computed_from_the_transform(photo_patches):
+    result = kf.learn(photo_patches, kf.Conditioned(3.0), n_nonzero_coefs=6, max_iter=10)
+    singular = np.linalg.svd(result.transform, compute_uv=False)
+    np.testing.assert_array_equal(result.spectrum, singular)
+    assert result.condition_number == singular[0] / singular[-1]
+
+
+def test_float32_signals_learn_nearly_the_same_error(photo_patches):
+    double = kf.learn(photo_patches, kf.Orthonormal(), n_nonzero_coefs=6, max_iter=30)
+    single = kf.learn(
+        photo_patches.astype(np.float32), kf.Orthonormal(), n_nonzero_coefs=6, max_iter=30
+    )
+    assert single.errors.absolute[-1] == pytest.approx(double.errors.absolute[-1], rel=5e-3)

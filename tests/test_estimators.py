@@ -1,0 +1,363 @@
+"""The scikit-learn estimators keep scikit-learn's contract and the promises of `learn`."""
+
+import logging
+import math
+import pickle
+import subprocess
+import sys
+
+import naive
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import kappaform as kf
+
+N_FEATURES = 16
+ESTIMATORS = [kf.ConditionedTransform, kf.OrthonormalTransform, kf.LogDetTransform]
+each_estimator = pytest.mark.parametrize("estimator_class", ESTIMATORS)
+each_dtype = pytest.mark.parametrize("dtype", [np.float32, np.float64])
+
+
+@pytest.fixture
+def signals(rng):
+    return rng.standard_normal((300, N_FEATURES)).cumsum(axis=1)
+
+
+# Some of their data take more iterations than the default allows, and the warning is right.
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@parametrize_with_checks([estimator() for estimator in ESTIMATORS])
+def test_scikit_learn_finds_nothing_to_complain_about(estimator, check):
+    check(estimator)
+
+
+@each_estimator
+def test_the_estimator_is_the_functional_core_with_its_result(estimator_class, signals):
+    estimator = estimator_class(3, tol=1e-3).fit(signals)
+    method = {
+        kf.ConditionedTransform: kf.Conditioned(),
+        kf.OrthonormalTransform: kf.Orthonormal(),
+        kf.LogDetTransform: kf.LogDet(),
+    }[estimator_class]
+    result = kf.learn(signals, method, n_nonzero_coefs=3, tol=1e-3)
+    np.testing.assert_array_equal(estimator.components_, result.transform)
+    np.testing.assert_array_equal(estimator.loss_curve_, result.loss)
+    np.testing.assert_array_equal(estimator.singular_values_, result.spectrum)
+    assert estimator.condition_number_ == result.condition_number
+    assert estimator.n_iter_ == result.n_iter
+    assert estimator.result_.method == method
+    assert estimator.n_features_in_ == N_FEATURES
+
+
+def test_parameters_reach_the_method(signals):
+    conditioned = kf.ConditionedTransform(
+        3, max_condition=3.0, norm=2.0, objective="relative", tol=1e-2
+    ).fit(signals)
+    assert conditioned.result_.method == kf.Conditioned(3.0, 2.0, "relative")
+    assert np.linalg.norm(conditioned.components_) == pytest.approx(2.0, rel=1e-12)
+    log_det = kf.LogDetTransform(3, weight=0.1, frobenius_weight=0.2, tol=1e-2).fit(signals)
+    assert log_det.result_.method == kf.LogDet(0.1, 0.2)
+
+
+@each_estimator
+@pytest.mark.parametrize(("n_features", "expected"), [(1, 1), (4, 1), (16, 2), (36, 4)])
+def test_by_default_a_tenth_of_the_coefficients_is_kept(estimator_class, n_features, expected, rng):
+    estimator = estimator_class(tol=0.1).fit(rng.standard_normal((50, n_features)))
+    assert estimator.n_nonzero_coefs_ == expected
+    assert estimator.n_nonzero_coefs is None
+
+
+@each_estimator
+@each_dtype
+@pytest.mark.parametrize("n_nonzero", [0, 1, 3, N_FEATURES])
+def test_codes_are_the_largest_coefficients(estimator_class, dtype, n_nonzero, signals):
+    signals = signals.astype(dtype)
+    estimator = estimator_class(n_nonzero, tol=1e-2).fit(signals)
+    codes = estimator.transform(signals)
+    assert np.count_nonzero(codes, axis=1).max() <= n_nonzero
+    expected = naive.hard_threshold(
+        signals.astype(float) @ estimator.result_.transform.T, n_nonzero
+    )
+    tolerance = 1e-12 if dtype == np.float64 else 1e-4
+    np.testing.assert_allclose(codes, expected, atol=tolerance)
+
+
+@each_estimator
+@each_dtype
+def test_the_dtype_of_the_signals_is_kept(estimator_class, dtype, signals):
+    signals = signals.astype(dtype)
+    estimator = estimator_class(3, tol=1e-2).fit(signals)
+    codes = estimator.transform(signals)
+    assert estimator.components_.dtype == dtype
+    assert codes.dtype == dtype
+    assert estimator.inverse_transform(codes).dtype == dtype
+    assert estimator.inverse_transform(sparse.csr_array(codes)).dtype == dtype
+    assert estimator.singular_values_.dtype == np.float64
+    np.testing.assert_array_equal(estimator.components_, estimator.result_.transform.astype(dtype))
+
+
+@each_estimator
+@each_dtype
+def test_all_coefficients_reconstruct_the_signals(estimator_class, dtype, signals):
+    signals = signals.astype(dtype)
+    estimator = estimator_class(N_FEATURES).fit(signals)
+    rebuilt = estimator.inverse_transform(estimator.transform(signals))
+    rounding = 100 * np.finfo(dtype).eps * np.abs(signals).max()
+    np.testing.assert_allclose(rebuilt, signals, atol=rounding)
+    assert -100 * np.finfo(dtype).eps < estimator.score(signals) <= 0
+
+
+# The bound holds wherever learning stops.
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@each_dtype
+@pytest.mark.parametrize("objective", ["absolute", "relative"])
+@pytest.mark.parametrize("max_condition", [1.0, 1.5, 10.0, 1e4])
+def test_condition_number_never_exceeds_the_bound(max_condition, objective, dtype, signals):
+    estimator = kf.ConditionedTransform(
+        3, max_condition=max_condition, objective=objective, max_iter=20
+    ).fit(signals.astype(dtype))
+    assert estimator.condition_number_ <= max_condition * (1 + 1e-9)
+    spectrum = np.linalg.svd(estimator.result_.transform, compute_uv=False)
+    assert spectrum[0] <= max_condition * (1 + 1e-9) * spectrum[-1]
+    assert (np.diff(estimator.singular_values_) <= 0).all()
+
+
+@each_estimator
+@each_dtype
+def test_sparse_codes_equal_dense_codes(estimator_class, dtype, signals, monkeypatch):
+    monkeypatch.setattr("kappaform.estimators._CHUNK_BLOCKS", 1)
+    signals = np.tile(signals, (8, 1)).astype(dtype)  # several chunks
+    estimator = estimator_class(3, tol=1e-2).fit(signals)
+    dense = estimator.transform(signals)
+    estimator.sparse_output = True
+    codes = estimator.transform(signals)
+    assert isinstance(codes, sparse.csr_array)
+    assert codes.dtype == dtype
+    assert codes.nnz <= 3 * len(signals)
+    np.testing.assert_array_equal(codes.toarray(), dense)
+    np.testing.assert_allclose(
+        estimator.inverse_transform(codes),
+        estimator.inverse_transform(dense),
+        atol=100 * np.finfo(dtype).eps * np.abs(signals).max(),
+    )
+
+
+@each_estimator
+@pytest.mark.parametrize("sparse_output", [False, True])
+def test_fit_transform_is_fit_then_transform(estimator_class, sparse_output, signals):
+    estimator = estimator_class(3, tol=1e-2, sparse_output=sparse_output)
+    at_once = estimator.fit_transform(signals)
+    in_turn = clone(estimator).fit(signals).transform(signals)
+    if sparse_output:
+        at_once, in_turn = at_once.toarray(), in_turn.toarray()
+    np.testing.assert_array_equal(at_once, in_turn)
+
+
+@each_estimator
+@each_dtype
+def test_score_is_minus_the_relative_reconstruction_error(
+    estimator_class, dtype, signals, monkeypatch
+):
+    monkeypatch.setattr("kappaform.estimators._CHUNK_BLOCKS", 1)
+    signals = np.vstack([signals, 10 * signals, signals, signals, signals]).astype(dtype)
+    estimator = estimator_class(3, tol=1e-2).fit(signals)
+    codes = estimator.transform(signals).astype(float)
+    rebuilt = np.linalg.solve(estimator.result_.transform, codes.T).T
+    error = np.linalg.norm(signals - rebuilt) / np.linalg.norm(signals.astype(float))
+    assert estimator.score(signals) == pytest.approx(-error, rel=1e-9)
+
+
+def test_more_coefficients_score_better(signals):
+    scores = [kf.OrthonormalTransform(s, tol=1e-3).fit(signals).score(signals) for s in (1, 3, 8)]
+    assert scores == sorted(scores)
+    assert scores[0] < scores[-1]
+
+
+def test_zero_signals_are_rebuilt_perfectly(signals):
+    estimator = kf.ConditionedTransform(3, tol=1e-2).fit(signals)
+    assert estimator.score(np.zeros((5, N_FEATURES))) == 0
+
+
+@each_estimator
+@pytest.mark.parametrize("exponent", [-900, -60, 60, 900])
+def test_scaled_signals_have_scaled_codes_and_the_same_score(estimator_class, exponent, signals):
+    scaled = np.ldexp(signals, exponent)
+    ordinary = estimator_class(3, tol=1e-3).fit(signals)
+    estimator = estimator_class(3, tol=1e-3).fit(scaled)
+    expected = np.ldexp(ordinary.transform(signals), exponent)
+    np.testing.assert_array_equal(ordinary.transform(scaled), expected)
+    if estimator_class is not kf.LogDetTransform or abs(exponent) < 100:
+        np.testing.assert_array_equal(estimator.components_, ordinary.components_)
+        assert estimator.score(scaled) == ordinary.score(signals)
+
+
+def test_in_a_pipeline_with_a_regression(signals):
+    target = signals[:, 3] - 2 * signals[:, 7]
+    pipeline = make_pipeline(
+        StandardScaler(), kf.ConditionedTransform(N_FEATURES, sparse_output=True), Ridge(1e-6)
+    ).fit(signals, target)
+    assert pipeline.score(signals, target) > 0.999
+
+
+def test_grid_search_over_the_bound_prefers_what_reconstructs_best(signals):
+    bounds = [1.0, 2.0, 4.0]
+    estimator = kf.ConditionedTransform(3, init="dct", tol=1e-2)
+    search = GridSearchCV(estimator, {"max_condition": bounds}, cv=3, error_score="raise")
+    search.fit(signals)
+    scores = search.cv_results_["mean_test_score"]
+    assert np.isfinite(scores).all()
+    assert len(set(scores)) == 3
+    assert search.best_params_["max_condition"] == bounds[int(np.argmax(scores))]
+    bound = search.best_params_["max_condition"]
+    assert search.best_estimator_.condition_number_ <= bound * (1 + 1e-9)
+
+
+@each_estimator
+def test_clones_share_parameters_and_nothing_learned(estimator_class, signals):
+    estimator = estimator_class(3, tol=1e-2, init=np.eye(N_FEATURES)).fit(signals)
+    copy = clone(estimator)
+    assert not hasattr(copy, "components_")
+    np.testing.assert_array_equal(copy.fit(signals).components_, estimator.components_)
+
+
+@each_estimator
+def test_fitting_changes_no_parameter(estimator_class, signals):
+    parameters = {"n_nonzero_coefs": np.int64(3), "init": np.eye(N_FEATURES), "tol": 1e-2}
+    estimator = estimator_class(**parameters).fit(signals)
+    for name, value in parameters.items():
+        assert getattr(estimator, name) is value
+
+
+@each_estimator
+@each_dtype
+def test_pickled_estimators_give_the_same_codes(estimator_class, dtype, signals):
+    signals = signals.astype(dtype)
+    estimator = estimator_class(3, tol=1e-2).fit(signals)
+    restored = pickle.loads(pickle.dumps(estimator))
+    np.testing.assert_array_equal(restored.transform(signals), estimator.transform(signals))
+    np.testing.assert_array_equal(restored.loss_curve_, estimator.loss_curve_)
+
+
+@each_estimator
+def test_pandas_in_and_out(estimator_class, signals):
+    table = pd.DataFrame(signals, columns=[f"x{i}" for i in range(N_FEATURES)])
+    estimator = estimator_class(3, tol=1e-2).fit(table)
+    codes = estimator.transform(table)
+    named = clone(estimator).set_output(transform="pandas").fit(table).transform(table)
+    prefix = estimator_class.__name__.lower()
+    assert list(named.columns) == [f"{prefix}{i}" for i in range(N_FEATURES)]
+    assert list(estimator.get_feature_names_out()) == list(named.columns)
+    assert list(estimator.feature_names_in_) == list(table.columns)
+    np.testing.assert_array_equal(named.to_numpy(), codes)
+
+
+def test_stopping_at_max_iter_warns_with_the_numbers_and_the_remedy(signals):
+    with pytest.warns(ConvergenceWarning) as warnings:
+        estimator = kf.OrthonormalTransform(3, max_iter=4, tol=1e-9).fit(signals)
+    before, last = estimator.loss_curve_[-2:]
+    message = str(warnings[0].message)
+    assert "OrthonormalTransform stopped after 4 iterations, with max_iter=4." in message
+    assert f"relative change of the loss is {(before - last) / before:.1e}, tol=1e-09" in message
+    assert message.endswith("increase max_iter or tol.")
+    assert warnings[0].filename == __file__
+    assert estimator.n_iter_ == 4
+
+
+def test_stopping_while_starts_are_explored_is_said(signals):
+    with pytest.warns(ConvergenceWarning, match="after 2 iterations, while exploring starts"):
+        kf.ConditionedTransform(3, max_iter=2).fit(signals)
+
+
+def test_a_callback_can_stop_without_a_warning(signals):
+    states = []
+
+    def stop_after_three(state):
+        states.append(state)
+        return state.n_iter == 3
+
+    estimator = kf.OrthonormalTransform(3, tol=0, callback=stop_after_three).fit(signals)
+    assert [state.n_iter for state in states] == [1, 2, 3]
+    assert estimator.n_iter_ == 3
+
+
+@each_estimator
+def test_an_interrupted_fit_keeps_what_was_learned(estimator_class, signals):
+    def interrupt(state):
+        if state.n_iter == 3:
+            raise KeyboardInterrupt
+
+    estimator = estimator_class(3, tol=0, callback=interrupt)
+    with pytest.raises(kf.LearningInterrupted) as caught:
+        estimator.fit(signals)
+    assert estimator.result_ is caught.value.result
+    assert estimator.n_iter_ == 3
+    assert estimator.transform(signals).shape == signals.shape
+
+
+def test_fitting_can_go_on_from_a_result(signals):
+    with pytest.warns(ConvergenceWarning):
+        first = kf.OrthonormalTransform(3, max_iter=4, tol=1e-4).fit(signals)
+    resumed = kf.OrthonormalTransform(3, tol=1e-4, init=first.result_).fit(signals)
+    whole = kf.OrthonormalTransform(3, tol=1e-4).fit(signals)
+    np.testing.assert_array_equal(resumed.components_, whole.components_)
+    np.testing.assert_array_equal(resumed.loss_curve_, whole.loss_curve_)
+
+
+@pytest.mark.parametrize("callback", [None, lambda state: state.n_iter == 2])
+def test_verbose_logs_every_iteration(callback, signals, caplog):
+    with caplog.at_level(logging.INFO, logger="kappaform"):
+        kf.OrthonormalTransform(3, tol=1e-2, callback=callback).fit(signals)
+        assert not caplog.records
+        estimator = kf.OrthonormalTransform(3, tol=1e-2, callback=callback, verbose=1).fit(signals)
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == estimator.n_iter_ + 1
+    assert lines[0].startswith(
+        f"OrthonormalTransform: iteration 1, loss {estimator.loss_curve_[1]:.6g}"
+    )
+    assert lines[-1] == f"OrthonormalTransform: {estimator.result_.stop_reason}"
+
+
+@each_estimator
+@pytest.mark.parametrize("method", ["transform", "inverse_transform", "score"])
+def test_what_needs_a_fit_says_so(estimator_class, method, signals):
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        getattr(estimator_class(), method)(signals)
+
+
+def test_codes_of_another_length_are_refused(signals):
+    estimator = kf.OrthonormalTransform(3, tol=1e-2).fit(signals)
+    with pytest.raises(ValueError, match="X has 5 features: the codes of this transform have 16"):
+        estimator.inverse_transform(np.ones((2, 5)))
+
+
+@each_estimator
+def test_signals_in_any_layout_have_the_same_codes(estimator_class, signals):
+    estimator = estimator_class(3, tol=1e-2).fit(signals)
+    expected = estimator.transform(signals)
+    for same in (np.asfortranarray(signals), np.repeat(signals, 2, axis=0)[::2], signals.tolist()):
+        np.testing.assert_array_equal(estimator.transform(same), expected)
+        other = clone(estimator).fit(same)
+        np.testing.assert_array_equal(other.components_, estimator.components_)
+
+
+def test_importing_the_estimators_imports_no_plots_and_no_accelerator():
+    script = "import sys, kappaform.estimators; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert not {"matplotlib", "skimage", "torch", "dask"} & set(loaded)
+
+
+def test_the_loss_never_increases(signals):
+    for estimator_class in ESTIMATORS:
+        estimator = estimator_class(3, init="dct", tol=1e-4).fit(signals)
+        curve = estimator.loss_curve_
+        assert (np.diff(curve) <= 1e-12 * max(1.0, math.fabs(curve[0]))).all()

@@ -1,0 +1,138 @@
+"""The statements of docs/mathematics.md, each checked on random cases."""
+
+import math
+
+import numpy as np
+import pytest
+
+import kappaform as kf
+from kappaform.engines import Statistics
+from kappaform.learning.updates import Bounds, Factors, update_conditioned, update_log_det
+from kappaform.linalg import polar
+
+CASES = range(20)
+
+
+def _orthogonal(rng, n):
+    return np.linalg.qr(rng.standard_normal((n, n)))[0]
+
+
+def _codes(coefs, s):
+    """The s largest magnitudes of each row; random coefficients have no ties."""
+    least = np.sort(np.abs(coefs), axis=1)[:, [-s]]
+    return np.where(np.abs(coefs) >= least, coefs, 0.0)
+
+
+def _problem(seed, n=5, s=2):
+    """Random signals, factors within the bound 2, coefficients and codes."""
+    rng = np.random.default_rng(seed)
+    signals = rng.standard_normal((40, n)) @ rng.standard_normal((n, n))
+    factors = Factors(_orthogonal(rng, n), rng.uniform(1, 2, n), _orthogonal(rng, n))
+    coefs = signals @ factors.matrix.T
+    return rng, signals, factors, coefs, _codes(coefs, s)
+
+
+def _statistics(signals, coefs, codes):
+    return Statistics.empty(signals.shape[1]).add(signals, coefs, codes)
+
+
+@pytest.mark.parametrize("seed", CASES)
+def test_reconstruction_error_is_at_most_the_condition_number_times_the_relative_error(seed):
+    _, signals, factors, coefs, codes = _problem(seed)
+    rebuilt = codes @ np.linalg.inv(factors.matrix).T
+    reconstruction = np.linalg.norm(signals - rebuilt) / np.linalg.norm(signals)
+    relative = np.linalg.norm(coefs - codes) / np.linalg.norm(coefs)
+    assert reconstruction <= np.linalg.cond(factors.matrix) * relative
+
+
+@pytest.mark.parametrize("seed", CASES)
+def test_the_log_det_update_satisfies_the_gradient_condition(seed):
+    rng, signals, factors, coefs, codes = _problem(seed)
+    mu, rho = rng.uniform(0.1, 10, 2)
+    gram, cross = signals.T @ signals, codes.T @ signals
+    values, vectors = np.linalg.eigh(gram + rho * np.eye(5))
+    root = (vectors * np.sqrt(values)) @ vectors.T
+    statistics = _statistics(signals, coefs, codes)
+    W = update_log_det(statistics, factors.matrix, root, np.linalg.inv(root), mu)
+    gradient = W @ (gram + rho * np.eye(5)) - cross - mu / 2 * np.linalg.inv(W).T
+    # The small alignment with the current transform moves the minimiser by about 1e-10.
+    assert np.linalg.norm(gradient) <= 1e-8 * np.linalg.norm(cross)
+
+
+@pytest.mark.parametrize("seed", CASES)
+def test_products_are_non_negative_after_the_left_step(seed):
+    _, signals, factors, _, codes = _problem(seed)
+    target = codes.T @ signals @ factors.right * factors.spectrum
+    products = np.einsum("ij,ij->j", polar(target), target)
+    assert products.min() >= -1e-12 * np.linalg.norm(target)
+
+
+@pytest.mark.parametrize("seed", CASES)
+def test_the_linearisation_majorises_the_error_of_the_right_factor(seed):
+    rng, signals, factors, _, codes = _problem(seed)
+    G, V0, spectrum = signals.T @ signals, factors.right, factors.spectrum
+    K = signals.T @ codes @ factors.left * spectrum
+    A = G - np.linalg.eigvalsh(G)[0] * np.eye(5)
+    D = np.diag(spectrum.max() ** 2 - spectrum**2)
+
+    def error(V):
+        return np.trace(V.T @ G @ V * spectrum**2) - 2 * np.vdot(V, K)
+
+    V = _orthogonal(rng, 5)
+    majoriser = error(V0) - 2 * np.vdot(V - V0, K + A @ V0 @ D)
+    gap = np.trace((V - V0).T @ A @ (V - V0) @ D)
+    assert gap >= 0
+    assert error(V) == pytest.approx(majoriser - gap, rel=1e-10)
+    assert error(polar(K + A @ V0 @ D)) <= error(V0)
+
+
+@pytest.mark.parametrize("seed", CASES)
+def test_the_share_of_energy_in_the_codes_never_falls(seed):
+    _, signals, factors, coefs, codes = _problem(seed)
+    G, C = signals.T @ signals, codes.T @ signals
+    share = np.sum(codes**2) / np.sum(coefs**2)
+
+    def surrogate(W):
+        return np.trace(W @ G @ W.T) - 2 * np.vdot(W, C) / share
+
+    assert surrogate(factors.matrix) == pytest.approx(-np.sum(coefs**2), rel=1e-10)
+    bounds = Bounds(kappa=2.0, norm=None, least=np.linalg.eigvalsh(G)[0], negligible=0.0)
+    statistics = _statistics(signals, coefs, codes)
+    W = update_conditioned(statistics, factors, "relative", bounds, n_rounds=3).matrix
+    assert surrogate(W) <= surrogate(factors.matrix)
+    moved = signals @ W.T
+    assert np.sum(_codes(moved, 2) ** 2) / np.sum(moved**2) >= share
+
+
+def test_projecting_and_then_rescaling_is_not_the_minimiser():
+    weights, targets, norm = np.array([4.0, 1.0]), np.array([1.0, 2.0]), math.sqrt(1.64)
+
+    def cost(spectrum):
+        return float(weights @ (spectrum - targets) ** 2)
+
+    free = kf.project_spectrum(targets, weights, 2.0)
+    best = kf.project_spectrum(targets, weights, 2.0, norm)
+    np.testing.assert_allclose(best, [0.8, 1.0], rtol=1e-12)
+    assert cost(best) == pytest.approx(1.16)
+    assert cost(free * norm / np.linalg.norm(free)) == pytest.approx(1.4606, abs=1e-4)
+
+
+def test_a_norm_inside_a_jump_is_reached_between_two_minimisers():
+    spectrum = kf.project_spectrum([0.0, 1.0], [1.0, 3.0], 2.0, norm=2.5)
+    np.testing.assert_allclose(spectrum, [2.0, 1.5], rtol=1e-12)
+
+
+def test_without_targets_the_cheapest_direction_takes_the_norm():
+    spectrum = kf.project_spectrum([0.0, 0.0, 0.0], [1.0, 2.0, 3.0], 2.0, norm=3.0)
+    np.testing.assert_allclose(spectrum, np.sqrt([6.0, 1.5, 1.5]), rtol=1e-12)
+
+
+@pytest.mark.parametrize("seed", CASES)
+def test_a_proximal_polar_factor_is_no_worse_than_the_current_one_and_unmoved_by_rounding(seed):
+    rng = np.random.default_rng(seed)
+    near = _orthogonal(rng, 6)
+    matrix = rng.standard_normal((6, 4)) @ rng.standard_normal((4, 6))
+    factor = polar(matrix, near=near)
+    assert np.vdot(factor, matrix) >= np.vdot(near, matrix)
+    rounded = matrix * (1 + 1e-16 * rng.standard_normal((6, 6)))
+    np.testing.assert_allclose(polar(rounded, near=near), factor, atol=1e-4)
