@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from numpy.testing import assert_allclose, assert_array_equal
 
 from kappaform import dct_basis, plots, random_basis
+from kappaform.learning import ConditionPath
 
 
 @dataclass
@@ -38,10 +39,8 @@ def path(validation):
     table = {name: np.geomspace(1.0, 0.1, 4) * (i + 1) for i, name in enumerate(names)}
     if validation:
         table |= {f"validation_{name}": 1.1 * table[name] for name in names}
-    bounds = np.array([1.0, 2.0, 10.0, np.inf])
-    return SimpleNamespace(
-        table=table | {"max_condition": bounds, "condition_number": np.array([1.0, 2.0, 9.0, 70.0])}
-    )
+    bounds = np.array([1.0, 2.0, 10.0, 70.0])
+    return ConditionPath(table | {"max_condition": bounds, "condition_number": bounds}, ())
 
 
 def texts(figure: Figure) -> list[str]:
@@ -165,7 +164,6 @@ def test_path_shows_training_and_validation_in_three_panels():
     figure = plots.plot_path(data)
     for axes, error in zip(figure.axes, ("absolute", "relative", "reconstruction"), strict=True):
         training, validation = axes.lines
-        # without a bound: where the condition number ended
         assert_array_equal(training.get_xdata(), [1.0, 2.0, 10.0, 70.0])
         assert_array_equal(training.get_ydata(), data.table[error])
         assert_array_equal(validation.get_ydata(), data.table[f"validation_{error}"])

@@ -27,6 +27,7 @@ from kappaform.learning import (
     Method,
     Orthonormal,
     StopReason,
+    evaluate,
     learn,
 )
 
@@ -97,9 +98,10 @@ class _SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         """Codes of signals: the largest coefficients of each row, the others zero."""
         signals = self._validated(X)
         if not self.sparse_output:
-            return engine_for(signals).encode(self.result_.transform, self.n_nonzero_coefs_)
-        chunks = (sparse.csr_array(codes) for _, codes in self._encoded_chunks(signals))
-        return sparse.vstack(list(chunks), format="csr")
+            return self._encoded(signals)
+        # Chunks are whole blocks of the engine, so the bits are those of dense codes.
+        chunks = (signals[rows] for rows in _chunks(signals.shape))
+        return sparse.vstack([sparse.csr_array(self._encoded(chunk)) for chunk in chunks], "csr")
 
     def inverse_transform(self, X: Any) -> NDArray:
         r"""Signals that have the given coefficients: :math:`X W^{-T}`.
@@ -113,7 +115,7 @@ class _SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
                 f"X has {codes.shape[1]} features: the codes of this transform have "
                 f"{self.n_features_in_}."
             )
-        inverse = self._transposed_inverse()
+        inverse = np.linalg.inv(self.result_.transform).T
         signals = np.empty(codes.shape, codes.dtype)
         for rows in _chunks(codes.shape):
             signals[rows] = codes[rows] @ inverse
@@ -124,15 +126,8 @@ class _SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
 
         .. math:: -\|Y - H_s(Y W^T) W^{-T}\|_F / \|Y\|_F
         """
-        signals, inverse = self._validated(X), self._transposed_inverse()
-        # The scale of the engine, because squares of signals as given may overflow or vanish.
-        scale, energy, error = engine_for(signals).scale, 0.0, 0.0
-        for rows, codes in self._encoded_chunks(signals):
-            chunk = np.multiply(signals[rows], scale, dtype=np.float64)
-            residual = chunk - np.multiply(codes, scale, dtype=np.float64) @ inverse
-            energy += float(np.vdot(chunk, chunk))
-            error += float(np.vdot(residual, residual))
-        return -math.sqrt(error / energy) if energy else 0.0
+        signals = self._validated(X)
+        return -evaluate(signals, self.result_, self.n_nonzero_coefs_).reconstruction
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -165,14 +160,8 @@ class _SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         check_is_fitted(self)
         return validate_data(self, X, **_VALIDATION, reset=False)
 
-    def _encoded_chunks(self, signals: NDArray) -> Iterator[tuple[slice, NDArray]]:
-        """Rows and their codes; chunks are whole blocks, so the bits are those of one call."""
-        for rows in _chunks(signals.shape):
-            engine = engine_for(signals[rows])
-            yield rows, engine.encode(self.result_.transform, self.n_nonzero_coefs_)
-
-    def _transposed_inverse(self) -> NDArray:
-        return np.linalg.inv(self.result_.transform).T
+    def _encoded(self, signals: NDArray) -> NDArray:
+        return engine_for(signals).encode(self.result_.transform, self.n_nonzero_coefs_)
 
 
 class ConditionedTransform(_SparsifyingTransform):

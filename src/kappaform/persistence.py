@@ -235,9 +235,8 @@ def _checked_result(header: dict[str, Any], arrays: dict[str, NDArray]) -> Learn
     parameters = dict(header["method"])
     method = _METHODS[parameters.pop("name")](**parameters)
     transform = _checked_array(arrays, "transform", (n_features, n_features))
-    records = arrays["records"]
-    if records.ndim != 2 or records.shape[1] != len(Record._fields) or len(records) == 0:
-        raise ValueError(f"records has shape {records.shape}, not (m, {len(Record._fields)}).")
+    shape = (max(1, len(arrays["records"])), len(Record._fields))
+    records = _checked_array(arrays, "records", shape, finite=False)
     history = tuple(Record(*row) for row in records.tolist())
     kept = _checked_factors(arrays, transform) if isinstance(method, Conditioned) else transform
     n_iter, n_passes = int(header["n_iter"]), int(header["n_passes"])
@@ -277,11 +276,13 @@ def _check_condition(result: LearnResult, stated: float) -> None:
         )
 
 
-def _checked_array(arrays: dict[str, NDArray], name: str, shape: tuple[int, ...]) -> NDArray:
+def _checked_array(
+    arrays: dict[str, NDArray], name: str, shape: tuple[int, ...], finite: bool = True
+) -> NDArray:
     array = arrays[name]
     if array.shape != shape or array.dtype != np.float64:
         raise ValueError(f"{name} is {array.dtype} of shape {array.shape}, not float64 {shape}.")
-    if not np.isfinite(array).all():
+    if finite and not np.isfinite(array).all():
         raise ValueError(f"{name} contains NaN or inf.")
     return array
 

@@ -29,6 +29,7 @@ _STEPS = [1, 2, 5, 10]
 _FORMULA = {
     "absolute": r"$\Vert X - YW^{\mathsf{T}}\Vert_F$",
     "relative": r"$\Vert X - YW^{\mathsf{T}}\Vert_F\; / \;\Vert YW^{\mathsf{T}}\Vert_F$",
+    "reconstruction": r"$\Vert Y - XW^{-\mathsf{T}}\Vert_F\; / \;\Vert Y\Vert_F$",
 }
 
 
@@ -47,7 +48,7 @@ def plot_convergence(
     error : {"absolute", "relative"}
         ‖X − YWᵀ‖_F, or the same divided by ‖YWᵀ‖_F.
     """
-    if error not in _FORMULA:
+    if error not in ("absolute", "relative"):
         raise ValueError(f"error={error!r} is unknown: give 'absolute' or 'relative'.")
     figure, axes = _curves("iteration", f"{error} error  {_FORMULA[error]}")
     named = _named(results, labels)
@@ -134,9 +135,7 @@ def plot_path(path: ConditionPath) -> Figure:
     """Errors along a `kappaform.condition_path`, for training and (if any) validation signals."""
     figure = Figure(figsize=(11.0, 3.8), layout="constrained")
     errors = ("absolute", "relative", "reconstruction")
-    bounds = np.asarray(path.table["max_condition"])
-    # No bound has no place on the axis: what the transform reached without it has.
-    bounds = np.where(np.isinf(bounds), path.table["condition_number"], bounds)
+    bounds = path["max_condition"]
     for axes, error in zip(figure.subplots(1, 3), errors, strict=True):
         _plain_axes(axes)
         for prefix, colour, marker in (("", _COLOURS[0], "o"), ("validation_", _COLOURS[1], "s")):
@@ -146,7 +145,7 @@ def plot_path(path: ConditionPath) -> Figure:
                 axes.plot(bounds, values, f"{marker}-", color=colour, markersize=4, label=name)
         _log_scale(axes, "x")
         _log_scale(axes, "y")
-        axes.set_title(f"{error} error  {_FORMULA.get(error, '')}", fontsize=10, loc="left")
+        axes.set_title(f"{error} error  {_FORMULA[error]}", fontsize=10, loc="left")
         axes.set_xlabel("max_condition")
     if "validation_absolute" in path.table:
         figure.axes[0].legend(frameon=False)

@@ -70,7 +70,8 @@ def _reconstruction_residual(
         block = engine.signals[rows]
         wanted = sparsity if isinstance(sparsity, int) else sparsity[rows]
         codes = engine_for(block).encode(matrix, wanted)
-        signals = np.asarray(block, dtype=np.float64) * engine.scale
-        residual = signals - (codes * engine.scale).astype(np.float64) @ inverse.T
+        # In double precision: the scale of tiny float32 signals is beyond the range of their own.
+        signals = np.multiply(block, engine.scale, dtype=np.float64)
+        residual = signals - np.multiply(codes, engine.scale, dtype=np.float64) @ inverse.T
         energy += float(np.vdot(residual, residual))
     return math.sqrt(energy)

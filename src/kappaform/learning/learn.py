@@ -73,6 +73,8 @@ def learn(
         raise ValueError(f"max_iter={max_iter!r}: give a number of iterations >= 1.")
     if not isinstance(tol, numbers.Real) or not 0 <= tol < math.inf:
         raise ValueError(f"tol={tol!r}: give a finite number >= 0 (0 runs until nothing changes).")
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback={callback!r}: give a function of a LearnResult, or None.")
     engine = engine_for(signals)
     n_nonzero = checked_sparsity(n_nonzero_coefs, engine)
     with single_threaded_blas():
