@@ -29,7 +29,7 @@ def main(folder: Path) -> None:
     left, right = np.hsplit(moon() / 255.0, 2)
     path = kf.condition_path(
         patches_of(left, 4000),
-        [1, 1.25, 1.5, 2, 3, 5],
+        [1, 1.5, 2, 3, 5],
         n_nonzero_coefs=8,
         validation=patches_of(right, 4000),
         tol=1e-3,

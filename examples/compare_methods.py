@@ -1,8 +1,8 @@
 """Three methods on the same patches: errors, condition numbers, convergence.
 
-The log-determinant penalty decides the condition number itself, and how much is only seen
-afterwards. The conditioned method is given bounds: one below it, and then exactly that number,
-with the same norm.
+The condition number that the log-determinant penalty leads to is only seen afterwards. The
+conditioned method is given this number as its bound, once for the absolute and once for the
+relative error: each wins in what it minimises, and neither in the reconstruction.
 
     python compare_methods.py [FOLDER]      draws into FOLDER, by default demo/
 """
@@ -29,20 +29,20 @@ def main(folder: Path) -> None:
         return kf.learn(signals, method, n_nonzero_coefs=SPARSITY, tol=1e-4)
 
     log_det = learned(kf.LogDet())
-    reached = log_det.condition_number
-    bound = rf"$\kappa \leq$ {reached:.3g}"
+    bound = round(log_det.condition_number, 2)
     results = {
         "orthonormal": learned(kf.Orthonormal()),
         "log-det": log_det,
-        f"conditioned, {bound}": learned(kf.Conditioned(reached)),
-        f"the same, relative": learned(kf.Conditioned(reached, objective="relative")),
+        f"conditioned to {bound}": learned(kf.Conditioned(bound)),
+        "the same, relative objective": learned(kf.Conditioned(bound, objective="relative")),
     }
-    print(f"{'method':24} {'condition':>9} {'per norm':>9} {'relative':>9} {'reconstruction':>15}")
+    # The absolute error scales with the transform: only per norm can it be compared.
+    print(f"{'method':28} condition  absolute/norm  relative  reconstruction")
     for name, result in results.items():
         errors = kf.evaluate(signals, result, SPARSITY)
-        plain = name.replace(r"$\kappa \leq$", "<=")
+        per_norm = errors.absolute / np.linalg.norm(result.transform)
         print(
-            f"{plain:24} {result.condition_number:9.4f} {errors.absolute/np.linalg.norm(result.transform):9.4f} "
+            f"{name:28} {result.condition_number:9.4f} {per_norm:14.4f} "
             f"{errors.relative:9.4f} {errors.reconstruction:15.4f}"
         )
     pictures = {

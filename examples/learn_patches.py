@@ -1,6 +1,6 @@
 """Learn transforms from the patches of a photograph, and draw what was learned.
 
-    python examples/learn_patches.py [FOLDER]      pictures go to FOLDER, by default ./demo
+python examples/learn_patches.py [FOLDER]      pictures go to FOLDER, by default ./demo
 """
 
 import sys
@@ -32,7 +32,9 @@ def main(folder: Path) -> None:
     results = {
         name: kf.learn(train, method, n_nonzero_coefs=N_NONZERO) for name, method in methods.items()
     }
-    print(f"{'method':<14} {'condition':>9} {'iterations':>10} {'relative':>9} {'reconstruction':>14}")
+    print(
+        f"{'method':<14} {'condition':>9} {'iterations':>10} {'relative':>9} {'reconstruction':>14}"
+    )
     for name, result in results.items():
         errors = kf.evaluate(validation, result, N_NONZERO)
         print(

@@ -12,7 +12,6 @@ import math
 import os
 import secrets
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -206,28 +205,32 @@ def _parameters(model: Estimator | LearnResult) -> dict[str, Any]:
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray]]:
     """Header and arrays of a file, once it is known to be one of ours and not a newer one."""
-    try:
-        with path.open("rb") as file:
-            if not zipfile.is_zipfile(file):
-                raise ValueError("it is no npz archive, or its end is missing.")
-            file.seek(0)
-            with np.load(file, allow_pickle=False) as archive:
-                header = json.loads(str(archive["header"]))
-                if header["format"] != _FORMAT:
-                    raise ValueError(f"it is a {header['format']!r}.")
-                arrays = {name: archive[name] for name in archive.files if name in _ARRAYS}
-        format_version, writer = int(header["format_version"]), header["kappaform_version"]
-    # A foreign or damaged archive fails in any of these steps, each in its own way.
-    except (ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    with path.open("rb") as file:
+        try:
+            header, arrays = _parsed(file)
+            its_format, writer = int(header["format_version"]), header["kappaform_version"]
+        except Exception as error:  # foreign or damaged archives fail anywhere, each in its own way
+            raise ValueError(
+                f"{path} is not a transform that kappaform saved, or it is damaged: "
+                + _reason(error)
+            ) from error
+    if its_format > _FORMAT_VERSION:
         raise ValueError(
-            f"{path} is not a transform that kappaform saved, or it is damaged: {_reason(error)}"
-        ) from error
-    if format_version > _FORMAT_VERSION:
-        raise ValueError(
-            f"{path} was written by kappaform {writer}, in format {format_version}: this version "
-            f"reads formats up to {_FORMAT_VERSION}, upgrade kappaform."
+            f"{path} was written by kappaform {writer}, in format {its_format}: this version reads "
+            f"formats up to {_FORMAT_VERSION}, upgrade kappaform."
         )
     return header, arrays
+
+
+def _parsed(file: BinaryIO) -> tuple[dict[str, Any], dict[str, NDArray]]:
+    if not zipfile.is_zipfile(file):
+        raise ValueError("it is no npz archive, or its end is missing.")
+    file.seek(0)
+    with np.load(file, allow_pickle=False) as archive:
+        header = json.loads(str(archive["header"]))
+        if header["format"] != _FORMAT:
+            raise ValueError(f"it is a {header['format']!r}.")
+        return header, {name: archive[name] for name in archive.files if name in _ARRAYS}
 
 
 def _checked_result(header: dict[str, Any], arrays: dict[str, NDArray]) -> LearnResult:

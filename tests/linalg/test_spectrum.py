@@ -35,6 +35,9 @@ def problem(rng):
         weights[:] = 0
     elif kind == 7 and rng.random() < 0.3:
         targets[:] = 0
+    elif kind == 8:
+        nearly = 1 + 2.0**-52 * rng.integers(4, size=n)
+        targets = rng.choice([1, 1e-4, 1e-9], n) * nearly  # ties up to rounding
     bounds = [1, 1 + 1e-9, 2, 10 ** rng.uniform(0, 1), 10 ** rng.uniform(0, 8), 1e8, math.inf]
     length = np.linalg.norm(targets) or 1.0
     norms = [math.sqrt(n), length, length * (1 + 1e-9), length * 10 ** rng.uniform(-1, 1)]
@@ -272,6 +275,14 @@ def test_bound_and_norm_hold_at_every_scale(norm, max_condition, exponent):
         assert np.linalg.norm(spectrum / norm) == pytest.approx(1, rel=1e-12, abs=0)
         # A quotient below the smallest normal number is no longer exact.
         assert spectrum.max() / max_condition <= spectrum.min() * (1 + 1e-12) + 1e-300
+
+
+def test_the_largest_numbers_are_no_exception():
+    largest = np.finfo(np.float64).max
+    assert_allclose(project_spectrum([largest, 1], [largest, 0], 2), [largest, largest / 2])
+    assert_allclose(
+        project_spectrum([largest, 1], [0, largest], 2, 5.0), [math.sqrt(20), math.sqrt(5)]
+    )
 
 
 def test_arguments_are_left_alone_and_the_result_is_new():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from functools import cached_property, partial
@@ -60,7 +59,6 @@ class NumpyEngine:
         self.scale = 2.0**self._exponent
         # Where the last pass separated the magnitudes of each row: the guess of the next one.
         self._cuts = np.zeros(self.n_signals, BITS[self.dtype])
-        self._buffers = threading.local()
 
     @cached_property
     def gram(self) -> Float64Array:
@@ -108,7 +106,7 @@ class NumpyEngine:
         self, part: slice, weights: Array, sparsity: Array
     ) -> tuple[Float64Array, float, float]:
         cross = np.zeros((self.n_features, self.n_features))
-        block_cross = self._buffer("cross", self.n_features, self.dtype)
+        block_cross = aligned_zeros((self.n_features, padded(self.n_features)), self.dtype)
         code_energy = discarded_energy = 0.0
         for rows, block, coefs in self._coefs(part, weights):
             bits, wanted = coefs.view(self._cuts.dtype), sparsity[rows].astype(np.int64)
@@ -163,7 +161,7 @@ class NumpyEngine:
     def _coefs(self, part: slice, weights: Array) -> Iterator[tuple[slice, Array, Array]]:
         """Rows, scaled signals and their coefficients, block by block; both padded with zeros."""
         n = self.n_features
-        buffer = self._buffer("coefs", block_rows(n), self.dtype)
+        buffer = aligned_zeros((block_rows(n), padded(n)), self.dtype)
         for rows, block in self._blocks(part, self.dtype):
             coefs = buffer[: len(block)]
             np.matmul(block[:, :n], weights, out=coefs[:, :n])
@@ -175,20 +173,15 @@ class NumpyEngine:
         A block is copied unless it is C-ordered, writeable, of this dtype and needs no padding.
         """
         n = self.n_features
+        buffer = None
         for rows in split_rows(part.start, part.stop, block_rows(n)):
             block = self.signals[rows]
             fits = block.dtype == dtype and block.flags.carray and n == padded(n)
             if self._exponent or not fits:
-                buffer = self._buffer("signals", block_rows(n), dtype)
+                if buffer is None:
+                    buffer = aligned_zeros((block_rows(n), padded(n)), dtype)
                 buffer[: len(block), :n] = block
                 block = buffer[: len(block)]
                 if self._exponent:
                     np.ldexp(block, self._exponent, out=block)
             yield rows, block
-
-    def _buffer(self, name: str, n_rows: int, dtype: np.dtype) -> Array:
-        """Padded rows of this thread, zeros at first: fresh memory for every part would cost more."""
-        key = f"{name} {dtype}"
-        if not hasattr(self._buffers, key):
-            setattr(self._buffers, key, aligned_zeros((n_rows, padded(self.n_features)), dtype))
-        return getattr(self._buffers, key)

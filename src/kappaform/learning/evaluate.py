@@ -54,6 +54,10 @@ def checked_sparsity(n_nonzero: Any, engine: NumpyEngine) -> int | NDArray:
     if n_nonzero is None:
         return max(1, round(0.1 * engine.n_features))
     name = "n_nonzero_coefs"
+    if np.ndim(n_nonzero) == 0 and np.asarray(n_nonzero).dtype.kind not in "iu":
+        raise TypeError(
+            f"{name}={n_nonzero!r}: give an integer, or None for a tenth of the features."
+        )
     sparsity = as_sparsity(n_nonzero, engine.n_signals, name)
     check_at_most(sparsity, engine.n_features, name)
     return int(sparsity[0]) if np.ndim(n_nonzero) == 0 else np.array(n_nonzero)

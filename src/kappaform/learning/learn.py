@@ -125,14 +125,14 @@ def _stop_reason(previous: Search, search: Search, tol: float) -> StopReason | N
 
 
 def _result(problem: Problem, search: Search, reason: StopReason) -> LearnResult:
-    best = search.best
+    best, n_passes = search.best, search.n_passes + problem.n_passes
     return LearnResult(
         transform=as_matrix(best.transform),
         method=problem.method,
         n_nonzero_coefs=problem.n_nonzero,
         n_iter=search.n_iter,
-        n_passes=search.n_passes,
+        n_passes=n_passes,
         stop_reason=reason,
         records=best.records,
-        search=search,
+        search=replace(search, n_passes=n_passes),
     )

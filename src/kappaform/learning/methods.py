@@ -59,8 +59,8 @@ class Conditioned:
         Frobenius norm of the transform. "auto" is sqrt(n), that of an orthonormal one. None leaves
         it free: the absolute error then shrinks with the transform, towards zero.
     objective : {"absolute", "relative"}
-        The error to minimise: absolute, or divided by the norm of the coefficients. Each hides its
-        norm where the other does not look, so compare both, and the reconstruction error.
+        The error to minimise: absolute, or divided by the norm of the coefficients. They favour
+        different transforms: compare both, and the reconstruction error (`kappaform.evaluate`).
     variant : {"monotone", "paper", "reference"}
         "monotone": exact steps that never increase the objective. "paper": the published algorithm
         as printed. "reference": order, steps and start of its authors' code. Both of these are done

@@ -60,7 +60,7 @@ def condition_path(
 
     A looser bound always allows a lower error; what it costs shows in the reconstruction error and
     on signals that were not learned from. Bounds are taken in ascending order, and each explores
-    what the one before it found beside fresh starts: the error never rises along the path.
+    what the one before it found beside fresh starts: the loss never rises along the path.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def condition_path(
     }
     results: list[LearnResult] = []
     for one in [replace(method, max_condition=bound) for bound in bounds.tolist()]:
-        init = ("auto", results[-1]) if results else "auto"
+        init = (results[-1], "auto") if results else "auto"
         results.append(learn(signals, one, init=init, **limits))
         if stopped:
             break

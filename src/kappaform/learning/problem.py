@@ -25,6 +25,8 @@ class Problem:
         The steps that belong to the objective.
     monotone : bool
         Whether the method promises that the objective never rises.
+    n_passes : int
+        Passes over the data so far.
     """
 
     def __init__(self, engine: NumpyEngine, method: Method, n_nonzero: int | NDArray) -> None:
@@ -34,9 +36,15 @@ class Problem:
         self.monotone = not isinstance(method, Conditioned) or method.variant == "monotone"
         self._energy = float(np.trace(engine.gram))
         self._rounding = _ROUNDING[engine.dtype]
+        self.n_passes = 0
+        self._last: tuple[Transform, Statistics] | None = None
 
     def run_pass(self, transform: Transform) -> Statistics:
-        return self.engine.run_pass(as_matrix(transform), self.n_nonzero)
+        """Pass over the data, unless the last pass was with the same transform."""
+        if self._last is None or self._last[0] is not transform:
+            self.n_passes += 1
+            self._last = transform, self.engine.run_pass(as_matrix(transform), self.n_nonzero)
+        return self._last[1]
 
     def rises(self, previous: Record, record: Record) -> bool:
         """Whether the objective rose by more than rounding explains."""

@@ -11,10 +11,11 @@ from kappaform.learning.result import Record
 from kappaform.learning.updates import Steps, Transform
 
 # A start is explored as long as `_PATIENCE` iterations lower the loss by `_WORTHWHILE`, and not for
-# ever.
+# ever. Starts take turns, so that none uses up a small budget alone.
 _PATIENCE = 5
 _WORTHWHILE = 0.01
 _MAX_EXPLORATION = 100
+_TURN = 25
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +39,7 @@ class Search:
     descents: tuple[Descent, ...]
     active: int = 0
     n_iter: int = 0
-    n_passes: int = 0
+    n_passes: int = 0  #: of earlier calls, when resumed
     rose: bool = False  #: whether the last step was dropped because the loss would have risen
 
     @property
@@ -69,8 +70,7 @@ def step(search: Search, problem: Problem) -> Search:
     new = old if rose else Descent(transform, old.explore, (*old.records, record), statistics)
     if new.explore and (rose or _is_explored(new)):
         new = replace(new, explore=None)
-    search = _with_active(search, new)
-    search = replace(search, n_iter=search.n_iter + 1, n_passes=search.n_passes + 1)
+    search = replace(_with_active(search, new), n_iter=search.n_iter + 1)
     if old.explore:
         return evaluated(_next_line(search), problem)
     return replace(search, rose=rose)
@@ -86,17 +86,18 @@ def evaluated(search: Search, problem: Problem) -> Search:
     # A resumed line keeps its history, unless the data are others than those it comes from.
     known = bool(descent.records) and descent.records[-1].loss == record.loss
     records = descent.records if known else (record,)
-    descent = replace(descent, statistics=statistics, records=records)
-    return replace(_with_active(search, descent), n_passes=search.n_passes + 1)
+    return _with_active(search, replace(descent, statistics=statistics, records=records))
 
 
 def _next_line(search: Search) -> Search:
-    """Turn to the next start when this one is explored, and to the best one after the last."""
-    if search.explores:
+    """Whose turn it is: the next start still to be explored, or the best one after the last."""
+    n_lines = len(search.descents)
+    n_done = len(search.descent.records) - 1
+    if search.explores and n_done % _TURN:
         return search
-    waiting = [i for i, descent in enumerate(search.descents) if descent.explore is not None]
-    best = search.descents.index(search.best)
-    return replace(search, active=waiting[0] if waiting else best)
+    turns = ((search.active + i) % n_lines for i in range(1, n_lines + 1))
+    waiting = [i for i in turns if search.descents[i].explore is not None]
+    return replace(search, active=waiting[0] if waiting else search.descents.index(search.best))
 
 
 def _is_explored(descent: Descent) -> bool:

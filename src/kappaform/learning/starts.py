@@ -39,7 +39,7 @@ class Start(NamedTuple):
 
 
 def starts_for(
-    init: Any, method: Method, n_features: int, codes_of: Callable[[NDArray], Statistics]
+    init: Any, method: Method, n_features: int, codes_of: Callable[[Transform], Statistics]
 ) -> list[Start]:
     """Starts to try, in order; `codes_of` passes over the data with a given transform."""
     if isinstance(init, tuple):
@@ -60,11 +60,10 @@ def starts_for(
     basis = default_basis(n_features)
     if init == "auto" and isinstance(method, Conditioned) and _explores(method):
         # No single start wins: the first is best for small bounds, the second for large ones.
-        first: Steps = "relative" if method.objective == "relative" else "rescale"
-        return [
-            Start(feasible(basis, method), first),
-            Start(feasible(least_squares(codes_of(basis)), method), "relative"),
-        ]
+        steps: Steps = "relative" if method.objective == "relative" else "rescale"
+        first = feasible(basis, method)
+        second = feasible(least_squares(codes_of(first)), method)
+        return [Start(first, steps), Start(second, "relative")]
     matrix = {
         "auto": lambda: basis,
         "dct": lambda: basis,
@@ -84,7 +83,7 @@ def default_basis(n_features: int) -> NDArray:
 def feasible(transform: Transform, method: Method) -> Transform:
     """The given transform, moved to where the method keeps it.
 
-    The published variants only take the first codes from it, so they take it as it is.
+    The published variants take from it the first codes only, and so take it in its own norm.
     """
     matrix = as_matrix(transform)
     n_features = len(matrix)
@@ -92,13 +91,11 @@ def feasible(transform: Transform, method: Method) -> Transform:
         transform = matrix = np.eye(n_features)
     if isinstance(method, Orthonormal):
         return polar(matrix)
-    if isinstance(method, Conditioned) and method.variant != "monotone":
-        return matrix
     factors = transform if isinstance(transform, Factors) else decompose(matrix)
     kappa = bound_of(method, n_features) if isinstance(method, Conditioned) else _REGULAR
     spectrum = project_spectrum(factors.spectrum, np.ones(n_features), kappa)
     factors = Factors(factors.left, spectrum, factors.right)
-    if isinstance(method, Conditioned):
+    if isinstance(method, Conditioned) and method.variant == "monotone":
         return factors.scaled_to(norm_of(method, n_features))
     return factors.matrix
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 _LARGEST_BOUND, _SMALLEST_WEIGHT, _SMALLEST_NORM = 1e50, 1e-50, 1e-50
 # Rescaling to the norm costs the square of the relative error that it corrects.
 _NORM_ERROR = 1e-12
-_MAX_NEWTON_STEPS = 10
+_MAX_NEWTON_STEPS = 5
 
 
 def project_spectrum(
@@ -85,31 +85,37 @@ def _best_floor(
     together, and count as one.
     """
     n, order = target.size, target.argsort()
-    target = target[order]
-    coefs = np.array((quadratic, linear))[:, order]
+    target, quadratic, linear = target[order], quadratic[order], linear[order]
     # Sums over the entries at the floor (a prefix) and at the ceiling (a suffix), not differences.
-    prefix, suffix = np.zeros((2, n + 1)), np.zeros((2, n + 1))
-    np.cumsum(coefs, axis=1, out=prefix[:, 1:])
-    np.cumsum(coefs[:, ::-1] * [[kappa**2], [kappa]], axis=1, out=suffix[:, -2::-1])
+    prefix_q, prefix_b = _prefix_sums(quadratic), _prefix_sums(linear)
+    suffix_q = kappa**2 * _prefix_sums(quadratic[::-1])[::-1]
+    suffix_b = kappa * _prefix_sums(linear[::-1])[::-1]
 
     # An entry is at the floor if the derivative is negative where the floor meets its target, and
-    # below the ceiling if it is negative where the ceiling does. It adds nothing there itself.
+    # below the ceiling if it is negative where the ceiling does. It adds nothing there itself, and
+    # must not: its rounding error could outweigh all entries at the other bound.
     knots = target[: target.searchsorted(math.inf)]
     lowered, m = knots / kappa, knots.size
-    curvature, pull = prefix[:, :m] + suffix[:, target.searchsorted(kappa * knots)]
-    i = np.count_nonzero(knots * curvature < pull)
-    curvature, pull = prefix[:, target.searchsorted(lowered, "right")] + suffix[:, 1 : m + 1]
-    j = np.count_nonzero(lowered * curvature < pull)
+    j = target.searchsorted(kappa * knots)
+    falls = knots * (prefix_q[:m] + suffix_q[j]) < prefix_b[:m] + suffix_b[j]
+    n_floor = np.count_nonzero(falls)
+    i = target.searchsorted(lowered, "right")
+    falls = lowered * (prefix_q[i] + suffix_q[1 : m + 1]) < prefix_b[i] + suffix_b[1 : m + 1]
+    i, j = n_floor, np.count_nonzero(falls)
 
-    free_q, free_values = coefs[0, i:j], target[i:j]
-    curvature, pull = (prefix[:, i] + suffix[:, j]).tolist()
+    free_q, free_values = quadratic[i:j], target[i:j]
+    curvature, pull = float(prefix_q[i] + suffix_q[j]), float(prefix_b[i] + suffix_b[j])
     if curvature <= 0:
         return (float(knots[i]) if i < m else math.inf), free_q, free_values
-    # Rounding cannot take the floor past a knot whose side is known.
-    lowest = max(knots[i - 1] if i else 0.0, lowered[j - 1] if j else 0.0)
-    floor, count = max(pull / curvature, float(lowest)), i + kappa**2 * (n - j)
+    floor, count = pull / curvature, i + kappa**2 * (n - j)
     bound_q, bound_value = curvature / count, math.sqrt(count) * floor
-    return floor, np.append(free_q, bound_q), np.append(free_values, bound_value)
+    return floor, np.concatenate((free_q, [bound_q])), np.concatenate((free_values, [bound_value]))
+
+
+def _prefix_sums(values: NDArray) -> NDArray:
+    sums = np.zeros(values.size + 1)
+    values.cumsum(out=sums[1:])
+    return sums
 
 
 def _minimiser(
@@ -157,7 +163,7 @@ def _project_on_sphere(targets: NDArray, weights: NDArray, kappa: float, norm: f
         elif low < shift + newton < high and abs(newton) < 0.5 * step:
             shift, step = shift + newton, abs(newton)
         else:
-            shift, step = 0.5 * (low + high), high - low
+            shift, step = _middle(low, high), high - low
     return _on_sphere(within, beyond, low, weights, kappa, norm)
 
 
@@ -180,6 +186,13 @@ def _newton_shift(quadratic: NDArray, entries: NDArray, norm: float) -> float:
         quadratic = quadratic + step
         entries = linear / quadratic
     return change
+
+
+def _middle(low: float, high: float) -> float:
+    """Of magnitudes where the signs agree: weights differ by orders of magnitude."""
+    if low < 0 < high or low == 0 or high == 0:
+        return 0.5 * (low + high)
+    return math.copysign(math.sqrt(abs(low)) * math.sqrt(abs(high)), low)
 
 
 def _unbounded_below(weights: NDArray, kappa: float) -> float:
