@@ -11,7 +11,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 import kappaform as kf
-from kappaform import persistence
+from kappaform.files import replaced_when_complete
 
 N_FEATURES = 16
 ESTIMATORS = [kf.ConditionedTransform, kf.OrthonormalTransform, kf.LogDetTransform]
@@ -433,7 +433,7 @@ def test_an_unfinished_estimator_can_be_saved(signals, tmp_path):
 
 def test_a_completed_file_takes_its_name_only_at_the_end(tmp_path):
     path = tmp_path / "file"
-    with persistence.replaced_when_complete(path) as file:
+    with replaced_when_complete(path) as file:
         file.write(b"whole")
         assert not path.exists()
     assert path.read_bytes() == b"whole"

@@ -10,10 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
-import secrets
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -25,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from kappaform.engines.validation import as_sparsity, check_at_most
 from kappaform.estimators import ConditionedTransform, LogDetTransform, OrthonormalTransform
+from kappaform.files import replaced_when_complete
 from kappaform.learning import Conditioned, LearnResult, LogDet, Orthonormal, StopReason
 from kappaform.learning.result import Record
 from kappaform.learning.search import Descent, Search
@@ -119,26 +117,6 @@ def load(path: str | os.PathLike[str]) -> Estimator:
             f"{path} is damaged: {_reason(error)} Take another copy, or learn and save it again."
         ) from error
     return estimator
-
-
-@contextmanager
-def replaced_when_complete(path: Path) -> Iterator[BinaryIO]:
-    """A file to write that takes the name `path` at the end, or leaves no trace if that fails."""
-    if not path.parent.is_dir():
-        raise FileNotFoundError(
-            f"{path}: the folder {path.parent} does not exist, create it first."
-        )
-    # In the same folder, because only within a file system a file can be renamed in one step.
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        with temporary.open("xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def _result_of(model: Any) -> LearnResult:

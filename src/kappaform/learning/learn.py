@@ -78,8 +78,8 @@ def learn(
     engine = engine_for(signals)
     n_nonzero = checked_sparsity(n_nonzero_coefs, engine)
     with single_threaded_blas():
-        problem = Problem(engine, method, n_nonzero)
-        return _run(problem, _search_from(init, problem), int(max_iter), float(tol), callback)
+        problem = Problem(engine, method, n_nonzero, float(tol))
+        return _run(problem, _search_from(init, problem), int(max_iter), callback)
 
 
 def _search_from(init: Any, problem: Problem) -> Search:
@@ -92,15 +92,13 @@ def _search_from(init: Any, problem: Problem) -> Search:
     return Search(tuple(Descent(*start) for start in starts))
 
 
-def _run(
-    problem: Problem, search: Search, max_iter: int, tol: float, callback: Callback | None
-) -> LearnResult:
+def _run(problem: Problem, search: Search, max_iter: int, callback: Callback | None) -> LearnResult:
     reason = StopReason.MAX_ITER
     try:
         search = evaluated(search, problem)
         for _ in range(max_iter):
             previous, search = search, step(search, problem)
-            stop = _stop_reason(previous, search, tol)
+            stop = _stop_reason(previous, search, problem)
             if callback is not None and callback(_result(problem, search, StopReason.RUNNING)):
                 stop = stop or StopReason.CALLBACK
             if stop:
@@ -113,15 +111,15 @@ def _run(
     return _result(problem, search, reason)
 
 
-def _stop_reason(previous: Search, search: Search, tol: float) -> StopReason | None:
-    if search.best.records[-1].absolute == 0:
+def _stop_reason(previous: Search, search: Search, problem: Problem) -> StopReason | None:
+    if problem.is_exact(search.best.records[-1]):
         return StopReason.EXACT
     if previous.explores:
         return None
     if search.rose:
         return StopReason.ROSE
     old, new = previous.descent.loss, search.descent.loss
-    return StopReason.TOLERANCE if abs(old - new) <= tol * abs(old) else None
+    return StopReason.TOLERANCE if abs(old - new) <= problem.tol * abs(old) else None
 
 
 def _result(problem: Problem, search: Search, reason: StopReason) -> LearnResult:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 Objective = Literal["absolute", "relative"]
 Variant = Literal["monotone", "paper", "reference"]
@@ -82,11 +82,10 @@ class Conditioned:
                 f"max_condition={kappa!r}: the bound must be a finite number >= 1 (1 gives a "
                 "multiple of an orthonormal transform)."
             )
-        norm = self.norm
-        if norm is not None and norm != "auto" and not (_is_number(norm) and 0 < norm < math.inf):
+        if not _is_norm(self.norm):
             raise ValueError(
-                f"norm={norm!r}: give a positive finite number, 'auto' for that of an orthonormal "
-                "transform, or None to leave it free."
+                f"norm={self.norm!r}: give a positive finite number (1e-100 to 1e100), 'auto' for "
+                "that of an orthonormal transform, or None to leave it free."
             )
         for name, choices in (("objective", get_args(Objective)), ("variant", get_args(Variant))):
             if getattr(self, name) not in choices:
@@ -105,5 +104,11 @@ class Conditioned:
 Method = Orthonormal | LogDet | Conditioned
 
 
-def _is_number(value: object) -> bool:
+def _is_norm(value: Any) -> bool:
+    if value is None or isinstance(value, str):
+        return value in (None, "auto")
+    return _is_number(value) and 1e-100 <= float(value) <= 1e100
+
+
+def _is_number(value: Any) -> bool:
     return isinstance(value, numbers.Real) and not isinstance(value, bool)

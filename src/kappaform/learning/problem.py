@@ -29,8 +29,10 @@ class Problem:
         Passes over the data so far.
     """
 
-    def __init__(self, engine: NumpyEngine, method: Method, n_nonzero: int | NDArray) -> None:
-        self.engine, self.method, self.n_nonzero = engine, method, n_nonzero
+    def __init__(
+        self, engine: NumpyEngine, method: Method, n_nonzero: int | NDArray, tol: float
+    ) -> None:
+        self.engine, self.method, self.n_nonzero, self.tol = engine, method, n_nonzero, tol
         self.update = updater(method, engine.gram)
         self.steps = own_steps(method)
         self.monotone = not isinstance(method, Conditioned) or method.variant == "monotone"
@@ -54,6 +56,11 @@ class Problem:
         scale = 1.0 if self.steps == "relative" else max(previous.coef_norm, record.coef_norm)
         new, old = record.loss / (scale or 1.0), previous.loss / (scale or 1.0)
         return new * new - old * old > self._rounding
+
+    def is_exact(self, record: Record) -> bool:
+        """Whether nothing but rounding is left of the error."""
+        eps = float(np.finfo(self.engine.dtype).eps)
+        return record.relative <= self.engine.n_features * eps
 
     def measure(self, transform: Transform, now: Statistics, before: Statistics | None) -> Record:
         """Errors of a transform with its own codes, and with those of the transform before it."""

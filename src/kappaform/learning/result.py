@@ -20,7 +20,7 @@ class StopReason(Enum):
     MAX_ITER = "max_iter iterations were done before the loss settled to tol"
     CALLBACK = "the callback asked to stop"
     INTERRUPTED = "learning was interrupted"
-    EXACT = "the error is zero: the codes are exact"
+    EXACT = "the codes are exact: nothing but rounding is left of the error"
     ROSE = (
         "the loss would have risen: only rounding is left to improve, so the last step was dropped"
     )

@@ -68,7 +68,7 @@ def step(search: Search, problem: Problem) -> Search:
     record = problem.measure(transform, statistics, old.statistics)
     rose = problem.monotone and problem.rises(old.records[-1], record)
     new = old if rose else Descent(transform, old.explore, (*old.records, record), statistics)
-    if new.explore and (rose or _is_explored(new)):
+    if new.explore and (rose or _is_explored(new, problem.tol)):
         new = replace(new, explore=None)
     search = replace(_with_active(search, new), n_iter=search.n_iter + 1)
     if old.explore:
@@ -100,11 +100,12 @@ def _next_line(search: Search) -> Search:
     return replace(search, active=waiting[0] if waiting else search.descents.index(search.best))
 
 
-def _is_explored(descent: Descent) -> bool:
+def _is_explored(descent: Descent, tol: float) -> bool:
     losses = [record.loss for record in descent.records[-1 - _PATIENCE :]]
     if len(losses) <= _PATIENCE:
         return False
-    return losses[-1] > (1 - _WORTHWHILE) * losses[0] or len(descent.records) > _MAX_EXPLORATION
+    worthwhile = max(_WORTHWHILE, _PATIENCE * tol)
+    return losses[-1] > (1 - worthwhile) * losses[0] or len(descent.records) > _MAX_EXPLORATION
 
 
 def _with_active(search: Search, descent: Descent) -> Search:

@@ -117,6 +117,9 @@ def _as_matrix(init: Any, n_features: int) -> NDArray:
     _check_shape(matrix, n_features)
     if not np.isfinite(matrix).all():
         raise ValueError("init contains NaN or inf: every entry of a transform must be finite.")
+    largest = float(np.abs(matrix).max())
+    if not (largest == 0 or 1e-100 <= largest <= 1e100):
+        raise ValueError(f"init has entries up to {largest:g}: scale it to ordinary numbers.")
     return matrix.astype(np.float64)
 
 

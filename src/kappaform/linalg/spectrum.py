@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 _LARGEST_BOUND, _SMALLEST_WEIGHT, _SMALLEST_NORM = 1e50, 1e-50, 1e-50
 # Rescaling to the norm costs the square of the relative error that it corrects.
 _NORM_ERROR = 1e-12
-_MAX_NEWTON_STEPS = 5
+_MAX_NEWTON_STEPS = 7
 
 
 def project_spectrum(
@@ -66,10 +66,8 @@ def _project_free(targets: NDArray, weights: NDArray, kappa: float) -> NDArray:
     counted = weights > 0
     if not counted.any():
         counted, weights = ~counted, np.ones_like(weights)
-    targets_counted, weights_counted = targets[counted], weights[counted]
-    floor, _, _ = _best_floor(
-        targets_counted, weights_counted, weights_counted * targets_counted, kappa
-    )
+    quadratic, linear = weights[counted], (weights * targets)[counted]
+    floor, _, _ = _best_floor(targets[counted], quadratic, linear, kappa)
     return np.clip(targets, floor, kappa * floor)
 
 
@@ -81,8 +79,7 @@ def _best_floor(
     The target of an entry is b / q, or infinite where q <= 0 (b >= 0): at the ceiling for every
     floor. Where such entries outweigh the rest, the floor is infinite.
 
-    Also the solution as independent entries, their q and their value: those at a bound move
-    together, and count as one.
+    Also q and value of every independent entry of the solution: those at a bound count as one.
     """
     n, order = target.size, target.argsort()
     target, quadratic, linear = target[order], quadratic[order], linear[order]
@@ -96,20 +93,24 @@ def _best_floor(
     # must not: its rounding error could outweigh all entries at the other bound.
     knots = target[: target.searchsorted(math.inf)]
     lowered, m = knots / kappa, knots.size
-    j = target.searchsorted(kappa * knots)
-    falls = knots * (prefix_q[:m] + suffix_q[j]) < prefix_b[:m] + suffix_b[j]
-    n_floor = np.count_nonzero(falls)
-    i = target.searchsorted(lowered, "right")
-    falls = lowered * (prefix_q[i] + suffix_q[1 : m + 1]) < prefix_b[i] + suffix_b[1 : m + 1]
-    i, j = n_floor, np.count_nonzero(falls)
+    above, below = target.searchsorted(kappa * knots), target.searchsorted(lowered, "right")
+    falls = knots * (prefix_q[:m] + suffix_q[above]) < prefix_b[:m] + suffix_b[above]
+    i = np.count_nonzero(falls)
+    falls = (
+        lowered * (prefix_q[below] + suffix_q[1 : m + 1]) < prefix_b[below] + suffix_b[1 : m + 1]
+    )
+    j = np.count_nonzero(falls)
 
-    free_q, free_values = quadratic[i:j], target[i:j]
     curvature, pull = float(prefix_q[i] + suffix_q[j]), float(prefix_b[i] + suffix_b[j])
     if curvature <= 0:
-        return (float(knots[i]) if i < m else math.inf), free_q, free_values
+        return (float(knots[i]) if i < m else math.inf), quadratic[i:j], target[i:j]
     floor, count = pull / curvature, i + kappa**2 * (n - j)
-    bound_q, bound_value = curvature / count, math.sqrt(count) * floor
-    return floor, np.concatenate((free_q, [bound_q])), np.concatenate((free_values, [bound_value]))
+    bound_q, bound_value = [curvature / count], [math.sqrt(count) * floor]
+    return (
+        floor,
+        np.concatenate((quadratic[i:j], bound_q)),
+        np.concatenate((target[i:j], bound_value)),
+    )
 
 
 def _prefix_sums(values: NDArray) -> NDArray:
