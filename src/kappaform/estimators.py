@@ -329,7 +329,7 @@ def _one_sparsity(value: Any) -> int | None:
 
 def _chunks(shape: tuple[int, int]) -> Iterator[slice]:
     n_signals, n_features = shape
-    return split_rows(0, n_signals, _CHUNK_BLOCKS * block_rows(n_features))
+    return split_rows(0, n_signals, _CHUNK_BLOCKS * block_rows(n_features, np.dtype(np.float64)))
 
 
 def _convergence_message(estimator: _SparsifyingTransform, result: LearnResult) -> str:

@@ -71,11 +71,8 @@ def test_concurrent_blocks_leave_no_limit_behind():
 @pytest.mark.parametrize("threads", ["1", "2"])
 def test_an_error_inside_lifts_the_limit_although_the_error_is_kept(monkeypatch, threads):
     monkeypatch.setenv("KAPPAFORM_NUM_THREADS", threads)
-    with (
-        pytest.raises(ZeroDivisionError) as kept,
-        mapped_in_order(lambda x: 1 / x, [1, 0]) as results,
-    ):
-        list(results)
+    with pytest.raises(ZeroDivisionError) as kept:
+        mapped_in_order(lambda x, _: 1 / x, [1, 0])
     assert kept.value is not None
     assert set(blas_threads()) == {2}
 
@@ -83,5 +80,24 @@ def test_an_error_inside_lifts_the_limit_although_the_error_is_kept(monkeypatch,
 @pytest.mark.parametrize("threads", ["1", "2", "5"])
 def test_results_come_in_order(monkeypatch, threads):
     monkeypatch.setenv("KAPPAFORM_NUM_THREADS", threads)
-    with mapped_in_order(str, range(20)) as results:
-        assert list(results) == [str(i) for i in range(20)]
+    assert mapped_in_order(lambda x, _: str(x), range(20)) == [str(i) for i in range(20)]
+
+
+@pytest.mark.parametrize("threads", ["1", "3"])
+def test_after_an_error_nothing_more_is_begun(monkeypatch, threads):
+    monkeypatch.setenv("KAPPAFORM_NUM_THREADS", threads)
+    begun = []
+
+    def fail(item, _):
+        begun.append(item)
+        raise ValueError
+
+    with pytest.raises(ValueError):  # noqa: PT011
+        mapped_in_order(fail, range(1000))
+    assert len(begun) <= int(threads)
+
+
+def test_a_thread_keeps_its_workspace(monkeypatch):
+    monkeypatch.setenv("KAPPAFORM_NUM_THREADS", "3")
+    seen = mapped_in_order(lambda _, workspace: id(workspace), range(50))
+    assert len(set(seen)) <= 3

@@ -69,9 +69,10 @@ def hard_threshold(coefs: npt.ArrayLike, n_nonzero: int | npt.ArrayLike) -> npt.
     codes = np.zeros(coefs.shape, coefs.dtype)
     if codes.size == 0:
         return codes
-    shape = block_rows(n_features), padded(n_features)
-    buffer = aligned_zeros(shape, working_dtype(coefs.dtype))
-    for rows in split_rows(0, n_signals, block_rows(n_features)):
+    dtype = working_dtype(coefs.dtype)
+    length = block_rows(n_features, dtype)
+    buffer = aligned_zeros((length, padded(n_features)), dtype)
+    for rows in split_rows(0, n_signals, length):
         block = coefs[rows]
         if np.isnan(block).any():
             bad = rows.start + int(np.isnan(block).any(axis=1).argmax())

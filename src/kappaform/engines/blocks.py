@@ -30,9 +30,9 @@ def working_dtype(dtype: np.dtype) -> np.dtype:
     return np.dtype(np.float32 if dtype.kind == "f" and dtype.itemsize <= 4 else np.float64)
 
 
-def block_rows(n_features: int) -> int:
-    """Rows of a block: its coefficients take about 512 kB and stay in the cache of a core."""
-    return min(1024, max(128, 2**16 // padded(n_features)))
+def block_rows(n_features: int, dtype: np.dtype) -> int:
+    """Rows of a block: its coefficients take about 1 MB and stay in the cache of a core."""
+    return min(4096, max(128, 2**20 // (padded(n_features) * dtype.itemsize)))
 
 
 def split_rows(start: int, stop: int, length: int) -> Iterator[slice]:
@@ -41,11 +41,16 @@ def split_rows(start: int, stop: int, length: int) -> Iterator[slice]:
         yield slice(first, min(first + length, stop))
 
 
-def parts(n_signals: int, n_features: int) -> list[slice]:
-    """Runs of blocks, each the work of one thread: few, because each has an (n, n) result."""
+def parts(n_signals: int, n_features: int, dtype: np.dtype) -> list[slice]:
+    """Runs of blocks, each the work of one thread.
+
+    Few, because each has an (n, n) result, and long, because threads have to meet after each.
+    """
     most = min(64, max(8, 2**22 // n_features**2))
-    n_blocks = -(-n_signals // block_rows(n_features))
-    return list(split_rows(0, n_signals, -(-n_blocks // most) * block_rows(n_features)))
+    length = block_rows(n_features, dtype)
+    n_blocks = -(-n_signals // length)
+    shortest = -(-(2**20) // (n_features * length))
+    return list(split_rows(0, n_signals, max(shortest, -(-n_blocks // most)) * length))
 
 
 def padded(n_features: int) -> int:

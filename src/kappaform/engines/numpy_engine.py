@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
@@ -22,7 +21,7 @@ from kappaform.engines.blocks import (
 )
 from kappaform.engines.kernels import accumulate, mark_largest
 from kappaform.engines.statistics import Float64Array, Statistics
-from kappaform.engines.threads import mapped_in_order
+from kappaform.engines.threads import Workspace, mapped_in_order
 from kappaform.engines.validation import as_signals, as_sparsity, as_transform, check_at_most
 
 Result = TypeVar("Result")
@@ -63,11 +62,7 @@ class NumpyEngine:
     @cached_property
     def gram(self) -> Float64Array:
         """G = YᵀY of the scaled signals, float64."""
-        gram = np.zeros((self.n_features, self.n_features))
-        with self._mapped_parts(self._gram_of) as results:
-            for part in results:
-                gram += part
-        return gram
+        return sum(self._mapped_parts(self._gram_of), np.zeros((self.n_features,) * 2))
 
     def run_pass(self, transform: npt.ArrayLike, n_nonzero: int | npt.ArrayLike) -> Statistics:
         """Statistics of the scaled signals with their codes H_s(Y Wᵀ).
@@ -78,11 +73,11 @@ class NumpyEngine:
         sparsity = self._sparsity(n_nonzero)
         cross = np.zeros((self.n_features, self.n_features))
         code_energy = discarded_energy = 0.0
-        with self._mapped_parts(lambda part: self._pass_over(part, weights, sparsity)) as results:
-            for part_cross, part_code_energy, part_discarded_energy in results:
-                cross += part_cross
-                code_energy += part_code_energy
-                discarded_energy += part_discarded_energy
+        pass_over = partial(self._pass_over, weights=weights, sparsity=sparsity)
+        for part_cross, part_code_energy, part_discarded_energy in self._mapped_parts(pass_over):
+            cross += part_cross
+            code_energy += part_code_energy
+            discarded_energy += part_discarded_energy
         return Statistics(self.gram, cross, code_energy, discarded_energy, self.n_signals)
 
     def encode(self, transform: npt.ArrayLike, n_nonzero: int | npt.ArrayLike) -> Array:
@@ -90,33 +85,33 @@ class NumpyEngine:
         weights = as_transform(transform, self.n_features, self.dtype).T
         sparsity = self._sparsity(n_nonzero)
         codes = np.zeros(self.signals.shape, self.dtype)
-        encode_part = partial(self._encode_into, codes, weights=weights, sparsity=sparsity)
-        with self._mapped_parts(encode_part) as results:
-            list(results)
+        self._mapped_parts(partial(self._encode, codes=codes, weights=weights, sparsity=sparsity))
         return codes
 
-    def _gram_of(self, part: slice) -> Float64Array:
+    def _gram_of(self, part: slice, workspace: Workspace) -> Float64Array:
         gram = np.zeros((self.n_features, self.n_features))
-        for _, block in self._blocks(part, np.dtype(np.float64)):
+        for _, block in self._blocks(part, np.dtype(np.float64), workspace):
             signals = block[:, : self.n_features]
             gram += signals.T @ signals
         return gram
 
     def _pass_over(
-        self, part: slice, weights: Array, sparsity: Array
+        self, part: slice, workspace: Workspace, weights: Array, sparsity: Array
     ) -> tuple[Float64Array, float, float]:
         cross = np.zeros((self.n_features, self.n_features))
-        block_cross = aligned_zeros((self.n_features, padded(self.n_features)), self.dtype)
+        block_cross = self._buffer(workspace, "cross", self.n_features, self.dtype)
         code_energy = discarded_energy = 0.0
-        for rows, block, coefs in self._coefs(part, weights):
+        for rows, block, coefs in self._coefs(part, workspace, weights):
             bits, wanted = coefs.view(self._cuts.dtype), sparsity[rows].astype(np.int64)
             energies = accumulate(block, coefs, bits, wanted, self._cuts[rows], block_cross, cross)
             code_energy += energies[0]
             discarded_energy += energies[1]
         return cross, code_energy, discarded_energy
 
-    def _encode_into(self, codes: Array, part: slice, weights: Array, sparsity: Array) -> None:
-        for rows, _, coefs in self._coefs(part, weights):
+    def _encode(
+        self, part: slice, workspace: Workspace, codes: Array, weights: Array, sparsity: Array
+    ) -> None:
+        for rows, _, coefs in self._coefs(part, workspace, weights):
             kept = np.empty(codes[rows].shape, np.bool_)
             mark_largest(coefs.view(self._cuts.dtype), sparsity[rows].astype(np.int64), kept)
             if self._exponent:
@@ -125,8 +120,7 @@ class NumpyEngine:
 
     def _find_exponent(self) -> int:
         """Exponent of `scale`. Refuses signals that are not finite."""
-        with self._mapped_parts(self._peak) as results:
-            peak = np.max(list(results))
+        peak = np.max(self._mapped_parts(self._peak))
         if not np.isfinite(peak):
             raise ValueError(
                 f"signals contains NaN or inf, first in row {self._first_bad_row()}: "
@@ -137,13 +131,13 @@ class NumpyEngine:
             return 0
         return -max(-_LARGEST_SHIFT, min(exponent, _LARGEST_SHIFT))
 
-    def _peak(self, part: slice) -> float:
+    def _peak(self, part: slice, _: Workspace) -> float:
         """Largest magnitude of some rows, NaN if one is."""
         signals = self.signals[part]
         return float(np.maximum(float(signals.max()), -float(signals.min())))
 
     def _first_bad_row(self) -> int:
-        blocks = split_rows(0, self.n_signals, block_rows(self.n_features))
+        blocks = split_rows(0, self.n_signals, block_rows(self.n_features, self.dtype))
         largest = np.finfo(self.dtype).max
         good = ((rows, (np.abs(self.signals[rows]) <= largest).all(axis=1)) for rows in blocks)
         return next(rows.start + int(row.argmin()) for rows, row in good if not row.all())
@@ -153,35 +147,41 @@ class NumpyEngine:
         check_at_most(sparsity, self.n_features)
         return sparsity
 
-    def _mapped_parts(
-        self, function: Callable[[slice], Result]
-    ) -> AbstractContextManager[Iterator[Result]]:
-        return mapped_in_order(function, parts(self.n_signals, self.n_features))
+    def _mapped_parts(self, function: Callable[[slice, Workspace], Result]) -> list[Result]:
+        return mapped_in_order(function, parts(self.n_signals, self.n_features, self.dtype))
 
-    def _coefs(self, part: slice, weights: Array) -> Iterator[tuple[slice, Array, Array]]:
+    def _coefs(
+        self, part: slice, workspace: Workspace, weights: Array
+    ) -> Iterator[tuple[slice, Array, Array]]:
         """Rows, scaled signals and their coefficients, block by block; both padded with zeros."""
         n = self.n_features
-        buffer = aligned_zeros((block_rows(n), padded(n)), self.dtype)
-        for rows, block in self._blocks(part, self.dtype):
+        buffer = self._buffer(workspace, "coefs", block_rows(n, self.dtype), self.dtype)
+        for rows, block in self._blocks(part, self.dtype, workspace):
             coefs = buffer[: len(block)]
             np.matmul(block[:, :n], weights, out=coefs[:, :n])
             yield rows, block, coefs
 
-    def _blocks(self, part: slice, dtype: np.dtype) -> Iterator[tuple[slice, Array]]:
+    def _blocks(
+        self, part: slice, dtype: np.dtype, workspace: Workspace
+    ) -> Iterator[tuple[slice, Array]]:
         """Scaled blocks of some rows, in the one layout that kernels are compiled for.
 
         A block is copied unless it is C-ordered, writeable, of this dtype and needs no padding.
         """
-        n = self.n_features
-        buffer = None
-        for rows in split_rows(part.start, part.stop, block_rows(n)):
+        n, length = self.n_features, block_rows(self.n_features, self.dtype)
+        for rows in split_rows(part.start, part.stop, length):
             block = self.signals[rows]
             fits = block.dtype == dtype and block.flags.carray and n == padded(n)
             if self._exponent or not fits:
-                if buffer is None:
-                    buffer = aligned_zeros((block_rows(n), padded(n)), dtype)
+                buffer = self._buffer(workspace, "signals", length, dtype)
                 buffer[: len(block), :n] = block
                 block = buffer[: len(block)]
                 if self._exponent:
                     np.ldexp(block, self._exponent, out=block)
             yield rows, block
+
+    def _buffer(self, workspace: Workspace, name: str, n_rows: int, dtype: np.dtype) -> Array:
+        """Padded rows, zeros at first."""
+        if name not in workspace:
+            workspace[name] = aligned_zeros((n_rows, padded(self.n_features)), dtype)
+        return workspace[name]

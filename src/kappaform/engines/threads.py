@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Workspace = dict[str, Any]  #: memory that a thread uses again
 
 _VARIABLE = "KAPPAFORM_NUM_THREADS"
 
@@ -41,25 +43,36 @@ def _usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-@contextmanager
 def mapped_in_order(
-    function: Callable[[Item], Result], items: Sequence[Item]
-) -> Iterator[Iterator[Result]]:
+    function: Callable[[Item, Workspace], Result], items: Sequence[Item]
+) -> list[Result]:
     """Results of `function` in the order of `items`, computed by `n_threads()` threads.
 
-    A context, so that the threads and the limit on BLAS end with it, whatever happens inside.
+    Each thread takes the next item when it is done with one, and hands its own workspace to all of
+    its calls: fresh memory is slow. The caller sleeps until the last item is done, because every
+    time it woke for a result it would stop a thread that computes.
     """
+    results: list[Any] = [None] * len(items)
+    waiting = iter(enumerate(items))
+
+    def work() -> None:
+        workspace: Workspace = {}
+        for i, item in waiting:
+            results[i] = function(item, workspace)
+
     workers = min(n_threads(), len(items))
     with single_threaded_blas():
         if workers == 1:
-            yield map(function, items)
-            return
+            work()
+            return results
         # A pool of its own for every call: one that lives on would be dead in a forked process.
-        pool = ThreadPoolExecutor(workers, thread_name_prefix="kappaform")
-        try:
-            yield pool.map(function, items)
-        finally:
-            pool.shutdown(cancel_futures=True)
+        with ThreadPoolExecutor(workers, thread_name_prefix="kappaform") as pool:
+            try:
+                for done in [pool.submit(work) for _ in range(workers)]:
+                    done.result()
+            finally:
+                deque(waiting, maxlen=0)  # after an error the other threads find nothing to do
+    return results
 
 
 @contextmanager
