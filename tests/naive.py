@@ -3,6 +3,8 @@
 They share no code with the package.
 """
 
+import collections
+import itertools
 import math
 
 import numpy as np
@@ -171,3 +173,72 @@ def polar(matrix):
     for _ in range(100):
         factor = 0.5 * (factor + np.linalg.inv(factor).T)
     return factor
+
+
+# --- imaging: patches ----------------------------------------------------------------------------
+
+
+def patch_corners(shape, patch_size, stride):
+    """First pixel of every patch, in C order; the last place along an axis is always taken."""
+    places = [
+        sorted({*range(0, n - p + 1, step), n - p})
+        for n, p, step in zip(shape, patch_size, stride, strict=True)
+    ]
+    return list(itertools.product(*places))
+
+
+def patches(image, patch_size, stride):
+    """Patches of an image, or of an image with channels last, as rows."""
+    n_axes = len(patch_size)
+    rows = []
+    for corner in patch_corners(image.shape[:n_axes], patch_size, stride):
+        box = tuple(slice(i, i + p) for i, p in zip(corner, patch_size, strict=True))
+        rows.append(image[box].ravel())
+    return np.array(rows)
+
+
+def average_of_patches(rows, shape, patch_size, stride, weights):
+    """Weighted mean of what patches say of each pixel of an image without channels."""
+    said = collections.defaultdict(list)
+    corners = patch_corners(shape, patch_size, stride)
+    for row, corner, weight in zip(rows, corners, weights, strict=True):
+        for value, offset in zip(row, np.ndindex(*patch_size), strict=True):
+            pixel = tuple(i + j for i, j in zip(corner, offset, strict=True))
+            said[pixel].append((weight, value))
+    image = np.empty(shape)
+    for pixel, words in said.items():
+        total = math.fsum(w for w, _ in words)
+        image[pixel] = math.fsum(w * value for w, value in words) / total
+    return image
+
+
+def sweep(image, patch_shape, clean, bounds=(-np.inf, np.inf), guide=None):
+    """Clean every patch by itself and average; also the mean count over each pixel."""
+    total, weights, counts, overlaps = np.zeros((4, *image.shape))
+    positions = (a - p + 1 for a, p in zip(image.shape, patch_shape, strict=True))
+    for corner in np.ndindex(*positions):
+        window = tuple(slice(c, c + p) for c, p in zip(corner, patch_shape, strict=True))
+        patch = image[window].ravel()
+        others = () if guide is None else (guide[window].ravel() - guide[window].mean(),)
+        cleaned, weight, count = clean(patch - patch.mean(), *others)
+        restored = np.clip(cleaned + patch.mean(), *bounds).reshape(patch_shape)
+        total[window] += weight * restored
+        weights[window] += weight
+        counts[window] += count
+        overlaps[window] += 1
+    return total / weights, counts / overlaps
+
+
+def clean_to_error(patch, transform, error, most, damping):
+    """Try 0, 1, 2, ... of the largest coefficients until the patch is near enough."""
+    n = len(patch)
+    inverse = np.linalg.inv(damping * np.eye(n) + transform.T @ transform) @ transform.T
+    coefs = transform @ patch
+    order = np.argsort(-np.abs(coefs), kind="stable")
+    for count in range(most + 1):
+        codes = np.zeros(n)
+        codes[order[:count]] = coefs[order[:count]]
+        residual = inverse @ (coefs - codes)
+        if np.linalg.norm(residual) <= error:
+            break
+    return patch - residual, 1.0, count

@@ -1,0 +1,113 @@
+"""Compiled kernels that clean patches and put them back into an image.
+
+Images are flat; a patch is where it begins (`starts`) plus `offsets`, in C order, so images of any
+dimension are alike. Coefficients are (patches, n); `synthesis` holds in row j what coefficient j
+adds to a patch.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+# The arguments have the types that numba infers.
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+# Sums may be reordered: that is what makes them fast, and on one machine they are always the same.
+_kernel = njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz", "arcp"})
+
+
+@_kernel
+def gather(image, starts, offsets, patches, means):
+    """Patches without their means, and the means."""
+    n = offsets.shape[0]
+    for i in range(starts.shape[0]):
+        start = starts[i]
+        total = image[start] * 0
+        for j in range(n):
+            value = image[start + offsets[j]]
+            patches[i, j] = value
+            total += value
+        mean = total / n
+        means[i] = mean
+        for j in range(n):
+            patches[i, j] -= mean
+
+
+@_kernel
+def scatter(patches, means, weights, counts, starts, offsets, bounds, sums):
+    """Add weighted patches, their weights and their counts to the three images of `sums`."""
+    n = offsets.shape[0]
+    low, high = bounds[0], bounds[1]
+    for i in range(starts.shape[0]):
+        weight, mean, count = weights[i], means[i], counts[i]
+        for j in range(n):
+            pixel = starts[i] + offsets[j]
+            value = min(max(patches[i, j] + mean, low), high)
+            sums[0, pixel] += weight * value
+            sums[1, pixel] += weight
+            sums[2, pixel] += count
+
+
+@_kernel
+def keep_above(coefs, thresholds, synthesis, patches, counts):
+    """Patches made of the coefficients above their thresholds, and how many these are."""
+    n = coefs.shape[1]
+    for i in range(coefs.shape[0]):
+        count = 0
+        for j in range(n):
+            patches[i, j] = 0
+        for j in range(n):
+            value = coefs[i, j]
+            if abs(value) > thresholds[j]:
+                count += 1
+                for k in range(n):
+                    patches[i, k] += value * synthesis[j, k]
+        counts[i] = count
+
+
+@_kernel
+def shrink(coefs, guides, variances, energies):
+    """Scale every coefficient by the share of signal that its guide shows, g² / (g² + variance).
+
+    `energies` receives the sums of the squared shares: the noise that is left in each patch.
+    """
+    for i in range(coefs.shape[0]):
+        energy = coefs[i, 0] * 0
+        for j in range(coefs.shape[1]):
+            power = guides[i, j] * guides[i, j]
+            share = power / (power + variances[j])
+            coefs[i, j] *= share
+            energy += share * share
+        energies[i] = energy
+
+
+@_kernel
+def leave_out(coefs, gradients, form, limit, most, counts):
+    """Of each row leave only the coefficients that can be left out with an error within `limit`.
+
+    The largest are taken, as few as possible and at most `most`, and set to zero here. With d what
+    is left, the error is dᵀ Q d for Q = `form`. `gradients` holds Q d for d = all coefficients and
+    is updated with each that is taken: O(n), no product. `counts` receives how many were taken.
+    """
+    n = coefs.shape[1]
+    sizes = np.empty(n, coefs.dtype)
+    for i in range(coefs.shape[0]):
+        error = coefs[i, 0] * 0
+        for j in range(n):
+            sizes[j] = abs(coefs[i, j])
+            error += coefs[i, j] * gradients[i, j]
+        count = 0
+        while error > limit and count < most:
+            best = 0
+            for j in range(1, n):
+                if sizes[j] > sizes[best]:
+                    best = j
+            value = coefs[i, best]
+            sizes[best] = -1
+            coefs[i, best] = 0
+            error += value * (value * form[best, best] - 2 * gradients[i, best])
+            for j in range(n):
+                gradients[i, j] -= value * form[best, j]
+            count += 1
+        counts[i] = count

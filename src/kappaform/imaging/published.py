@@ -1,0 +1,138 @@
+"""The paper's denoiser with its settings: few training patches, many rounds, coding to an error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kappaform.engines.image_kernels import leave_out
+from kappaform.imaging.cleaners import error_cleaner
+from kappaform.imaging.sweep import PatchGrid, sweep
+from kappaform.learning import Conditioned, LearnResult, LogDet, Method, Orthonormal, learn
+from kappaform.linalg import dct_basis
+
+N_TRAINING = 500
+N_ITER = 12
+ERROR_GAIN = 1.15
+WEIGHT = 0.0031
+LEVELS = (0.0, 255.0)
+
+Chain = Callable[[NDArray, NDArray], LearnResult]
+
+
+def published_denoise(
+    image: NDArray,
+    sigma: float,
+    method: str,
+    patch_shape: tuple[int, ...],
+    training: Iterator[NDArray],
+    callback: Callable[[LearnResult], bool | None] | None = None,
+) -> tuple[NDArray, NDArray, list[LearnResult]]:
+    """Cleaned image, numbers of coefficients and what was learned in each round.
+
+    `training` yields, for each round, the positions of its patches in the flattened grid of patch
+    positions: one more than there are rounds.
+    """
+    n = math.prod(patch_shape)
+    sparsity = np.full(N_TRAINING, round(0.1 * n))
+    most = 6 * round(0.1 * n)
+    coding: dict[str, Any] = {
+        "error": ERROR_GAIN * sigma * math.sqrt(n),
+        "most": most,
+        "damping": 0.01 / sigma,
+    }
+    chain = {"conditioned": _conditioned, "log-det": _log_det, "orthonormal": _orthonormal}[method](
+        dct_basis(patch_shape)
+    )
+    patches = patches_at(image, patch_shape, next(training))
+    history = []
+    for _ in range(5 if sigma >= 100 else 20):
+        history.append(chain(patches, sparsity[: len(patches)]))
+        patches = patches_at(image, patch_shape, next(training))
+        sparsity = _sparsity(patches, history[-1].transform, **coding)
+        if callback is not None and callback(history[-1]):
+            break
+    clean = error_cleaner(history[-1].transform, dtype=image.dtype, **coding)
+    cleaned, counts = sweep(image, patch_shape, clean, bounds=LEVELS)
+    return np.clip(cleaned, *LEVELS), counts, history
+
+
+def random_positions(
+    shape: tuple[int, ...], patch_shape: tuple[int, ...], rng: np.random.Generator
+) -> Iterator[NDArray]:
+    """Positions of training patches, drawn afresh for each round."""
+    n_positions = math.prod(PatchGrid(shape, patch_shape).positions)
+    while True:
+        yield rng.choice(n_positions, min(N_TRAINING, n_positions), replace=False)
+
+
+def patches_at(image: NDArray, patch_shape: tuple[int, ...], positions: NDArray) -> NDArray:
+    """Mean-free patches at positions of the flattened grid of patch positions, float64."""
+    grid = PatchGrid(image.shape, patch_shape)
+    starts = np.ravel_multi_index(np.unravel_index(positions, grid.positions), grid.shape)
+    patches = image.reshape(-1)[starts[:, np.newaxis] + grid.offsets].astype(np.float64)
+    return patches - patches.mean(axis=1, keepdims=True)
+
+
+def _sparsity(
+    patches: NDArray, transform: NDArray, error: float, most: int, damping: float
+) -> NDArray:
+    """Number of coefficients that brings each patch within the error."""
+    n = len(transform)
+    inverse = np.linalg.solve(damping * np.eye(n) + transform.T @ transform, transform.T)
+    form = inverse.T @ inverse
+    coefs = patches @ transform.T
+    counts = np.empty(len(patches))
+    leave_out(coefs, coefs @ form, form, error**2, most, counts)
+    return counts.astype(np.int64)
+
+
+def _orthonormal(start: NDArray) -> Chain:
+    transform = start
+
+    def advance(patches: NDArray, sparsity: NDArray) -> LearnResult:
+        nonlocal transform
+        coded = sparsity > 0
+        result = _learn(patches[coded], Orthonormal(), sparsity[coded], transform)
+        transform = result.transform
+        return result
+
+    return advance
+
+
+def _log_det(start: NDArray) -> Chain:
+    transform = start
+
+    def advance(patches: NDArray, sparsity: NDArray) -> LearnResult:
+        nonlocal transform
+        result = _learn(patches, LogDet(WEIGHT), sparsity, transform)
+        transform = result.transform
+        return result
+
+    return advance
+
+
+def _conditioned(start: NDArray) -> Chain:
+    """Bound and norm are those of a log-det transform learned beside it from the same patches."""
+    transform = start
+    advance_beside = _log_det(start)
+
+    def advance(patches: NDArray, sparsity: NDArray) -> LearnResult:
+        nonlocal transform
+        beside = advance_beside(patches, sparsity)
+        norm = float(np.linalg.norm(beside.transform))
+        method = Conditioned(beside.condition_number, norm=norm, variant="reference")
+        coded = sparsity > 0
+        result = _learn(patches[coded], method, sparsity[coded], transform)
+        transform = result.transform
+        return result
+
+    return advance
+
+
+def _learn(signals: NDArray, method: Method, sparsity: NDArray, start: NDArray) -> LearnResult:
+    return learn(signals, method, n_nonzero_coefs=sparsity, init=start, max_iter=N_ITER, tol=0)

@@ -1,0 +1,67 @@
+"""How near a picture is to its reference."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def data_range(reference: NDArray) -> float:
+    """What the reference could span: all values of an integer type, the values of a float one."""
+    if reference.dtype.kind in "iu":
+        limits = np.iinfo(reference.dtype)
+        return float(limits.max) - float(limits.min)
+    return float(np.ptp(reference))
+
+
+def psnr(reference: NDArray, image: NDArray) -> float:
+    r"""Peak signal-to-noise ratio in decibels; infinite for equal pictures.
+
+    .. math:: 10 \log_{10} \frac{\text{range}^2}{\text{mean squared error}}
+    """
+    _check_shapes(reference, image)
+    error = float(np.mean((reference.astype(np.float64) - image) ** 2))
+    if error == 0:
+        return math.inf
+    span = data_range(reference)
+    return 10 * math.log10(span**2 / error) if span else -math.inf
+
+
+def ssim(
+    reference: NDArray,
+    image: NDArray,
+    *,
+    channel_axis: int | None = None,
+    stack_axis: int | None = None,
+) -> float:
+    """Structural similarity, 1 for equal pictures; of a stack, the mean over its slices.
+
+    The window has 7 pixels a side, or fewer where the picture has; NaN where that leaves less
+    than 3. `channel_axis` counts from the end (-1) if there is a stack.
+    """
+    from skimage.metrics import structural_similarity
+
+    _check_shapes(reference, image)
+    one, other = (array.astype(np.float64) for array in (reference, image))
+    span = data_range(reference) or 1.0
+    if stack_axis is None:
+        one, other, stack_axis = one[np.newaxis], other[np.newaxis], 0
+    pairs = zip(np.moveaxis(one, stack_axis, 0), np.moveaxis(other, stack_axis, 0), strict=True)
+    sides = list(np.delete(one.shape, stack_axis))
+    if channel_axis is not None:
+        del sides[channel_axis]
+    window = min(7, min(sides) - 1 + min(sides) % 2)  # odd
+    if window < 3:
+        return math.nan
+    options = {"data_range": span, "channel_axis": channel_axis, "win_size": window}
+    return float(np.mean([structural_similarity(*pair, **options) for pair in pairs]))
+
+
+def _check_shapes(reference: NDArray, image: NDArray) -> None:
+    if reference.shape != image.shape:
+        raise ValueError(
+            f"the reference has shape {reference.shape}, the picture {image.shape}: they must be "
+            "of the same size."
+        )

@@ -1,0 +1,126 @@
+"""What `denoise` is asked for, checked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kappaform.learning import Conditioned, LearnResult, LogDet, Method, Orthonormal
+
+MethodName = Literal["conditioned", "log-det", "orthonormal"]
+Callback = Callable[[LearnResult], bool | None]
+
+_PATCH_SIDE = {2: 11, 3: 4}
+_EVERYTHING = (-math.inf, math.inf)
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """The same for every channel and slice."""
+
+    method_name: MethodName
+    method: Method
+    patch_shape: tuple[int, ...]
+    paper: bool
+    transform: NDArray | None  #: None: learn one
+    value_range: tuple[float, float]
+    rng: np.random.Generator
+    callback: Callback | None
+
+
+def make_task(
+    spatial: tuple[int, ...],
+    method: MethodName,
+    max_condition: float,
+    patch_size: int | tuple[int, ...] | None,
+    preset: str | None,
+    transform: Any,
+    value_range: tuple[float, float] | None,
+    rng: int | np.random.Generator | None,
+    callback: Callback | None,
+) -> Task:
+    """Check everything but the image. `spatial` is the shape of one image."""
+    if method not in get_args(MethodName):
+        raise ValueError(f"method={method!r} is unknown: choose one of {get_args(MethodName)}.")
+    if preset not in (None, "paper"):
+        raise ValueError(f"preset={preset!r} is unknown: give 'paper', or None for the default.")
+    matrix = _matrix(transform)
+    patch_shape = _patch_shape(patch_size, spatial, matrix, preset)
+    if matrix is not None:
+        _check_matrix(matrix, patch_shape, preset)
+    conditioned = Conditioned(max_condition, objective="relative", n_rounds=3)
+    methods: dict[str, Method] = {
+        "conditioned": conditioned,
+        "log-det": LogDet(),
+        "orthonormal": Orthonormal(),
+    }
+    return Task(
+        method,
+        methods[method],
+        patch_shape,
+        preset == "paper",
+        matrix,
+        _range(value_range, preset),
+        np.random.default_rng(0 if rng is None else rng),
+        callback,
+    )
+
+
+def _patch_shape(
+    patch_size: int | tuple[int, ...] | None,
+    spatial: tuple[int, ...],
+    matrix: NDArray | None,
+    preset: str | None,
+) -> tuple[int, ...]:
+    n_axes = len(spatial)
+    if patch_size is None and matrix is not None:
+        patch_size = round(len(matrix) ** (1 / n_axes))
+    elif patch_size is None:
+        largest = 11 if preset == "paper" else _PATCH_SIDE[n_axes]
+        patch_size = tuple(min(largest, size) for size in spatial)
+    shape = tuple(np.broadcast_to(np.asarray(patch_size), (n_axes,)).tolist())
+    if not all(isinstance(side, int) and side >= 1 for side in shape) or math.prod(shape) < 2:
+        raise ValueError(f"patch_size={patch_size!r}: give integers >= 1, and more than one pixel.")
+    if any(side > size for side, size in zip(shape, spatial, strict=True)):
+        raise ValueError(
+            f"patch_size={patch_size!r} does not fit into an image of shape {spatial}: give a "
+            "smaller patch_size."
+        )
+    return shape
+
+
+def _matrix(transform: Any) -> NDArray | None:
+    if transform is None:
+        return None
+    if hasattr(transform, "components_"):
+        transform = transform.result_
+    if isinstance(transform, LearnResult):
+        transform = transform.transform
+    return np.asarray(transform, dtype=np.float64)
+
+
+def _check_matrix(matrix: NDArray, patch_shape: tuple[int, ...], preset: str | None) -> None:
+    n = math.prod(patch_shape)
+    if preset is not None:
+        raise ValueError("transform and preset='paper' exclude each other: the preset learns one.")
+    if matrix.shape != (n, n):
+        raise ValueError(
+            f"transform has shape {matrix.shape}: patches of shape {patch_shape} need ({n}, {n}); "
+            "give the patch_size that it was learned for."
+        )
+    if not np.isfinite(matrix).all() or np.linalg.cond(matrix) > 1e12:
+        raise ValueError("transform is singular or not finite: its codes could not be inverted.")
+
+
+def _range(value_range: tuple[float, float] | None, preset: str | None) -> tuple[float, float]:
+    if value_range is None:
+        return (0.0, 255.0) if preset == "paper" else _EVERYTHING
+    values = tuple(float(value) for value in value_range)
+    if len(values) != 2 or not values[0] < values[1]:
+        raise ValueError(f"value_range={value_range!r}: give (low, high) with low < high.")
+    return values[0], values[1]

@@ -1,0 +1,239 @@
+"""Denoising as its users see it."""
+
+import inspect
+import sys
+
+import numpy as np
+import pytest
+from skimage import data
+
+import kappaform as kf
+
+
+def psnr(reference, image):
+    return 10 * np.log10(255**2 / np.mean((reference - image) ** 2))
+
+
+@pytest.fixture(scope="module")
+def clean():
+    return data.camera()[100:228, 150:260].astype(np.float64)
+
+
+@pytest.fixture(scope="module")
+def noisy(clean):
+    return kf.add_noise(clean, 20.0, rng=1)
+
+
+@pytest.fixture(scope="module")
+def details(noisy):
+    return kf.denoise_with_details(noisy, 20.0)
+
+
+@pytest.mark.parametrize("method", ["conditioned", "log-det", "orthonormal"])
+def test_every_method_removes_most_of_the_noise(clean, noisy, method):
+    assert psnr(clean, kf.denoise(noisy, 20.0, method=method)) > psnr(clean, noisy) + 7
+
+
+def test_the_preset_of_the_paper_denoises(clean, noisy):
+    for method in ("conditioned", "log-det", "orthonormal"):
+        result = kf.denoise_with_details(noisy, 20.0, method=method, preset="paper")
+        assert psnr(clean, result.image) > psnr(clean, noisy) + 5
+        assert len(result.history) == 20
+        assert result.image.min() >= 0
+        assert result.image.max() <= 255
+
+
+def test_the_default_is_better_than_the_paper(clean, noisy, details):
+    paper = kf.denoise(noisy, 20.0, preset="paper")
+    assert psnr(clean, np.clip(details.image, 0, 255)) > psnr(clean, paper) + 0.5
+
+
+@pytest.mark.parametrize("bound", [1.0, 1.3, 5.0])
+def test_the_transform_used_keeps_the_bound(noisy, bound):
+    result = kf.denoise_with_details(noisy, 20.0, max_condition=bound)
+    assert np.linalg.cond(result.transform) <= bound * (1 + 1e-9)
+    assert result.condition_number == np.linalg.cond(result.transform)
+    for learned in result.history:
+        assert learned.condition_number <= bound * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("unit", [1e-3, 3.7, 1e5])
+def test_denoising_commutes_with_scaling(noisy, details, unit):
+    scaled = kf.denoise(noisy * unit, 20.0 * unit)
+    np.testing.assert_allclose(scaled / unit, details.image, atol=1e-6 * 255)
+
+
+def test_denoising_commutes_with_an_offset(noisy, details):
+    np.testing.assert_allclose(kf.denoise(noisy + 1e4, 20.0) - 1e4, details.image, atol=1e-6 * 1e4)
+
+
+def test_a_transposed_image_gives_the_transposed_result_with_the_same_transform(noisy, details):
+    swap = np.arange(121).reshape(11, 11).T.ravel()
+    transposed = kf.denoise(noisy.T, 20.0, transform=details.transform[:, swap])
+    np.testing.assert_allclose(transposed.T, details.image, atol=1e-3)
+
+
+def test_same_seed_same_result_and_another_seed_another(noisy):
+    one, same, other = (kf.denoise(noisy, 20.0, rng=seed) for seed in (3, 3, 4))
+    np.testing.assert_array_equal(one, same)
+    assert np.abs(one - other).max() > 0
+    np.testing.assert_array_equal(kf.denoise(noisy, 20.0), kf.denoise(noisy, 20.0))
+
+
+def test_slabs_do_not_show(noisy, details, monkeypatch):
+    monkeypatch.setattr(sys.modules["kappaform.imaging.denoise"], "_SLAB_PIXELS", 1)
+    again = kf.denoise(noisy, 20.0, transform=details.transform)
+    np.testing.assert_allclose(again, details.image, atol=1e-6 * 255)  # single precision
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_floats_keep_their_dtype(noisy, details, dtype):
+    cleaned = kf.denoise(noisy.astype(dtype), 20.0)
+    assert cleaned.dtype == dtype
+    assert np.abs(cleaned.astype(np.float64) - details.image).mean() < 1
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int32])
+def test_integers_come_back_as_floats_of_their_range(noisy, clean, dtype):
+    cleaned = kf.denoise(np.clip(noisy, 0, 255).astype(dtype), 20.0)
+    assert cleaned.dtype == np.float64
+    assert psnr(clean, cleaned) > 27
+
+
+def test_values_are_clipped_only_when_asked(noisy):
+    dark = noisy - 120
+    assert kf.denoise(dark, 20.0).min() < 0
+    bounded = kf.denoise(dark, 20.0, value_range=(0, 100))
+    assert bounded.min() >= 0
+    assert bounded.max() <= 100
+
+
+def test_sigma_is_estimated_when_not_given(clean, noisy):
+    result = kf.denoise_with_details(noisy)
+    assert result.sigma == pytest.approx(20.0, rel=0.15)
+    assert psnr(clean, result.image) > psnr(clean, noisy) + 6.5
+
+
+def test_no_noise_returns_the_image(clean):
+    np.testing.assert_array_equal(kf.denoise(clean, 0.0), clean)
+
+
+@pytest.mark.parametrize("value", [0.0, -3.5, 1e20])
+@pytest.mark.parametrize("sigma", [None, 10.0])
+def test_a_constant_image_returns_itself(value, sigma):
+    image = np.full((30, 20), value)
+    np.testing.assert_array_equal(kf.denoise(image, sigma), image)
+
+
+def test_noise_stronger_than_the_image_leaves_something_smooth(clean, noisy):
+    cleaned = kf.denoise(noisy, 500.0)
+    assert np.isfinite(cleaned).all()
+    assert cleaned.std() < clean.std()
+
+
+def test_colour_is_better_denoised_together(rng):
+    clean = data.astronaut()[:96, 150:246].astype(np.float64)
+    noisy = kf.add_noise(clean, 25.0, rng)
+    together = kf.denoise(noisy, 25.0, channel_axis=-1)
+    apart = kf.denoise(noisy, 25.0, stack_axis=-1)
+    assert psnr(clean, together) > psnr(clean, apart) + 0.5
+    first = kf.denoise(np.moveaxis(noisy, -1, 0), 25.0, channel_axis=0)
+    np.testing.assert_allclose(np.moveaxis(first, 0, -1), together, atol=1e-9)
+
+
+def test_each_channel_may_have_its_own_noise(rng):
+    clean = data.astronaut()[:64, 150:214].astype(np.float64)
+    sigmas = np.array([5.0, 0.0, 30.0])
+    noisy = clean + sigmas * rng.standard_normal(clean.shape)
+    result = kf.denoise_with_details(noisy, sigmas, channel_axis=-1)
+    np.testing.assert_array_equal(result.image[..., 1], clean[..., 1])
+    assert psnr(clean, result.image) > psnr(clean, noisy) + 3
+    np.testing.assert_array_equal(result.sigma, sigmas)
+
+
+def test_a_stack_is_denoised_slice_by_slice(noisy):
+    stack = np.stack([noisy, noisy[::-1]], axis=1)
+    result = kf.denoise_with_details(stack, 20.0, stack_axis=1)
+    assert result.image.shape == result.sparsity_map.shape == stack.shape
+    np.testing.assert_array_equal(result.image[:, 0], kf.denoise(noisy, 20.0))
+    assert len(result.transforms) == 2
+
+
+def test_a_volume_is_denoised_by_its_own_patches(rng):
+    clean = 40 * np.sin(np.indices((20, 24, 22)).sum(axis=0) / 4)
+    noisy = kf.add_noise(clean, 10.0, rng)
+    result = kf.denoise_with_details(noisy, 10.0)
+    assert result.patch_shape == (4, 4, 4)
+    assert np.std(result.image - clean) < 0.35 * np.std(noisy - clean)
+
+
+def test_a_given_transform_is_used(noisy):
+    basis = kf.dct_basis((7, 7))
+    result = kf.denoise_with_details(noisy, 20.0, transform=basis)
+    np.testing.assert_array_equal(result.transform, basis)
+    assert result.patch_shape == (7, 7)
+    assert result.history == ()
+    patches = kf.extract_patches(noisy, 6)[::7]
+    estimator = kf.OrthonormalTransform(4, tol=1e-2).fit(patches)
+    by_estimator = kf.denoise(noisy, 20.0, transform=estimator)
+    by_result = kf.denoise(noisy, 20.0, transform=estimator.result_)
+    np.testing.assert_array_equal(by_estimator, by_result)
+
+
+def test_sparsity_map_is_high_where_the_image_is_rich(clean, details):
+    rows, columns = np.gradient(clean)
+    edges = np.hypot(rows, columns) > 40
+    assert details.sparsity_map.shape == clean.shape
+    assert details.sparsity_map[edges].mean() > 2 * details.sparsity_map[~edges].mean()
+
+
+def test_callback_sees_the_learning_and_may_end_it(noisy):
+    seen = []
+    kf.denoise(noisy, 20.0, callback=lambda state: seen.append(state) or True)
+    assert len(seen) == 3
+
+
+def test_small_images_have_small_patches(rng):
+    result = kf.denoise_with_details(rng.standard_normal((6, 30)), 1.0)
+    assert result.patch_shape == (6, 11)
+    assert np.isfinite(result.image).all()
+
+
+def test_denoise_shows_the_signature_that_it_has():
+    short, long = (inspect.signature(f) for f in (kf.denoise, kf.denoise_with_details))
+    assert short.parameters == long.parameters
+
+
+@pytest.mark.parametrize(
+    ("image", "options", "message"),
+    [
+        (np.ones(30), {}, r"shape \(30,\), 1 dimensions of space: 2 or 3 are needed"),
+        (np.ones((2,) * 5), {}, "5 dimensions of space"),
+        (np.ones((0, 9)), {}, "no empty axis"),
+        (np.full((20, 20), np.nan), {}, "image contains NaN or inf: fill"),
+        (np.ones((20, 20, 3)), {}, "looks like colour: give channel_axis=-1"),
+        (np.eye(20), {"sigma": -1.0}, r"sigma=-1\.0: a deviation is finite and >= 0"),
+        (np.eye(20), {"sigma": np.nan}, "sigma=nan"),
+        (np.eye(20), {"sigma": [1.0, 2.0]}, r"sigma has shape \(2,\)"),
+        (np.eye(20), {"patch_size": 21}, "patch_size=21 does not fit into an image of shape"),
+        (np.eye(20), {"patch_size": 0}, "patch_size=0: give integers >= 1"),
+        (np.eye(20), {"patch_size": 2.5}, r"patch_size=2\.5: give integers >= 1"),
+        (np.eye(20), {"method": "magic"}, "method='magic' is unknown: choose one of"),
+        (np.eye(20), {"preset": "fast"}, "preset='fast' is unknown"),
+        (np.eye(20), {"max_condition": 0.5}, r"max_condition=0\.5"),
+        (np.eye(20), {"value_range": (1, 0)}, r"value_range=\(1, 0\): give \(low, high\)"),
+        (np.eye(20), {"channel_axis": 2}, "channel_axis=2 is no axis"),
+        (np.ones((9, 9, 9)), {"channel_axis": 0, "stack_axis": -3}, "are the same axis"),
+        (np.eye(20), {"transform": np.eye(5)}, r"transform has shape \(5, 5\): patches of"),
+        (np.eye(20), {"transform": np.zeros((9, 9))}, "transform is singular"),
+        (np.eye(20), {"transform": np.eye(9), "preset": "paper"}, "exclude each other"),
+    ],
+)
+def test_bad_input_is_named(image, options, message):
+    with pytest.raises(ValueError, match=message):
+        kf.denoise(image, **options)
+
+
+def test_images_that_are_no_numbers_are_refused():
+    with pytest.raises(TypeError, match="image has dtype"):
+        kf.denoise(np.array([["a", "b"]]))

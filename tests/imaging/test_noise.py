@@ -1,0 +1,172 @@
+"""The noise that is added is the noise that is found."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from skimage import data
+from skimage.restoration import estimate_sigma as median_over_all_details
+
+from kappaform.imaging import add_noise, estimate_sigma
+
+# Not those that look like colour.
+small_shapes = (
+    st.lists(st.integers(1, 9), min_size=1, max_size=4)
+    .map(tuple)
+    .filter(lambda shape: len(shape) != 3 or shape[-1] not in (3, 4))
+)
+
+
+@pytest.fixture(scope="module")
+def camera():
+    return data.camera()
+
+
+@pytest.mark.parametrize("sigma", [0.01, 1.0, 300.0])
+@pytest.mark.parametrize("shape", [(100, 100), (21, 500), (24, 25, 26), (3, 70, 70), (9000,)])
+def test_the_level_of_pure_noise_is_found(shape, sigma, rng):
+    noise = add_noise(np.full(shape, 5 * sigma), sigma, rng)
+    # Off by 4 % if a thousand coefficients are used, the least from images of this size.
+    assert estimate_sigma(noise) == pytest.approx(sigma, rel=0.12)
+
+
+@pytest.mark.parametrize("sigma", [5, 10, 20, 50])
+def test_texture_is_not_taken_for_noise(camera, sigma, rng):
+    noisy = add_noise(camera, sigma, rng)
+    assert estimate_sigma(noisy) == pytest.approx(sigma, rel=0.05)
+
+
+@pytest.mark.parametrize("name", ["camera", "coins", "gravel", "grass", "page"])
+def test_the_median_over_all_details_is_further_off_on_texture(name, rng):
+    noisy = add_noise(getattr(data, name)(), 5, rng)
+    assert abs(estimate_sigma(noisy) - 5) < 0.75 * abs(median_over_all_details(noisy) - 5)
+
+
+@pytest.mark.parametrize("sigma", [5, 10, 20])
+def test_clipping_does_not_hide_noise(sigma, rng):
+    image = data.astronaut()[..., 0]  # large parts are black or nearly so
+    noisy = np.clip(np.round(add_noise(image, sigma, rng)), 0, 255).astype(np.uint8)
+    assert estimate_sigma(noisy) == pytest.approx(sigma, rel=0.1)
+
+
+@pytest.mark.parametrize("background", [0, 77])
+def test_a_background_without_noise_does_not_count(camera, background, rng):
+    noisy = add_noise(camera, 10, rng)
+    noisy[:, :350] = background
+    assert estimate_sigma(noisy) == pytest.approx(10, rel=0.1)
+
+
+def test_a_drawing_of_flat_areas_has_no_noise():
+    assert estimate_sigma(data.checkerboard()) == 0.0
+    assert estimate_sigma(data.horse()) == 0.0
+
+
+def test_large_images_are_judged_by_parts(rng):
+    noisy = rng.standard_normal((3000, 1500), dtype=np.float32)
+    assert estimate_sigma(noisy) == pytest.approx(1, rel=0.02)
+
+
+@given(
+    small_shapes,
+    st.sampled_from([np.uint8, np.int16, np.float16, np.float32, np.float64]),
+    st.floats(0, 255),
+)
+def test_a_constant_image_has_no_noise(shape, dtype, value):
+    assert estimate_sigma(np.full(shape, value).astype(dtype)) == 0.0
+
+
+@given(small_shapes, st.integers(0, 99))
+def test_every_small_image_has_a_finite_level(shape, seed):
+    noise = np.random.default_rng(seed).standard_normal(shape)
+    sigma = estimate_sigma(noise)
+    assert isinstance(sigma, float)
+    assert 0 <= sigma < 10
+
+
+@pytest.mark.parametrize("factor", [-1.0, 2.0**-20, 2.0**100])
+def test_the_level_scales_with_the_image(camera, factor, rng):
+    noisy = add_noise(camera, 10, rng)
+    assert estimate_sigma(factor * noisy) == abs(factor) * estimate_sigma(noisy)
+
+
+def test_the_level_does_not_depend_on_the_order_of_axes(camera, rng):
+    noisy = add_noise(camera[:300], 10, rng)
+    assert estimate_sigma(noisy.T) == pytest.approx(estimate_sigma(noisy), rel=1e-9)
+
+
+def test_integers_and_floats_of_the_same_values_have_the_same_level(camera):
+    sigma = estimate_sigma(camera)
+    assert estimate_sigma(camera.astype(np.float64)) == sigma
+    assert estimate_sigma(camera.astype(np.int32)) == sigma
+    assert estimate_sigma(camera.astype(np.float32)) == pytest.approx(sigma, rel=1e-4)
+    assert estimate_sigma(camera.astype(np.float16)) == pytest.approx(sigma, rel=1e-4)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_channels_are_estimated_each_on_its_own(axis, rng):
+    channels = [add_noise(np.zeros((90, 80)), sigma, rng) for sigma in (1, 10, 100)]
+    sigmas = estimate_sigma(np.stack(channels, axis=axis), channel_axis=axis)
+    assert sigmas.dtype == np.float64
+    np.testing.assert_array_equal(sigmas, [estimate_sigma(channel) for channel in channels])
+
+
+def test_a_colour_image_without_its_channel_axis_is_refused():
+    with pytest.raises(ValueError, match=r"\(512, 512, 3\), which looks like colour: give channel"):
+        estimate_sigma(data.astronaut())
+
+
+def test_a_channel_axis_that_is_none_is_refused():
+    with pytest.raises(
+        ValueError, match=r"channel_axis=2 is no axis of an image of shape \(8, 8\)"
+    ):
+        estimate_sigma(np.zeros((8, 8)), channel_axis=2)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("channel_axis", [None, 0])
+def test_images_that_are_not_finite_are_refused(bad, channel_axis):
+    image = np.zeros((2, 30, 30))
+    image[1, 5, 5] = bad
+    with pytest.raises(ValueError, match="image contains NaN or inf"):
+        estimate_sigma(image, channel_axis=channel_axis)
+
+
+def test_an_image_without_pixels_is_refused():
+    with pytest.raises(ValueError, match=r"image has shape \(0, 4\): at least one pixel"):
+        estimate_sigma(np.zeros((0, 4)))
+
+
+@pytest.mark.parametrize(
+    ("given_dtype", "expected"),
+    [(np.float32, np.float32), (np.float64, np.float64), (np.uint8, np.float64)],
+)
+def test_noise_is_added_in_the_float_dtype_of_the_image(given_dtype, expected):
+    image = np.full((300, 300), 250, given_dtype)
+    noisy = add_noise(image, 20, 0)
+    assert noisy.dtype == expected
+    assert noisy.shape == image.shape
+    assert noisy.max() > 255  # not clipped
+    assert (image == 250).all()
+    assert np.mean(noisy) == pytest.approx(250, abs=0.3)
+    assert np.std(noisy) == pytest.approx(20, rel=0.02)
+
+
+def test_the_same_seed_gives_the_same_noise():
+    image = np.zeros((50, 60))
+    first = add_noise(image, 3.0, 7)
+    np.testing.assert_array_equal(add_noise(image, 3.0, 7), first)
+    np.testing.assert_array_equal(add_noise(image, 3.0, np.random.default_rng(7)), first)
+    np.testing.assert_array_equal(
+        add_noise(image.astype(np.float32), 3.0, 7), first.astype(np.float32)
+    )
+    assert not np.array_equal(add_noise(image, 3.0, 8), first)
+
+
+def test_noise_of_level_zero_changes_nothing(camera):
+    np.testing.assert_array_equal(add_noise(camera, 0, 0), camera)
+
+
+@pytest.mark.parametrize("sigma", [-1.0, np.nan, np.inf, [1.0, 2.0]])
+def test_a_level_that_is_none_is_refused(sigma):
+    with pytest.raises(ValueError, match="is no noise level: give one finite number, 0 or more"):
+        add_noise(np.zeros((4, 4)), sigma)
