@@ -5,7 +5,7 @@ READY := .venv/.ready
 .PHONY: help demo test lint bench clean
 
 help:
-	@echo "make demo    learn a transform from the patches of a photograph, draw it into demo/"
+	@echo "make demo    denoise a photograph, draw what was learned into demo/"
 	@echo "make test    run the tests"
 	@echo "make lint    check style and types"
 	@echo "make bench   measure speed, write benchmarks/results/"
@@ -18,7 +18,7 @@ $(READY): pyproject.toml
 	touch $@
 
 demo: $(READY)
-	$(BIN)/python examples/learn_patches.py
+	$(BIN)/kappaform demo
 
 test: $(READY)
 	$(BIN)/python -m pytest

@@ -17,7 +17,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # A unit may import units of its own layer or of an earlier one.
 LAYERS = [
-    {"files", "linalg"},
+    {"files", "image_files", "linalg"},
     {"engines"},
     {"learning"},
     {"imaging", "estimators", "persistence", "plots"},

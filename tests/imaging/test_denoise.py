@@ -222,6 +222,12 @@ def test_denoise_shows_the_signature_that_it_has():
         (np.eye(20), {"preset": "fast"}, "preset='fast' is unknown"),
         (np.eye(20), {"max_condition": 0.5}, r"max_condition=0\.5"),
         (np.eye(20), {"value_range": (1, 0)}, r"value_range=\(1, 0\): give \(low, high\)"),
+        (1000 + np.eye(20), {"sigma": 1.0, "preset": "paper"}, "made for grey levels from 0 to"),
+        (
+            np.eye(20),
+            {"preset": "paper", "value_range": (0, 1)},
+            r"value_range=\(0, 1\) with preset",
+        ),
         (np.eye(20), {"channel_axis": 2}, "channel_axis=2 is no axis"),
         (np.ones((9, 9, 9)), {"channel_axis": 0, "stack_axis": -3}, "are the same axis"),
         (np.eye(20), {"transform": np.eye(5)}, r"transform has shape \(5, 5\): patches of"),

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.imaging.cleaners import shrinking_cleaner, threshold_cleaner
-from kappaform.imaging.published import patches_at
-from kappaform.imaging.sweep import PatchGrid, sweep
+from kappaform.imaging.sweep import PatchGrid, patches_at, sweep
 from kappaform.learning import LearnResult, Method, learn
 from kappaform.linalg import dct_basis
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from kappaform.engines.validation import as_real_array
 from kappaform.imaging.adaptive import clean_image, learn_transform
 from kappaform.imaging.noise import estimate_sigma
-from kappaform.imaging.published import published_denoise, random_positions
+from kappaform.imaging.published import LEVELS, published_denoise, random_positions
 from kappaform.imaging.task import Callback, MethodName, Task, make_task
 from kappaform.learning import LearnResult
 
@@ -201,6 +201,12 @@ def _denoise_each(
 def _denoise_as_published(
     image: NDArray, sigma: float, out: NDArray, counts: NDArray, task: Task
 ) -> tuple[NDArray, list[LearnResult]]:
+    low, high = np.percentile(image, [1, 99])
+    if low < LEVELS[0] - 4 * sigma or high > LEVELS[1] + 4 * sigma:
+        raise ValueError(
+            f"preset='paper' with values around {low:g} to {high:g}: it is made for grey levels "
+            "from 0 to 255; scale image and sigma to them, or leave the preset out."
+        )
     positions = random_positions(image.shape, task.patch_shape, task.rng)
     values = np.ascontiguousarray(image, np.float64)
     out[...], counts[...], history = published_denoise(

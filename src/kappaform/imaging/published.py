@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kappaform.engines.image_kernels import leave_out
 from kappaform.imaging.cleaners import error_cleaner
-from kappaform.imaging.sweep import PatchGrid, sweep
+from kappaform.imaging.sweep import PatchGrid, patches_at, sweep
 from kappaform.learning import Conditioned, LearnResult, LogDet, Method, Orthonormal, learn
 from kappaform.linalg import dct_basis
 
@@ -70,14 +70,6 @@ def random_positions(
         yield rng.choice(n_positions, min(N_TRAINING, n_positions), replace=False)
 
 
-def patches_at(image: NDArray, patch_shape: tuple[int, ...], positions: NDArray) -> NDArray:
-    """Mean-free patches at positions of the flattened grid of patch positions, float64."""
-    grid = PatchGrid(image.shape, patch_shape)
-    starts = np.ravel_multi_index(np.unravel_index(positions, grid.positions), grid.shape)
-    patches = image.reshape(-1)[starts[:, np.newaxis] + grid.offsets].astype(np.float64)
-    return patches - patches.mean(axis=1, keepdims=True)
-
-
 def _sparsity(
     patches: NDArray, transform: NDArray, error: float, most: int, damping: float
 ) -> NDArray:
@@ -96,7 +88,7 @@ def _orthonormal(start: NDArray) -> Chain:
 
     def advance(patches: NDArray, sparsity: NDArray) -> LearnResult:
         nonlocal transform
-        coded = sparsity > 0
+        coded = _coded(sparsity)
         result = _learn(patches[coded], Orthonormal(), sparsity[coded], transform)
         transform = result.transform
         return result
@@ -126,12 +118,17 @@ def _conditioned(start: NDArray) -> Chain:
         beside = advance_beside(patches, sparsity)
         norm = float(np.linalg.norm(beside.transform))
         method = Conditioned(beside.condition_number, norm=norm, variant="reference")
-        coded = sparsity > 0
+        coded = _coded(sparsity)
         result = _learn(patches[coded], method, sparsity[coded], transform)
         transform = result.transform
         return result
 
     return advance
+
+
+def _coded(sparsity: NDArray) -> NDArray:
+    """Patches that have coefficients; all, where none has and there is nothing to learn."""
+    return sparsity > 0 if sparsity.any() else np.ones(len(sparsity), bool)
 
 
 def _learn(signals: NDArray, method: Method, sparsity: NDArray, start: NDArray) -> LearnResult:

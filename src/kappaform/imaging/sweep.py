@@ -54,6 +54,14 @@ class PatchGrid:
         return self.first_row + row * math.prod(self.shape[1:])
 
 
+def patches_at(image: NDArray, patch_shape: tuple[int, ...], positions: NDArray) -> NDArray:
+    """Mean-free patches at positions of the flattened grid of patch positions, float64."""
+    grid = PatchGrid(image.shape, patch_shape)
+    starts = np.ravel_multi_index(np.unravel_index(positions, grid.positions), grid.shape)
+    patches = image.reshape(-1)[starts[:, np.newaxis] + grid.offsets].astype(np.float64)
+    return patches - patches.mean(axis=1, keepdims=True)
+
+
 def sweep(
     image: NDArray,
     patch_shape: tuple[int, ...],

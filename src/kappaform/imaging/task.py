@@ -49,6 +49,10 @@ def make_task(
         raise ValueError(f"method={method!r} is unknown: choose one of {get_args(MethodName)}.")
     if preset not in (None, "paper"):
         raise ValueError(f"preset={preset!r} is unknown: give 'paper', or None for the default.")
+    if preset is not None and value_range not in (None, (0, 255)):
+        raise ValueError(
+            f"value_range={value_range!r} with preset='paper': its grey levels are 0 to 255."
+        )
     matrix = _matrix(transform)
     patch_shape = _patch_shape(patch_size, spatial, matrix, preset)
     if matrix is not None:
@@ -65,7 +69,7 @@ def make_task(
         patch_shape,
         preset == "paper",
         matrix,
-        _range(value_range, preset),
+        _range(value_range),
         np.random.default_rng(0 if rng is None else rng),
         callback,
     )
@@ -117,9 +121,9 @@ def _check_matrix(matrix: NDArray, patch_shape: tuple[int, ...], preset: str | N
         raise ValueError("transform is singular or not finite: its codes could not be inverted.")
 
 
-def _range(value_range: tuple[float, float] | None, preset: str | None) -> tuple[float, float]:
+def _range(value_range: tuple[float, float] | None) -> tuple[float, float]:
     if value_range is None:
-        return (0.0, 255.0) if preset == "paper" else _EVERYTHING
+        return _EVERYTHING
     values = tuple(float(value) for value in value_range)
     if len(values) != 2 or not values[0] < values[1]:
         raise ValueError(f"value_range={value_range!r}: give (low, high) with low < high.")

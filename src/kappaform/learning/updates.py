@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kappaform.engines import Statistics
 from kappaform.learning.methods import Conditioned, LogDet, Method, Orthonormal
-from kappaform.linalg import polar, project_spectrum
+from kappaform.linalg import polar, project_spectrum, svd
 
 _EPS = float(np.finfo(np.float64).eps)
 _PROXIMITY = 1e-10
@@ -115,7 +115,7 @@ def update_log_det(
     # Where the data say nothing (s = 0) the current transform decides, not rounding.
     current = transform @ root
     nudge = _PROXIMITY * (np.linalg.norm(target) or 1.0) / np.linalg.norm(current)
-    left, _, right = np.linalg.svd(target + nudge * current)
+    left, _, right = svd(target + nudge * current)
     singular = np.einsum("ji,ji->i", left, target @ right.T)
     singular = 0.5 * (singular + np.sqrt(singular**2 + 2 * weight))
     return (left * singular) @ right @ inverse_root
@@ -219,7 +219,7 @@ def published_start(statistics: Statistics, kappa: float) -> Factors:
     """
     if kappa > 2:
         return decompose(least_squares(statistics))
-    left, _, right = np.linalg.svd(statistics.cross.T)
+    left, _, right = svd(statistics.cross.T)
     return Factors(left, np.ones(len(left)), right.T)
 
 
@@ -234,7 +234,7 @@ def decompose(matrix: NDArray) -> Factors:
 
     There every choice is a singular value decomposition, and this one has served best as a start.
     """
-    left, spectrum, right = np.linalg.svd(matrix)
+    left, spectrum, right = svd(matrix)
     if spectrum[0] <= spectrum[-1] * (1 + 1e-8):
         scale = float(np.mean(spectrum))
         return Factors(left @ right, np.full(len(matrix), scale), np.eye(len(matrix)))

@@ -3,5 +3,6 @@
 from kappaform.linalg.bases import dct_basis, random_basis
 from kappaform.linalg.polar import polar
 from kappaform.linalg.spectrum import project_spectrum
+from kappaform.linalg.svd import svd
 
-__all__ = ["dct_basis", "polar", "project_spectrum", "random_basis"]
+__all__ = ["dct_basis", "polar", "project_spectrum", "random_basis", "svd"]

@@ -3,6 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from kappaform.linalg.svd import svd
+
 # So small a proximal term moves nothing that the data determine, and decides what they leave open.
 _PROXIMITY = 1e-10
 
@@ -24,5 +26,5 @@ def polar(matrix: NDArray, near: NDArray | None = None) -> NDArray:
             return near
         matrix = matrix / largest  # so that no square overflows or underflows
         matrix = matrix + (_PROXIMITY * np.linalg.norm(matrix)) * near
-    left, _, right = np.linalg.svd(matrix)
+    left, _, right = svd(matrix)
     return left @ right

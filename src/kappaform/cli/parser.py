@@ -1,0 +1,206 @@
+"""Options and help of every subcommand; nothing here imports what is heavy."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from kappaform.cli.console import say
+
+METHODS = ("conditioned", "log-det", "orthonormal")
+
+_DESCRIPTION = "Sparsifying transforms with a bounded condition number: denoise pictures, learn."
+_DENOISE = """\
+Remove Gaussian noise from pictures: PNG, JPEG, TIFF (8 and 16 bit, float, pages) or NPY.
+The result has the type of its input, rounded and clipped to what that type holds, and is
+written beside it unless -o or --suffix say otherwise. An opacity channel is left as it is.
+Of a folder every picture is denoised, other files are skipped."""
+_LEARN = """\
+Learn a transform from signals (.npy, one per row) or from random patches of pictures,
+whose means are removed, and save it."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"kappaform: error: {message}; see {self.prog} --help\n")
+
+
+class _Version(argparse.Action):
+    """Looks the version up only when it is asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
+        import kappaform
+
+        say(f"kappaform {kappaform.__version__}")
+        parser.exit()
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of the command; `module` and `function` name what runs a subcommand."""
+    parser = _Parser(
+        prog="kappaform",
+        description=_DESCRIPTION,
+        epilog="kappaform COMMAND --help shows the options of a command and an example.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and leave")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for add in (
+        _add_demo,
+        _add_denoise,
+        _add_learn,
+        _add_encode,
+        _add_decode,
+        _add_path,
+        _add_info,
+    ):
+        add(commands)
+    return parser
+
+
+def _command(
+    commands: Any, name: str, module: str, text: str, example: str, about: str = ""
+) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=text,
+        description=about or f"{text[0].upper()}{text[1:]}.",
+        epilog=f"example:\n  {example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.set_defaults(module=module, function=name)
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    return parser
+
+
+def _add_demo(commands: Any) -> None:
+    text = "denoise a photograph with known noise, and draw what happened"
+    parser = _command(commands, "demo", "demo", text, "kappaform demo --folder demo")
+    parser.add_argument("--folder", default="demo", help="where pictures go (default: demo)")
+
+
+def _add_denoise(commands: Any) -> None:
+    example = "kappaform denoise noisy.png -o clean.png --report report.png"
+    text = "remove noise from pictures"
+    parser = _command(commands, "denoise", "denoise", text, example, _DENOISE)
+    add = parser.add_argument
+    add("inputs", nargs="+", metavar="IN", help="pictures, or folders of them")
+    add("-o", "--output", metavar="OUT", help="file to write; a folder for several pictures")
+    add("--suffix", help="end of the new names (default: _denoised, none in a folder -o)")
+    add("--sigma", type=_number(0), help="deviation of the noise (default: estimated)")
+    add("--method", choices=METHODS, default="conditioned", help="what the transform is to be")
+    add("--max-condition", type=_number(1), default=2.0, metavar="K", help="default: 2")
+    add("--patch-size", type=_integer(1), metavar="P", help="side of the patches")
+    add("--preset", choices=("paper",), help="the settings of the paper")
+    add("--model", help="use this transform, saved by learn, instead of learning one")
+    shape = parser.add_mutually_exclusive_group()
+    shape.add_argument("--volume", action="store_true", help="pages are slices of one volume")
+    shape.add_argument("--stack", action="store_true", help="pages are pictures of their own")
+    _add_value_range(parser)
+    _add_seed(parser)
+    add("--compare", metavar="REF", help="picture without noise (or folder): print PSNR and SSIM")
+    add("--report", metavar="FILE", help="draw what happened; a folder for several pictures")
+
+
+def _add_learn(commands: Any) -> None:
+    example = "kappaform learn photo.png -o photo.kappaform --max-condition 2 --n-nonzero 6"
+    text = "learn a transform and save it"
+    parser = _command(commands, "learn", "models", text, example, _LEARN)
+    _add_signals(parser)
+    add = parser.add_argument
+    add("-o", "--output", metavar="MODEL", required=True, help="file to write")
+    add("--method", choices=METHODS, default="conditioned", help="default: conditioned")
+    add("--max-condition", type=_number(1), default=2.0, metavar="K", help="default: 2")
+    _add_limits(parser, tol=1e-4)
+
+
+def _add_encode(commands: Any) -> None:
+    example = "kappaform encode photo.kappaform signals.npy -o codes.npz"
+    text = "code signals (.npy, one per row) sparsely with a saved transform"
+    parser = _command(commands, "encode", "models", text, example)
+    parser.add_argument("model", metavar="MODEL", help="saved by learn")
+    parser.add_argument("signals", metavar="SIGNALS", help=".npy, one signal per row")
+    help_text = ".npz to write, readable by scipy.sparse.load_npz"
+    parser.add_argument("-o", "--output", metavar="CODES", required=True, help=help_text)
+
+
+def _add_decode(commands: Any) -> None:
+    example = "kappaform decode photo.kappaform codes.npz -o approximations.npy"
+    text = "rebuild signals from sparse codes"
+    parser = _command(commands, "decode", "models", text, example)
+    parser.add_argument("model", metavar="MODEL", help="the one that coded them")
+    parser.add_argument("codes", metavar="CODES", help=".npz, written by encode")
+    help_text = ".npy to write, one signal per row"
+    parser.add_argument("-o", "--output", metavar="SIGNALS", required=True, help=help_text)
+
+
+def _add_path(commands: Any) -> None:
+    example = "kappaform path photo.png --bounds 1 1.5 2 3 5 --plot path.png"
+    text = "show errors over the bound on the condition number, to choose one"
+    about = f"{text[0].upper()}{text[1:]}.\nEvery second signal is not learned from but validates."
+    parser = _command(commands, "path", "path", text, example, about)
+    _add_signals(parser)
+    bounds = (1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
+    help_text = f"bounds >= 1 (default: {' '.join(f'{bound:g}' for bound in bounds)})"
+    bound: dict[str, Any] = {"type": _number(1), "default": bounds, "metavar": "K"}
+    parser.add_argument("--bounds", nargs="+", help=help_text, **bound)
+    parser.add_argument("--plot", metavar="FILE", help="draw the errors")
+    _add_limits(parser, tol=1e-3)
+
+
+def _add_info(commands: Any) -> None:
+    text = "say what is in a model file; its condition number is computed, not believed"
+    parser = _command(commands, "info", "models", text, "kappaform info photo.kappaform")
+    parser.add_argument("model", metavar="MODEL", help="saved by learn, or by kappaform.save")
+
+
+def _add_signals(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("inputs", nargs="+", metavar="IN", help=".npy of signals; or pictures, folders of them")
+    side: dict[str, Any] = {"type": _integer(1), "default": 8, "metavar": "P"}
+    add("--patch-size", help="side of the patches of pictures (default: 8)", **side)
+    count: dict[str, Any] = {"type": _integer(1), "default": 20_000, "metavar": "N"}
+    add("--n-patches", help="patches drawn in all (default: 20000)", **count)
+    _add_seed(parser)
+
+
+def _add_limits(parser: argparse.ArgumentParser, tol: float) -> None:
+    add = parser.add_argument
+    add("--n-nonzero", type=_integer(0), metavar="S", help="nonzeros of a code (default: a tenth)")
+    add("--max-iter", type=_integer(1), default=100, metavar="N", help="default: 100")
+    add("--tol", type=_number(0), default=tol, help=f"default: {tol:g}")
+
+
+def _add_value_range(parser: argparse.ArgumentParser) -> None:
+    values: dict[str, Any] = {"nargs": 2, "type": _number(-math.inf), "metavar": ("LO", "HI")}
+    help_text = "least and largest possible value (default: those of 8 and 16 bit files)"
+    parser.add_argument("--value-range", help=help_text, **values)
+
+
+def _add_seed(parser: argparse.ArgumentParser) -> None:
+    help_text = "of the choice of patches (default: 0)"
+    parser.add_argument("--seed", type=_integer(0), default=0, metavar="N", help=help_text)
+
+
+def _number(least: float) -> Callable[[str], float]:
+    def number(text: str) -> float:
+        value = float(text)
+        if not least <= value < math.inf:
+            rule = "" if least == -math.inf else f" >= {least:g}"
+            raise argparse.ArgumentTypeError(f"{text}: give a finite number{rule}")
+        return value
+
+    return number
+
+
+def _integer(least: int) -> Callable[[str], int]:
+    def integer(text: str) -> int:
+        value = int(text)
+        if value < least:
+            raise argparse.ArgumentTypeError(f"{text}: give an integer >= {least}")
+        return value
+
+    return integer

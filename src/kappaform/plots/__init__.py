@@ -1,0 +1,11 @@
+"""Figures of what was learned, and of what it did to a picture.
+
+Every function returns a new matplotlib ``Figure`` that belongs to no window and no global state:
+``figure.savefig("spectrum.png")`` writes it, a notebook shows it.
+"""
+
+from kappaform.plots.atoms import plot_atoms
+from kappaform.plots.denoising import plot_denoising
+from kappaform.plots.learned import plot_convergence, plot_path, plot_spectrum
+
+__all__ = ["plot_atoms", "plot_convergence", "plot_denoising", "plot_path", "plot_spectrum"]

@@ -1,0 +1,263 @@
+"""Pictures survive their files, and files that hold none are refused in one line."""
+
+import io
+import struct
+import zlib
+
+import numpy as np
+import pytest
+import tifffile
+from numpy.testing import assert_array_equal
+from PIL import Image, JpegImagePlugin
+
+from kappaform.image_files import Picture, as_stored, check_target, read_image, write_image
+
+
+def pixels(rng, shape, dtype):
+    if np.dtype(dtype).kind == "f":
+        return rng.standard_normal(shape).astype(dtype)
+    limits = np.iinfo(dtype)
+    return rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)
+
+
+LOSSLESS = [
+    *[(".png", (7, 5, *channels), kind) for channels in ((), (3,), (4,)) for kind in ("u1", "u2")],
+    (".png", (7, 5, 2), "u1"),
+    *[(".tif", (7, 5, *channels), kind) for channels in ((), (3,)) for kind in ("u1", "u2", "f4")],
+    *[(".tiff", (7, 5, 4), "u2"), (".tif", (7, 5, 2), "u1"), (".tif", (6, 7, 5), "i2")],
+    *[(".tif", (6, 7, 3), "u2"), (".tif", (2, 7, 5, 3), "u1"), (".tif", (7, 5), "f8")],
+    *[(".npy", (7, 5), "f8"), (".npy", (7, 5, 3), "u1"), (".npy", (6, 7, 5), "f4")],
+]
+
+
+@pytest.mark.parametrize(("suffix", "shape", "dtype"), LOSSLESS)
+def test_a_written_picture_is_read_back_bit_by_bit(tmp_path, rng, suffix, shape, dtype):
+    has_channels = shape[-1] in (2, 3, 4) and shape != (6, 7, 3)
+    values = pixels(rng, shape, dtype)
+    write_image(tmp_path / f"a{suffix}", Picture(values, has_channels))
+    picture = read_image(tmp_path / f"a{suffix}")
+    assert picture.pixels.dtype == values.dtype
+    assert_array_equal(picture.pixels, values)
+    assert picture.has_channels == has_channels
+    assert picture.has_alpha == (has_channels and shape[-1] in (2, 4))
+    assert picture.has_pages == (len(shape) - has_channels == 3)
+    assert [file.name for file in tmp_path.iterdir()] == [f"a{suffix}"]
+
+
+def test_jpeg_keeps_a_smooth_picture_within_two_levels(tmp_path):
+    ramp = np.tile(np.arange(0, 256, 4, dtype=np.uint8), (64, 1))
+    write_image(tmp_path / "a.jpg", Picture(ramp, False))
+    picture = read_image(tmp_path / "a.jpg")
+    assert picture.pixels.dtype == np.uint8
+    assert np.abs(picture.pixels.astype(int) - ramp).max() <= 2
+
+
+def test_jpeg_keeps_colours_at_full_resolution(tmp_path, rng):
+    write_image(tmp_path / "a.jpg", Picture(pixels(rng, (16, 16, 3), "u1"), True))
+    with Image.open(tmp_path / "a.jpg") as image:
+        assert JpegImagePlugin.get_sampling(image) == 0  # 4:4:4
+
+
+@pytest.mark.parametrize("suffix", [".png", ".jpg", ".tif"])
+def test_the_colour_profile_is_kept(tmp_path, rng, suffix):
+    profile = b"some profile" * 20
+    for dtype in ("u1", "u2") if suffix != ".jpg" else ("u1",):
+        picture = Picture(pixels(rng, (7, 5, 3), dtype), True, profile)
+        write_image(tmp_path / f"a{suffix}", picture)
+        assert read_image(tmp_path / f"a{suffix}").profile == profile
+
+
+@pytest.mark.parametrize("interlaced", [False, True])
+def test_sixteen_bit_colours_of_other_writers_are_read_whole(tmp_path, rng, interlaced):
+    # With filters that Pillow must undo itself: 1 is the difference from the pixel to the left.
+    values = pixels(rng, (8, 8, 3), "u2")
+    passes = [values]
+    if interlaced:
+        starts = [(0, 0, 8, 8), (0, 4, 8, 8), (4, 0, 8, 4), (0, 2, 4, 4), (2, 0, 4, 2)]
+        starts += [(0, 1, 2, 2), (1, 0, 2, 1)]
+        passes = [values[top::down, left::right] for top, left, down, right in starts]
+    content = b""
+    for part in passes:
+        rows = part.astype(">u2").view(np.uint8).reshape(len(part), -1)
+        left = np.hstack([np.zeros((len(rows), 6), np.uint8), rows[:, :-6]])
+        content += b"".join(b"\1" + row.tobytes() for row in rows - left)
+
+    def chunk(kind, data):
+        return (
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        )
+
+    header = struct.pack(">IIBBBBB", 8, 8, 16, 2, 0, 0, int(interlaced))
+    parts = [chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(content)), chunk(b"IEND", b"")]
+    (tmp_path / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(parts))
+    assert_array_equal(read_image(tmp_path / "a.png").pixels, values)
+
+
+def test_palettes_bits_and_transparent_colours_become_plain_channels(tmp_path, rng):
+    colours = Image.fromarray(pixels(rng, (7, 5, 3), "u1"))
+    expected = {"P": (7, 5, 3), "1": (7, 5)}
+    for mode, shape in expected.items():
+        colours.convert(mode).save(tmp_path / "a.png")
+        assert read_image(tmp_path / "a.png").pixels.shape == shape
+    colours.save(tmp_path / "a.png", transparency=(1, 2, 3))
+    assert read_image(tmp_path / "a.png").has_alpha
+
+
+def test_photographs_are_turned_upright(tmp_path):
+    values = np.zeros((16, 32), np.uint8)
+    values[:, 16:] = 255
+    exif = Image.Exif()
+    exif[0x0112] = 6  # a camera held upright: turn clockwise
+    Image.fromarray(values).save(tmp_path / "a.jpg", exif=exif)
+    upright = read_image(tmp_path / "a.jpg").pixels
+    assert upright.shape == (32, 16)
+    assert upright[:12].max() < 10
+    assert upright[20:].min() > 245
+
+
+@pytest.mark.parametrize("compression", ["tiff_lzw", "tiff_adobe_deflate", "packbits"])
+def test_compressed_tiff_is_read(tmp_path, rng, compression):
+    values = pixels(rng, (2, 7, 5), "u1")
+    first, second = (Image.fromarray(page) for page in values)
+    options = {"save_all": True, "append_images": [second], "compression": compression}
+    first.save(tmp_path / "a.tif", **options)
+    assert_array_equal(read_image(tmp_path / "a.tif").pixels, values)
+
+
+def test_tiff_that_stores_white_as_zero_or_channels_apart_is_read_as_it_looks(tmp_path, rng):
+    grey, colours = pixels(rng, (7, 5), "u1"), pixels(rng, (3, 70, 50), "u1")
+    tifffile.imwrite(tmp_path / "a.tif", 255 - grey, photometric="miniswhite")
+    assert_array_equal(read_image(tmp_path / "a.tif").pixels, grey)
+    tifffile.imwrite(tmp_path / "b.tif", colours, photometric="rgb", planarconfig="separate")
+    assert_array_equal(read_image(tmp_path / "b.tif").pixels, np.moveaxis(colours, 0, -1))
+
+
+def test_integers_are_rounded_and_clipped_and_floats_kept():
+    values = np.array([-3.0, 0.49, 1.51, 254.6, 300.0])
+    assert_array_equal(as_stored(values, np.uint8), np.array([0, 0, 2, 255, 255], np.uint8))
+    assert_array_equal(as_stored(values, np.float32), values.astype(np.float32))
+
+
+def png_bytes(size):
+    stream = io.BytesIO()
+    Image.fromarray(np.random.default_rng(0).integers(0, 255, size, np.uint8)).save(stream, "PNG")
+    return stream.getvalue()
+
+
+def huge_png():
+    """A small file that says it has 10^10 pixels."""
+    data = bytearray(png_bytes((9, 9)))
+    data[16:24] = struct.pack(">II", 100_000, 100_000)
+    data[29:33] = struct.pack(">I", zlib.crc32(bytes(data[12:29])))
+    return bytes(data)
+
+
+def tiff_bytes(values, **options):
+    stream = io.BytesIO()
+    tifffile.imwrite(stream, values, **options)
+    return stream.getvalue()
+
+
+def huge_tiff():
+    # Three million pages would be many pixels; a few with a wrong size are enough.
+    data = tiff_bytes(np.zeros((2, 2), np.uint8), metadata=None)
+    wide, high = (struct.pack("<HHII", tag, 4, 1, 2) for tag in (256, 257))
+    assert wide in data
+    return data.replace(wide, wide[:8] + struct.pack("<I", 100_000)).replace(
+        high, high[:8] + struct.pack("<I", 100_000)
+    )
+
+
+def npy_bytes(array):
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()
+
+
+NOISE = np.random.default_rng(0).integers(0, 255, (30, 30), np.uint8)
+JPEG = io.BytesIO()
+Image.fromarray(NOISE).save(JPEG, "JPEG")
+CMYK = io.BytesIO()
+Image.fromarray(NOISE).convert("CMYK").save(CMYK, "JPEG")
+
+DAMAGED = {
+    "text.png": (b"no picture", "neither PNG nor JPEG"),
+    "empty.png": (b"", "neither PNG nor JPEG"),
+    "cut.png": (png_bytes((30, 30))[:500], "damaged"),
+    "head.png": (png_bytes((30, 30))[:40], "damaged"),
+    "cut.jpg": (JPEG.getvalue()[:500], "truncated"),
+    "cmyk.jpg": (CMYK.getvalue(), "colours are CMYK"),
+    "huge.png": (huge_png(), "10000000000 pixels"),
+    "text.tif": (b"no picture", "not a TIFF"),
+    "empty.tif": (b"", "damaged"),
+    "cut.tif": (tiff_bytes(NOISE)[:600], "damaged"),
+    "deflated.tif": (tiff_bytes(NOISE, compression="zlib")[:600], "damaged"),
+    "pages.tif": (
+        b"".join([tiff_bytes(np.stack([NOISE] * 9), metadata=None)])[:5000],
+        "offset|damaged",
+    ),
+    "huge.tif": (huge_tiff(), "10000000000 pixels"),
+    "palette.tif": (
+        tiff_bytes(NOISE, photometric="palette", colormap=np.zeros((3, 256), np.uint16)),
+        "colours are PALETTE",
+    ),
+    "text.npy": (b"no array", "damaged"),
+    "empty.npy": (b"", "damaged"),
+    "cut.npy": (npy_bytes(NOISE)[:200], "damaged"),
+    "complex.npy": (npy_bytes(NOISE * 1j), "complex128"),
+    "words.npy": (npy_bytes(np.array(["a"])), "holds <U1"),
+    "nothing.npy": (npy_bytes(np.zeros((0, 3))), r"shape \(0, 3\)|damaged"),
+    "objects.npy": (npy_bytes(np.array([None])), "damaged"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_what_is_no_picture_is_refused_in_one_line_that_names_the_file(tmp_path, name):
+    data, message = DAMAGED[name]
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(ValueError, match=message) as caught:
+        read_image(tmp_path / name)
+    assert str(tmp_path / name) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_files_folders_and_unknown_suffixes_are_refused(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"a\.png: no such file"):
+        read_image(tmp_path / "a.png")
+    (tmp_path / "b.png").mkdir()
+    with pytest.raises(IsADirectoryError, match="is a folder"):
+        read_image(tmp_path / "b.png")
+    with pytest.raises(ValueError, match=r"suffix '\.gif' is unknown, use one of \.png"):
+        read_image(tmp_path / "a.gif")
+    with pytest.raises(ValueError, match=r"suffix '\(none\)' is unknown"):
+        write_image(tmp_path / "a", Picture(NOISE, False))
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "dtype", "message"),
+    [
+        ("a.png", (9, 9), "f4", "PNG holds uint8 or uint16, the picture is float32: write TIFF"),
+        ("a.jpg", (9, 9), "u2", "JPEG holds uint8, the picture is uint16"),
+        ("a.jpg", (9, 9, 4), "u1", "JPEG cannot hold the 4 channels of the picture: write PNG"),
+        ("a.png", (9, 9, 9), "u1", "PNG holds one page"),
+    ],
+)
+def test_a_format_that_would_lose_something_is_refused(tmp_path, name, shape, dtype, message):
+    picture = Picture(np.zeros(shape, dtype), shape[-1] == 4)
+    with pytest.raises(ValueError, match=message):
+        write_image(tmp_path / name, picture)
+    assert not list(tmp_path.iterdir())
+
+
+def test_targets_that_cannot_be_written_are_refused_before_any_work(tmp_path):
+    picture = Picture(NOISE, False)
+    with pytest.raises(FileNotFoundError, match="does not exist, create it first"):
+        check_target(tmp_path / "none" / "a.png", picture)
+    with pytest.raises(IsADirectoryError, match="is a folder"):
+        check_target(tmp_path, picture)
+    protected = tmp_path / "a.png"
+    protected.write_bytes(b"mine")
+    protected.chmod(0o444)
+    with pytest.raises(PermissionError, match="is read-only"):
+        write_image(protected, picture)
+    assert protected.read_bytes() == b"mine"

@@ -1,0 +1,107 @@
+"""The figure of a denoising shows what was done, whatever the picture was."""
+
+from io import BytesIO
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import kappaform as kf
+from kappaform.imaging.quality import psnr, ssim
+from kappaform.plots import plot_denoising
+
+RAMP = np.add.outer(np.arange(24.0), np.arange(30.0))
+
+
+def denoised(image, **options):
+    noisy = kf.add_noise(image, 3.0, rng=0)
+    return noisy, kf.denoise_with_details(noisy, 3.0, patch_size=3, **options)
+
+
+def titles(figure):
+    return [axes.get_title(loc="left") for axes in figure.axes]
+
+
+def pixels(figure, place):
+    (image,) = figure.axes[place].images
+    return np.asarray(image.get_array())
+
+
+def test_titles_say_how_near_to_the_reference_before_and_after_are():
+    noisy, result = denoised(RAMP)
+    figure = plot_denoising(noisy, result, RAMP)
+    before, after, difference, *_ = titles(figure)
+    assert before == f"before, PSNR {psnr(RAMP, noisy):.2f} dB"
+    assert after == f"after, PSNR {psnr(RAMP, result.image):.2f} dB"
+    assert difference == "difference (σ = 3)"
+    assert titles(plot_denoising(noisy, result))[:2] == ["before", "after"]
+
+
+def test_the_difference_and_the_sparsity_map_are_shown_as_they_are():
+    noisy, result = denoised(RAMP)
+    figure = plot_denoising(noisy, result)
+    assert_allclose(pixels(figure, 2), noisy - result.image)
+    assert_array_equal(pixels(figure, 5), result.sparsity_map)
+
+
+def test_the_spectrum_is_that_of_the_transform_with_the_floor_of_its_bound():
+    noisy, result = denoised(RAMP, max_condition=1.5)
+    spectrum = np.linalg.svd(result.transform, compute_uv=False)
+    curve, floor = plot_denoising(noisy, result).axes[4].lines
+    assert_allclose(curve.get_ydata(), spectrum)
+    assert_allclose(floor.get_ydata(), spectrum[0] / 1.5)
+
+
+STACK = np.stack([RAMP + 100 * page for page in range(5)])
+SHAPES = {
+    "grey": (RAMP, {}),
+    "colour": (np.stack([RAMP, 2 * RAMP, RAMP], axis=-1), {"channel_axis": -1}),
+    "two channels": (np.stack([RAMP, 2 * RAMP]), {"channel_axis": 0}),
+    "volume": (STACK, {}),
+    "stack": (STACK, {"stack_axis": 0}),
+    "constant": (None, {}),
+    "given transform": (RAMP, {"transform": kf.dct_basis((3, 3))}),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_every_kind_of_picture_can_be_drawn(name):
+    image, options = SHAPES[name]
+    if image is None:
+        noisy = np.ones((24, 30))
+        result = kf.denoise_with_details(noisy, 3.0)
+    else:
+        noisy, result = denoised(image, **options)
+    figure = plot_denoising(noisy, result, channel_axis=options.get("channel_axis"))
+    figure.savefig(BytesIO())
+    assert pixels(figure, 2).shape == RAMP.shape
+    assert ("none was needed" in [text.get_text() for text in figure.axes[3].texts]) == (
+        name == "constant"
+    )
+
+
+def test_of_a_stack_the_middle_slice_is_shown():
+    noisy, result = denoised(STACK, stack_axis=0)
+    assert_allclose(pixels(plot_denoising(noisy, result), 2), noisy[2] - result.image[2])
+
+
+@pytest.mark.parametrize(("dtype", "span"), [(np.uint8, 255), (np.uint16, 65535), (float, 200)])
+def test_psnr_is_relative_to_the_range_of_the_type_or_of_floats(dtype, span):
+    reference = np.array([[0, 100], [200, 50]], dtype)
+    image = reference + np.array([[1.0, -1.0], [1.0, -1.0]])
+    assert_allclose(psnr(reference, image), 20 * np.log10(span), rtol=1e-12)
+    assert psnr(reference, reference) == np.inf
+
+
+def test_ssim_of_a_stack_is_the_mean_over_its_slices():
+    stack = (STACK / 3).astype(np.uint8)
+    noisy = kf.add_noise(stack, 20, rng=0)
+    alone = [ssim(one, other) for one, other in zip(stack, noisy, strict=True)]
+    assert_allclose(ssim(stack, noisy, stack_axis=0), np.mean(alone), rtol=1e-12)
+    assert ssim(stack, stack, stack_axis=0) == 1
+
+
+def test_pictures_of_another_size_cannot_be_compared():
+    for measure in (psnr, ssim):
+        with pytest.raises(ValueError, match=r"shape \(24, 30\), the picture \(23, 30\)"):
+            measure(RAMP, RAMP[1:])
