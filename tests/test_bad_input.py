@@ -75,7 +75,7 @@ def test_signals_that_are_not_finite_are_refused_and_their_row_named(bad, dtype,
         (np.zeros((0, 9)), ValueError, ("(0, 9)", "at least one signal"), "0 sample(s)"),
         (np.zeros((9, 0)), ValueError, ("(9, 0)", "one feature"), "0 feature(s)"),
         (np.zeros(9), ValueError, ("(9,)", "2-D, one signal per row", "reshape"), "Expected 2D"),
-        (np.zeros((2, 3, 4)), ValueError, ("(2, 3, 4)", "must be 2-D"), "dim 3"),
+        (np.zeros((2, 3, 4)), ValueError, ("(2, 3, 4)", "signals.reshape(len(sig"), "dim 3"),
         (np.zeros((9, 9), complex), TypeError, ("complex128", "must hold real"), "Complex data"),
         (np.array([["a", "b"]]), TypeError, ("<U1", "must hold real numbers"), "convert string"),
         (np.array([[{}, 1.0]]), TypeError, ("dtype object", "must hold real numbers"), "float()"),
@@ -235,8 +235,10 @@ def test_impossible_sparsities_of_single_signals_are_refused(sparsities, error, 
 
 @each_estimator
 def test_estimators_refuse_sparsities_of_single_signals(estimator_class, signals):
-    with refused(TypeError, "n_nonzero_coefs=array(", "one integer, or None", "for `learn`"):
-        estimator_class(np.full(N_SIGNALS, 2)).fit(signals)
+    for each in (np.full(N_SIGNALS, 2), [2] * N_SIGNALS):
+        told = ("n_nonzero_coefs has 60 entries:", "one integer, or None", "for `learn`")
+        with refused(TypeError, *told):
+            estimator_class(each).fit(signals)
 
 
 @each_method
@@ -267,9 +269,14 @@ def test_bounds_that_no_transform_can_keep_are_refused(bound, signals):
         kf.ConditionedTransform(max_condition=bound).fit(signals)
 
 
-@pytest.mark.parametrize("norm", [0, 0.0, -1.0, np.nan, np.inf, "big", False])
+@pytest.mark.parametrize("norm", [0, 0.0, -1.0, np.nan, np.inf, "big", False, 0.9e-6, 1.1e6])
 def test_norms_that_are_none_are_refused(norm, signals):
-    told = (f"norm={norm!r}", "positive finite number", "'auto'", "None to leave it free")
+    told = (
+        f"norm={norm!r}",
+        "positive finite number (1e-6 to 1e6)",
+        "'auto'",
+        "None to leave it free",
+    )
     with refused(ValueError, *told):
         kf.Conditioned(norm=norm)
     with refused(ValueError, *told):
@@ -315,7 +322,11 @@ def test_what_is_no_method_is_refused(method, signals):
         (np.full((9, 9), np.nan), ValueError, ("init contains NaN or inf", "must be finite")),
         (np.full((9, 9), np.inf), ValueError, ("init contains NaN or inf", "must be finite")),
         (np.eye(9, dtype=complex), TypeError, ("init", "complex128", "real")),
-        (None, TypeError, ("init", "object", "real")),
+        (None, TypeError, ("init is None", "'dct'", "(9, 9)", "LearnResult", "tuple of these")),
+        (["dct", "auto"], TypeError, ("init is a list", "'dct'", "(9, 9)", "tuple of these")),
+        ([np.eye(9), "dct"], TypeError, ("init is a list", "'dct'", "tuple of these")),
+        (1e7 * np.eye(9), ValueError, ("init has entries up to 1e+07", "between 1e-6 and 1e6")),
+        (1e-7 * np.eye(9), ValueError, ("init has entries up to 1e-07", "between 1e-6 and 1e6")),
         ("DCT", ValueError, ("init='DCT' is unknown", "'dct'", "(9, 9)", "LearnResult")),
         ((), ValueError, ("init=()", "at least one start, or 'auto'")),
         (("dct", "none"), ValueError, ("init='none' is unknown", "'dct'")),
@@ -342,11 +353,12 @@ def test_a_result_for_other_signals_is_no_start(signals):
         np.zeros((9, 9)),
         np.ones((9, 9)),
         np.diag([1.0, *[0.0] * 8]),
-        np.diag(10.0 ** np.arange(9)),
+        np.diag(10.0 ** np.arange(-2, 7)),
+        1e-6 * np.diag(10.0 ** -np.arange(9)),
         np.eye(9, dtype=int),
         -np.eye(9, dtype=np.float32)[::-1],
     ],
-    ids=["zero", "constant", "rank 1", "beyond the bound", "integers", "float32"],
+    ids=["zero", "constant", "rank 1", "beyond the bound", "tiny", "integers", "float32"],
 )
 def test_any_other_matrix_is_moved_to_an_admissible_start(method, init, signals):
     given = init.copy()

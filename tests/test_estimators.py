@@ -11,8 +11,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
+from skimage.data import camera
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.feature_extraction.image import extract_patches_2d
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -20,6 +22,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import kappaform as kf
+from kappaform.engines import NumpyEngine
+from kappaform.engines.blocks import block_rows
+from kappaform.estimators import _chunks
 
 N_FEATURES = 16
 ESTIMATORS = [kf.ConditionedTransform, kf.OrthonormalTransform, kf.LogDetTransform]
@@ -355,6 +360,64 @@ def test_signals_in_any_layout_have_the_same_codes(estimator_class, signals):
         np.testing.assert_array_equal(estimator.transform(same), expected)
         other = clone(estimator).fit(same)
         np.testing.assert_array_equal(other.components_, estimator.components_)
+
+
+@each_estimator
+def test_half_precision_counts_as_single(estimator_class, signals):
+    half = signals.astype(np.float16)
+    estimator = estimator_class(3, tol=1e-2).fit(half)
+    assert estimator.components_.dtype == np.float32
+    single = half.astype(np.float32)
+    codes = estimator.transform(half)
+    assert codes.dtype == np.float32
+    np.testing.assert_array_equal(codes, estimator.transform(single))
+    other = estimator_class(3, tol=1e-2).fit(single)
+    np.testing.assert_array_equal(estimator.components_, other.components_)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.int64, np.float16, np.float32])
+def test_memory_mapped_signals_are_never_copied_as_a_whole(dtype, signals, tmp_path, monkeypatch):
+    np.save(tmp_path / "signals.npy", (10 * np.abs(signals)).astype(dtype))
+    mapped = np.load(tmp_path / "signals.npy", mmap_mode="r")
+    seen = []
+
+    def engine(given, name):
+        seen.append(given)
+        return NumpyEngine(given, name)
+
+    monkeypatch.setattr("kappaform.engines.NumpyEngine", engine)
+    estimator = kf.OrthonormalTransform(3, tol=1e-2).fit(mapped)
+    codes = estimator.transform(mapped)
+    assert len(seen) == 2
+    assert all(np.shares_memory(each, mapped) for each in seen)
+    working = np.float32 if np.dtype(dtype).kind == "f" else np.float64
+    assert codes.dtype == estimator.components_.dtype == working
+    np.testing.assert_array_equal(codes, estimator.transform(np.array(mapped, working)))
+
+
+@each_dtype
+def test_chunks_of_codes_are_whole_blocks_of_the_engine(dtype):
+    n_features = 129  # a block has 1365 such rows of float32, 682 of float64
+    zeros = np.broadcast_to(np.zeros(1, dtype), (10**6, n_features))
+    length = block_rows(n_features, np.dtype(dtype))
+    starts = [rows.start for rows in _chunks(zeros)]
+    assert len(starts) > 2
+    assert all(start % length == 0 for start in starts)
+
+
+def test_components_are_a_copy_of_ones_own(signals):
+    estimator = kf.OrthonormalTransform(3, tol=1e-2).fit(signals)
+    kept = estimator.result_.transform.copy()
+    estimator.components_[:] = 0
+    np.testing.assert_array_equal(estimator.result_.transform, kept)
+
+
+def test_by_default_patches_of_a_photograph_converge():
+    signals = extract_patches_2d(camera() / 255, (8, 8), max_patches=3000, random_state=0)
+    signals = signals.reshape(-1, 64)
+    signals -= signals.mean(axis=1, keepdims=True)
+    for estimator_class in ESTIMATORS:
+        assert estimator_class(6).fit(signals).result_.converged  # a warning would be an error
 
 
 def test_importing_the_estimators_imports_no_plots_and_no_accelerator():

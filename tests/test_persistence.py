@@ -329,6 +329,8 @@ def test_other_archives_are_refused(tmp_path):
     for path in tmp_path.iterdir():
         with pytest.raises(ValueError, match=message):
             kf.load(path)
+    with pytest.raises(ValueError, match="it is an npz archive of other arrays, without a header"):
+        kf.load(tmp_path / "foreign.npz")
 
 
 def test_strange_archives_are_refused(saved):

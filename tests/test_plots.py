@@ -9,7 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 from numpy.testing import assert_allclose, assert_array_equal
 
-from kappaform import dct_basis, plots, random_basis
+from kappaform import OrthonormalTransform, dct_basis, plots, random_basis
 from kappaform.learning import ConditionPath
 
 
@@ -169,6 +169,27 @@ def test_path_shows_training_and_validation_in_three_panels():
         assert_array_equal(validation.get_ydata(), data.table[f"validation_{error}"])
         assert axes.get_title(loc="left").startswith(error)
         assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+
+
+def test_a_fitted_estimator_is_drawn_as_its_result(rng):
+    estimator = OrthonormalTransform(2, tol=1e-2).fit(rng.standard_normal((50, 9)))
+    for draw in (plots.plot_convergence, plots.plot_spectrum):
+        of_estimator, of_result = draw([estimator]), draw(estimator.result_)
+        assert texts(of_estimator) == texts(of_result)
+        lines = zip(of_estimator.axes[0].lines, of_result.axes[0].lines, strict=True)
+        for one, other in lines:
+            assert_array_equal(one.get_xydata(), other.get_xydata())
+    assert_array_equal(
+        shown(plots.plot_atoms(estimator)), shown(plots.plot_atoms(estimator.result_))
+    )
+    with pytest.raises(ValueError, match="is a OrthonormalTransform that has learned no transform"):
+        plots.plot_atoms(OrthonormalTransform())
+
+
+@pytest.mark.parametrize("other", [np.eye(3), None, {"absolute": np.ones(3)}])
+def test_only_a_path_is_drawn_as_one(other):
+    with pytest.raises(TypeError, match=r"path is of type \w+: give what kappaform.condition_path"):
+        plots.plot_path(other)
 
 
 def test_path_without_validation_shows_training_alone():

@@ -18,7 +18,7 @@ from sklearn.utils import Tags, check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kappaform.engines import engine_for
-from kappaform.engines.blocks import block_rows, split_rows
+from kappaform.engines.blocks import block_rows, split_rows, working_dtype
 from kappaform.learning import (
     Conditioned,
     LearningInterrupted,
@@ -33,8 +33,10 @@ from kappaform.learning import (
 
 _logger = logging.getLogger("kappaform")
 
-# The engine refuses what is not finite, and names the row.
-_VALIDATION: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_all_finite": False}
+# The engine refuses what is not finite, and names the row. Numbers that it reads block by block are
+# left as they are, whole memory-mapped files of them too; all others become the first type.
+_READ_AS_GIVEN = [np.dtype(code) for code in ("f8", "f4", "f2", "?", *"bBhHiIlLqQ")]
+_VALIDATION: dict[str, Any] = {"dtype": _READ_AS_GIVEN, "ensure_all_finite": False}
 # Rows of a chunk, in blocks of the engine: enough for every core, and a few dozen megabytes.
 _CHUNK_BLOCKS = 64
 
@@ -48,7 +50,7 @@ class _SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         *,
         init: Any = "auto",
         max_iter: int = 100,
-        tol: float = 1e-6,
+        tol: float = 1e-4,
         sparse_output: bool = False,
         callback: Any = None,
         verbose: int = 0,
@@ -84,9 +86,9 @@ class _SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
                 callback=self._logged_callback if logged else self.callback,
             )
         except LearningInterrupted as interrupt:
-            self._set_fitted(interrupt.result, signals.dtype)
+            self._set_fitted(interrupt.result, working_dtype(signals.dtype))
             raise
-        self._set_fitted(result, signals.dtype)
+        self._set_fitted(result, working_dtype(signals.dtype))
         if logged:
             _logger.info("%s: %s", type(self).__name__, result.stop_reason)
         if result.stop_reason is StopReason.MAX_ITER:
@@ -100,7 +102,7 @@ class _SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         if not self.sparse_output:
             return self._encoded(signals)
         # Chunks are whole blocks of the engine, so the bits are those of dense codes.
-        chunks = (signals[rows] for rows in _chunks(signals.shape))
+        chunks = (signals[rows] for rows in _chunks(signals))
         return sparse.vstack([sparse.csr_array(self._encoded(chunk)) for chunk in chunks], "csr")
 
     def inverse_transform(self, X: Any) -> NDArray:
@@ -117,7 +119,7 @@ class _SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
             )
         inverse = np.linalg.inv(self.result_.transform).T
         signals = np.empty(codes.shape, codes.dtype)
-        for rows in _chunks(codes.shape):
+        for rows in _chunks(codes):
             signals[rows] = codes[rows] @ inverse
         return signals
 
@@ -180,12 +182,13 @@ class ConditionedTransform(_SparsifyingTransform):
         Nonzero coefficients of a code. By default a tenth of the features, at least 1.
     max_condition : float >= 1
         Bound on the condition number of the transform.
-    norm : "auto", float > 0 or None
+    norm : "auto", float from 1e-6 to 1e6, or None
         Frobenius norm of the transform: that of an orthonormal one, given, or free.
     objective : {"absolute", "relative"}
         The error to minimise: absolute, or divided by the norm of the coefficients.
     init : {"auto", "dct", "identity", "least-squares", "procrustes"}, array or LearnResult
-        Where to start; a LearnResult of the same method and sparsity is resumed.
+        Where to start; a LearnResult of the same method and sparsity, such as the `result_` of a
+        fitted estimator, is resumed.
     max_iter : int
         Iterations at most.
     tol : float
@@ -200,7 +203,8 @@ class ConditionedTransform(_SparsifyingTransform):
     Attributes
     ----------
     components_ : array of shape (n_features, n_features)
-        The transform in the dtype of the signals: a rounded copy if that is float32.
+        The transform in the dtype of the codes: float32, a rounded copy, for float32 and float16
+        signals, else float64.
     singular_values_ : float64 array of shape (n_features,)
         Largest first.
     condition_number_ : float
@@ -237,7 +241,7 @@ class ConditionedTransform(_SparsifyingTransform):
         objective: Literal["absolute", "relative"] = "absolute",
         init: Any = "auto",
         max_iter: int = 100,
-        tol: float = 1e-6,
+        tol: float = 1e-4,
         sparse_output: bool = False,
         callback: Any = None,
         verbose: int = 0,
@@ -296,7 +300,7 @@ class LogDetTransform(_SparsifyingTransform):
         frobenius_weight: float | None = None,
         init: Any = "auto",
         max_iter: int = 100,
-        tol: float = 1e-6,
+        tol: float = 1e-4,
         sparse_output: bool = False,
         callback: Any = None,
         verbose: int = 0,
@@ -321,15 +325,18 @@ def _one_sparsity(value: Any) -> int | None:
     """Sparsity of an estimator: codes of signals yet to come can only share one."""
     if value is None or (isinstance(value, numbers.Integral) and not isinstance(value, bool)):
         return value if value is None else int(value)
+    many = hasattr(value, "__len__") and not isinstance(value, str)
+    what = f" has {len(value)} entries" if many else f"={value!r}"
     raise TypeError(
-        f"n_nonzero_coefs={value!r}: an estimator needs one integer, or None for a tenth of the "
+        f"n_nonzero_coefs{what}: an estimator needs one integer, or None for a tenth of the "
         "features; one for each signal is for `learn`."
     )
 
 
-def _chunks(shape: tuple[int, int]) -> Iterator[slice]:
-    n_signals, n_features = shape
-    return split_rows(0, n_signals, _CHUNK_BLOCKS * block_rows(n_features, np.dtype(np.float64)))
+def _chunks(signals: NDArray | sparse.csr_array) -> Iterator[slice]:
+    n_signals, n_features = signals.shape
+    length = block_rows(n_features, working_dtype(signals.dtype))
+    return split_rows(0, n_signals, _CHUNK_BLOCKS * length)
 
 
 def _convergence_message(estimator: _SparsifyingTransform, result: LearnResult) -> str:

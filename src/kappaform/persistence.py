@@ -205,6 +205,8 @@ def _parsed(file: BinaryIO) -> tuple[dict[str, Any], dict[str, NDArray]]:
         raise ValueError("it is no npz archive, or its end is missing.")
     file.seek(0)
     with np.load(file, allow_pickle=False) as archive:
+        if "header" not in archive.files:
+            raise ValueError("it is an npz archive of other arrays, without a header.")
         header = json.loads(str(archive["header"]))
         if header["format"] != _FORMAT:
             raise ValueError(f"it is a {header['format']!r}.")

@@ -50,7 +50,7 @@ def test_blas_is_limited_inside_and_only_inside():
 
 
 @pytest.mark.usefixtures("two_blas_threads")
-def test_concurrent_blocks_leave_no_limit_behind():
+def test_the_limit_holds_until_the_last_of_concurrent_blocks_ends():
     entered, leave = threading.Event(), threading.Event()
 
     def hold():
@@ -62,8 +62,25 @@ def test_concurrent_blocks_leave_no_limit_behind():
     with single_threaded_blas():
         holder.start()
         entered.wait()
+    while_held = set(blas_threads())  # the other is still inside
     leave.set()
     holder.join()
+    assert while_held == {1}
+    assert set(blas_threads()) == {2}
+
+
+@pytest.mark.usefixtures("two_blas_threads")
+def test_another_thread_limits_blas_and_lifts_the_limit_although_this_one_set_the_number():
+    inside = []
+
+    def limit():
+        with single_threaded_blas():
+            inside.append(set(blas_threads()))
+
+    other = threading.Thread(target=limit)
+    other.start()
+    other.join()
+    assert inside == [{1}]
     assert set(blas_threads()) == {2}
 
 

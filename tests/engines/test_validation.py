@@ -13,7 +13,11 @@ from kappaform.engines import engine_for
         (np.zeros((0, 4)), ValueError, r"signals has shape \(0, 4\).*at least one signal"),
         (np.zeros((4, 0)), ValueError, r"signals has shape \(4, 0\).*one feature"),
         (np.zeros(4), ValueError, r"signals has shape \(4,\).*reshape"),
-        (np.zeros((2, 2, 2)), ValueError, r"signals has shape \(2, 2, 2\).*2-D"),
+        (
+            np.zeros((2, 2, 2)),
+            ValueError,
+            r"\(2, 2, 2\).*2-D.*signals\.reshape\(len\(signals\), -1\)",
+        ),
         (np.zeros((2, 2), complex), TypeError, "signals has dtype complex128.*real"),
         (np.zeros((2, 2), object), TypeError, "signals has dtype object.*real"),
         ([["a", "b"]], TypeError, "signals has dtype <U1.*real"),

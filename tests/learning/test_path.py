@@ -4,6 +4,7 @@ import naive
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.decomposition import PCA
 
 import kappaform as kf
 
@@ -58,7 +59,65 @@ def test_callback_ends_the_path_with_the_bound_it_is_at(photo_patches):
     assert path["max_condition"].tolist() == [1.0, 2.0]
 
 
+@pytest.mark.parametrize("at", [(2.0, 3), (5.0, 1)])
+def test_an_interrupted_path_carries_the_bounds_that_are_done(photo_patches, at):
+    def interrupt(state):
+        if (state.method.max_condition, state.n_iter) == at:
+            raise KeyboardInterrupt
+
+    signals = photo_patches[::8]
+    options = {"n_nonzero_coefs": 6, "max_iter": 5}
+    with pytest.raises(kf.LearningInterrupted) as caught:
+        kf.condition_path(signals, BOUNDS, callback=interrupt, **options)
+    whole = kf.condition_path(signals, BOUNDS, **options).results
+    result, finished = caught.value.result, caught.value.finished
+    assert (result.method.max_condition, result.n_iter) == at
+    assert len(finished) == BOUNDS.index(at[0])
+    for one, other in zip(finished, whole, strict=False):
+        np.testing.assert_array_equal(one.transform, other.transform)
+    resumed = kf.learn(
+        signals, result.method, n_nonzero_coefs=6, init=result, max_iter=5 - result.n_iter
+    )
+    np.testing.assert_array_equal(resumed.transform, whole[len(finished)].transform)
+
+
+def test_a_path_interrupted_between_two_bounds_carries_those_before(photo_patches, monkeypatch):
+    def evaluate(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("kappaform.learning.path.evaluate", evaluate)
+    with pytest.raises(kf.LearningInterrupted) as caught:
+        kf.condition_path(photo_patches[::8], BOUNDS, max_iter=2)
+    assert [result.method.max_condition for result in caught.value.finished] == list(BOUNDS)
+    assert caught.value.result is caught.value.finished[-1]
+
+
+def test_an_unknown_column_is_answered_with_the_known_ones(path):
+    with pytest.raises(
+        KeyError, match=r"'error' is no column.*'max_condition', .*'reconstruction'"
+    ):
+        path["error"]
+
+
+@pytest.mark.parametrize("method", [kf.LogDet(), kf.Orthonormal(), kf.Conditioned, "paper"])
+def test_only_a_method_with_a_bound_has_a_path(photo_patches, method):
+    with pytest.raises(TypeError, match=r"method=.*: give Conditioned\(...\)"):
+        kf.condition_path(photo_patches, [2.0], method=method)
+
+
+@pytest.mark.parametrize("bounds", [["a"], "2", None, [1.0, None], [2j]])
+def test_bounds_that_are_no_numbers_are_refused(photo_patches, bounds):
+    with pytest.raises(TypeError, match=r"max_conditions has dtype .* real numbers"):
+        kf.condition_path(photo_patches, bounds)
+
+
 def test_bad_arguments_are_named(photo_patches):
+    with pytest.raises(TypeError, match="callback=5: give a function of a LearnResult, or None"):
+        kf.condition_path(photo_patches, [2.0], callback=5)
+    with pytest.raises(ValueError, match=r"validation has shape \(64,\).*validation\.reshape"):
+        kf.condition_path(photo_patches, [2.0], validation=np.ones(64))
+    with pytest.raises(ValueError, match="validation contains NaN or inf, first in row 1"):
+        kf.condition_path(photo_patches, [2.0], validation=[[0.0] * 64, [np.nan] * 64])
     with pytest.raises(ValueError, match="max_conditions is empty"):
         kf.condition_path(photo_patches, [])
     with pytest.raises(ValueError, match=r"max_condition=0\.5"):
@@ -67,6 +126,34 @@ def test_bad_arguments_are_named(photo_patches):
         kf.condition_path(photo_patches, [2.0], validation=np.ones((3, 5)))
     with pytest.raises(ValueError, match="n_nonzero_coefs is an array"):
         kf.condition_path(photo_patches, [2.0], n_nonzero_coefs=np.full(len(photo_patches), 3))
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        np.zeros((64, 64)),
+        np.ones((64, 64)),
+        np.diag([*[1.0] * 63, 0.0]),
+        np.diag([1e17, *[1] * 63]),
+    ],
+    ids=["zero", "rank 1", "rank 63", "all but singular"],
+)
+def test_a_singular_transform_has_no_reconstruction_error(photo_patches, transform):
+    with pytest.raises(ValueError, match=r"transform is singular .* cannot be rebuilt"):
+        kf.evaluate(photo_patches[::8], transform, 6)
+
+
+def test_the_loosest_bounds_can_be_evaluated(photo_patches):
+    path = kf.condition_path(photo_patches[::8], [1e12, 1e16, 1e30], max_iter=15)
+    assert np.isfinite(path["reconstruction"]).all()
+
+
+@pytest.mark.parametrize("transform", [kf.OrthonormalTransform(), PCA()])
+def test_an_estimator_without_a_transform_is_refused(photo_patches, transform):
+    with pytest.raises(ValueError, match=r"transform is a \w+ that has learned no transform: give"):
+        kf.evaluate(photo_patches, transform)
+    with pytest.raises(ValueError, match=r"init is a \w+ that has learned no transform: give"):
+        kf.learn(photo_patches, init=transform)
 
 
 @pytest.mark.parametrize("unit", [1.0, 2.0**500, 2.0**-500])

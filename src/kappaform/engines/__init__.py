@@ -31,12 +31,12 @@ __all__ = [
 ]
 
 
-def engine_for(signals: Any) -> NumpyEngine:
-    """Return the engine that performs the pass where `signals` live.
+def engine_for(signals: Any, name: str = "signals") -> NumpyEngine:
+    """Return the engine that performs the pass where `signals` live; errors call them `name`.
 
     Arrays, memory-maps and whatever `numpy.asarray` understands are passed over by `NumpyEngine`.
     """
-    return NumpyEngine(signals)
+    return NumpyEngine(signals, name)
 
 
 def hard_threshold(coefs: npt.ArrayLike, n_nonzero: int | npt.ArrayLike) -> npt.NDArray[Any]:

@@ -50,8 +50,8 @@ class NumpyEngine:
         squares could overflow or vanish.
     """
 
-    def __init__(self, signals: Any) -> None:
-        self.signals = as_signals(signals)
+    def __init__(self, signals: Any, name: str = "signals") -> None:
+        self.signals, self._name = as_signals(signals, name), name
         self.n_signals, self.n_features = self.signals.shape
         self.dtype = working_dtype(self.signals.dtype)
         self._exponent = self._find_exponent()
@@ -123,7 +123,7 @@ class NumpyEngine:
         peak = np.max(self._mapped_parts(self._peak))
         if not np.isfinite(peak):
             raise ValueError(
-                f"signals contains NaN or inf, first in row {self._first_bad_row()}: "
+                f"{self._name} contains NaN or inf, first in row {self._first_bad_row()}: "
                 "drop such rows or fill them."
             )
         exponent = int(np.frexp(peak)[1])

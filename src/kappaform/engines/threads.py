@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any, TypeVar
 
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import LibController, ThreadpoolController
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -20,7 +20,8 @@ Workspace = dict[str, Any]  #: memory that a thread uses again
 _VARIABLE = "KAPPAFORM_NUM_THREADS"
 
 _lock = threading.Lock()
-_limited = False
+_n_inside = 0  # blocks of `single_threaded_blas`, of all threads
+_numbers_outside: list[int] = []  # of BLAS threads, library by library
 
 
 def n_threads() -> int:
@@ -81,26 +82,39 @@ def single_threaded_blas() -> Iterator[None]:
 
     Blocks of rows occupy every core already, and a product that BLAS splits over a varying number
     of threads may round differently. The limit is global to the process: the first to enter sets
-    it and lifts it. Who enters meanwhile, from whatever thread, leaves it alone; otherwise it would
-    take the limit for the original number and restore that.
+    it, and the last to leave lifts it, from whatever threads they do.
     """
-    global _limited
+    global _n_inside
     with _lock:
-        is_first, _limited = not _limited, True
-    if not is_first:
-        yield
-        return
+        if _n_inside == 0:
+            _numbers_outside[:] = [library.num_threads for library in _blas()]
+            _set_blas_threads([1] * len(_numbers_outside))
+        _n_inside += 1
     try:
-        with _blas().limit(limits=1, user_api="blas"):
-            yield
+        yield
     finally:
-        _limited = False
+        with _lock:
+            _n_inside -= 1
+            if _n_inside == 0:
+                _set_blas_threads(_numbers_outside)
+
+
+def _set_blas_threads(numbers: Sequence[int]) -> None:
+    for library, number in zip(_blas(), numbers, strict=True):
+        library.set_num_threads(number)
+        # From threadpoolctl 3.8 on, the thread that set the number of OpenBLAS owns it, and others
+        # are ignored in silence. Here the last to leave need not be the first who came.
+        if hasattr(library, "clear_controlling_thread"):
+            if library.num_threads != number:
+                library.clear_controlling_thread(force=True)
+                library.set_num_threads(number)
+            library.clear_controlling_thread()
 
 
 @cache
-def _blas() -> ThreadpoolController:
+def _blas() -> list[LibController]:
     # NumPy and SciPy may each bring a BLAS: both must be loaded to be found.
     import numpy.linalg  # noqa: F401
     import scipy.linalg  # noqa: F401
 
-    return ThreadpoolController()
+    return ThreadpoolController().select(user_api="blas").lib_controllers

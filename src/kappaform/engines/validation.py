@@ -23,17 +23,21 @@ def as_real_array(values: Any, name: str) -> npt.NDArray[Any]:
     return array
 
 
-def as_signals(values: Any) -> npt.NDArray[Any]:
+def as_signals(values: Any, name: str = "signals") -> npt.NDArray[Any]:
     """Check all of `values` that can be seen without reading them."""
-    signals = as_real_array(values, "signals")
+    signals = as_real_array(values, name)
     if signals.ndim != 2:
+        remedy = (
+            f"{name}.reshape(len({name}), -1) flattens each"
+            if signals.ndim > 2
+            else f"{name}.reshape(1, -1) is a single one"
+        )
         raise ValueError(
-            f"signals has shape {signals.shape}: it must be 2-D, one signal per row "
-            "(signals.reshape(1, -1) is a single one)."
+            f"{name} has shape {signals.shape}: it must be 2-D, one signal per row ({remedy})."
         )
     if 0 in signals.shape:
         raise ValueError(
-            f"signals has shape {signals.shape}: at least one signal and one feature are needed."
+            f"{name} has shape {signals.shape}: at least one signal and one feature are needed."
         )
     return signals
 

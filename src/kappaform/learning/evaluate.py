@@ -6,11 +6,12 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from kappaform.engines import NumpyEngine, engine_for, single_threaded_blas
 from kappaform.engines.validation import as_sparsity, check_at_most
-from kappaform.learning.result import LearnResult
+from kappaform.learning.result import LearnResult, learned
+from kappaform.linalg import svd
 
 _BLOCK_ROWS = 16384
 
@@ -29,10 +30,19 @@ class Evaluation(NamedTuple):
 
 def evaluate(
     signals: Any,
-    transform: ArrayLike | LearnResult,
+    transform: Any,
     n_nonzero_coefs: int | NDArray | None = None,
 ) -> Evaluation:
-    """Absolute, relative and reconstruction error of a transform with its codes of `signals`."""
+    """Absolute, relative and reconstruction error of a transform with its codes of `signals`.
+
+    Parameters
+    ----------
+    signals : array of shape (m, n)
+    transform : (n, n) array, LearnResult or fitted estimator
+    n_nonzero_coefs : int or array of shape (m,), optional
+        By default a tenth of n.
+    """
+    transform = learned(transform, "transform")
     matrix = transform.transform if isinstance(transform, LearnResult) else np.asarray(transform)
     engine = engine_for(signals)
     sparsity = checked_sparsity(n_nonzero_coefs, engine)
@@ -63,19 +73,31 @@ def checked_sparsity(n_nonzero: Any, engine: NumpyEngine) -> int | NDArray:
     return int(sparsity[0]) if np.ndim(n_nonzero) == 0 else np.array(n_nonzero)
 
 
+def _inverse(matrix: NDArray) -> NDArray:
+    spectrum = svd(matrix)[1]
+    # Half of what the bound on a learned transform leaves at least.
+    if spectrum[-1] <= 0.5 * len(matrix) * float(np.finfo(np.float64).eps) * spectrum[0]:
+        raise ValueError(
+            f"transform is singular (singular values from {spectrum[0]:.3g} to "
+            f"{spectrum[-1]:.3g}): signals cannot be rebuilt from its codes, give a regular one."
+        )
+    return np.linalg.inv(matrix)
+
+
 def _reconstruction_residual(
     engine: NumpyEngine, matrix: NDArray, sparsity: int | NDArray
 ) -> float:
     """‖Y − XW⁻ᵀ‖_F of the scaled signals, block by block."""
-    inverse = np.linalg.inv(matrix.astype(np.float64))
+    inverse = _inverse(matrix.astype(np.float64))
     energy = 0.0
     for start in range(0, engine.n_signals, _BLOCK_ROWS):
         rows = slice(start, start + _BLOCK_ROWS)
         block = engine.signals[rows]
         wanted = sparsity if isinstance(sparsity, int) else sparsity[rows]
-        codes = engine_for(block).encode(matrix, wanted)
         # In double precision: the scale of tiny float32 signals is beyond the range of their own.
         signals = np.multiply(block, engine.scale, dtype=np.float64)
-        residual = signals - np.multiply(codes, engine.scale, dtype=np.float64) @ inverse.T
+        # Codes of scaled signals: those of the largest may be beyond the range of their dtype.
+        codes = engine_for(signals.astype(engine.dtype)).encode(matrix, wanted)
+        residual = signals - codes.astype(np.float64) @ inverse.T
         energy += float(np.vdot(residual, residual))
     return math.sqrt(energy)

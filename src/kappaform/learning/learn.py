@@ -15,7 +15,7 @@ from kappaform.engines import engine_for, single_threaded_blas
 from kappaform.learning.evaluate import checked_sparsity
 from kappaform.learning.methods import Conditioned, LogDet, Method, Orthonormal
 from kappaform.learning.problem import Problem
-from kappaform.learning.result import LearningInterrupted, LearnResult, StopReason
+from kappaform.learning.result import LearningInterrupted, LearnResult, StopReason, learned
 from kappaform.learning.search import Descent, Search, evaluated, step
 from kappaform.learning.starts import starts_for
 from kappaform.learning.updates import as_matrix
@@ -30,7 +30,7 @@ def learn(
     n_nonzero_coefs: int | NDArray | None = None,
     init: Any = "auto",
     max_iter: int = 100,
-    tol: float = 1e-6,
+    tol: float = 1e-4,
     callback: Callback | None = None,
 ) -> LearnResult:
     """Learn a square transform under which signals are sparse.
@@ -47,9 +47,10 @@ def learn(
         Nonzero coefficients of a code, for all signals or for each. By default a tenth of n.
     init : {"auto", "dct", "identity", "least-squares", "procrustes"}, array, LearnResult or tuple
         Where to start. "auto" is the cosine basis, but for the monotone conditioned method the
-        better of two explored starts. An array is moved to an admissible transform near it. A
-        LearnResult of the same method and sparsity is resumed, bitwise as if it had never stopped;
-        any other gives its transform. A tuple of these: each is explored, the best goes on.
+        better of two explored starts. An array, its largest entry between 1e-6 and 1e6, is moved to
+        an admissible transform near it. A LearnResult of the same method and sparsity, or a fitted
+        estimator that has one, is resumed, bitwise as if it had never stopped; any other gives its
+        transform. A tuple of these: each is explored, the best goes on.
     max_iter : int
         Iterations at most, exploration included.
     tol : float
@@ -73,8 +74,7 @@ def learn(
         raise ValueError(f"max_iter={max_iter!r}: give a number of iterations >= 1.")
     if not isinstance(tol, numbers.Real) or not 0 <= tol < math.inf:
         raise ValueError(f"tol={tol!r}: give a finite number >= 0 (0 runs until nothing changes).")
-    if callback is not None and not callable(callback):
-        raise TypeError(f"callback={callback!r}: give a function of a LearnResult, or None.")
+    check_callback(callback)
     engine = engine_for(signals)
     n_nonzero = checked_sparsity(n_nonzero_coefs, engine)
     with single_threaded_blas():
@@ -82,12 +82,17 @@ def learn(
         return _run(problem, _search_from(init, problem), int(max_iter), callback)
 
 
+def check_callback(callback: Any) -> None:
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback={callback!r}: give a function of a LearnResult, or None.")
+
+
 def _search_from(init: Any, problem: Problem) -> Search:
+    init = learned(init, "init")
     if isinstance(init, LearnResult) and init.method == problem.method:
         same_size = init.transform.shape == problem.engine.gram.shape
         if same_size and np.array_equal(init.n_nonzero_coefs, problem.n_nonzero):
-            fresh = (replace(descent, statistics=None) for descent in init.search.descents)
-            return replace(init.search, descents=tuple(fresh))
+            return init.search
     starts = starts_for(init, problem.method, problem.engine.n_features, problem.run_pass)
     return Search(tuple(Descent(*start) for start in starts))
 
@@ -124,6 +129,8 @@ def _stop_reason(previous: Search, search: Search, problem: Problem) -> StopReas
 
 def _result(problem: Problem, search: Search, reason: StopReason) -> LearnResult:
     best, n_passes = search.best, search.n_passes + problem.n_passes
+    # A pass finds the statistics again: results are small without.
+    lines = tuple(replace(descent, statistics=None) for descent in search.descents)
     return LearnResult(
         transform=as_matrix(best.transform),
         method=problem.method,
@@ -132,5 +139,5 @@ def _result(problem: Problem, search: Search, reason: StopReason) -> LearnResult
         n_passes=n_passes,
         stop_reason=reason,
         records=best.records,
-        search=replace(search, n_passes=n_passes),
+        search=replace(search, descents=lines, n_passes=n_passes),
     )

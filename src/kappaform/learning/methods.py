@@ -55,7 +55,7 @@ class Conditioned:
     Parameters
     ----------
     max_condition : float >= 1
-    norm : "auto", float > 0 or None
+    norm : "auto", float from 1e-6 to 1e6, or None
         Frobenius norm of the transform. "auto" is sqrt(n), that of an orthonormal one. None leaves
         it free: the absolute error then shrinks with the transform, towards zero.
     objective : {"absolute", "relative"}
@@ -84,7 +84,7 @@ class Conditioned:
             )
         if not _is_norm(self.norm):
             raise ValueError(
-                f"norm={self.norm!r}: give a positive finite number (1e-100 to 1e100), 'auto' for "
+                f"norm={self.norm!r}: give a positive finite number (1e-6 to 1e6), 'auto' for "
                 "that of an orthonormal transform, or None to leave it free."
             )
         for name, choices in (("objective", get_args(Objective)), ("variant", get_args(Variant))):
@@ -107,7 +107,7 @@ Method = Orthonormal | LogDet | Conditioned
 def _is_norm(value: Any) -> bool:
     if value is None or isinstance(value, str):
         return value in (None, "auto")
-    return _is_number(value) and 1e-100 <= float(value) <= 1e100
+    return _is_number(value) and 1e-6 <= float(value) <= 1e6
 
 
 def _is_number(value: Any) -> bool:

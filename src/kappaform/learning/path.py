@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.engines import engine_for
+from kappaform.engines.validation import as_real_array
 from kappaform.learning.evaluate import Evaluation, checked_sparsity, evaluate
-from kappaform.learning.learn import learn
+from kappaform.learning.learn import check_callback, learn
 from kappaform.learning.methods import Conditioned
-from kappaform.learning.result import LearnResult
+from kappaform.learning.result import LearningInterrupted, LearnResult
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +36,8 @@ class ConditionPath:
     results: tuple[LearnResult, ...] = field(repr=False)
 
     def __getitem__(self, column: str) -> NDArray:
+        if column not in self.table:
+            raise KeyError(f"{column!r} is no column: choose one of {tuple(self.table)}.")
         return self.table[column]
 
     def __str__(self) -> str:
@@ -53,14 +56,15 @@ def condition_path(
     validation: Any = None,
     method: Conditioned | None = None,
     max_iter: int = 100,
-    tol: float = 1e-5,
+    tol: float = 1e-4,
     callback: Callable[[LearnResult], bool | None] | None = None,
 ) -> ConditionPath:
     """Learn a transform for each bound on the condition number, to choose one.
 
     A looser bound always allows a lower error; what it costs shows in the reconstruction error and
     on signals that were not learned from. Bounds are taken in ascending order, and each explores
-    what the one before it found beside fresh starts: the loss never rises along the path.
+    what the one before it found beside fresh starts: with the monotone variant the loss never rises
+    along the path.
 
     Parameters
     ----------
@@ -74,20 +78,21 @@ def condition_path(
         Everything but the bound: norm, objective, variant.
     max_iter, tol, callback
         As for `learn`, for each bound; a callback that returns True ends the path after this bound.
+
+    Raises
+    ------
+    LearningInterrupted
+        On Ctrl-C, with the result of the bound it came at (or the last one) as ``.result`` and
+        those of the bounds that were done as ``.finished``.
     """
-    method = Conditioned() if method is None else method
-    bounds = np.unique(np.asarray(max_conditions, dtype=np.float64))
-    if bounds.size == 0:
-        raise ValueError("max_conditions is empty: give at least one bound >= 1.")
+    methods = _methods(method, max_conditions)
+    check_callback(callback)
     engine = engine_for(signals)
     n_nonzero = checked_sparsity(n_nonzero_coefs, engine)
     if not isinstance(n_nonzero, int):
         raise ValueError("n_nonzero_coefs is an array: the path uses one sparsity for all signals.")
-    if validation is not None and engine_for(validation).n_features != engine.n_features:
-        raise ValueError(
-            f"validation has shape {np.shape(validation)}: its signals must have "
-            f"{engine.n_features} features, as the others."
-        )
+    if validation is not None:
+        _check_validation(validation, engine.n_features)
     stopped = False
 
     def watch(result: LearnResult) -> bool:
@@ -102,21 +107,51 @@ def condition_path(
         "callback": watch,
     }
     results: list[LearnResult] = []
-    for one in [replace(method, max_condition=bound) for bound in bounds.tolist()]:
-        init = (results[-1], "auto") if results else "auto"
-        results.append(learn(signals, one, init=init, **limits))
-        if stopped:
-            break
-    return ConditionPath(
-        _table(results, bounds.tolist(), signals, validation, n_nonzero), tuple(results)
-    )
+    try:
+        for one in methods:
+            init = (results[-1], "auto") if results else "auto"
+            results.append(learn(signals, one, init=init, **limits))
+            if stopped:
+                break
+        return ConditionPath(
+            _table(results, methods, signals, validation, n_nonzero), tuple(results)
+        )
+    except KeyboardInterrupt as interrupt:
+        current = getattr(interrupt, "result", results[-1] if results else None)
+        if current is None:
+            raise
+        raise LearningInterrupted(current, tuple(results)) from None
+
+
+def _methods(method: Any, max_conditions: Any) -> list[Conditioned]:
+    """The method with each of the bounds, in ascending order."""
+    method = Conditioned() if method is None else method
+    if not isinstance(method, Conditioned):
+        raise TypeError(f"method={method!r}: give Conditioned(...), the path varies its bound.")
+    bounds = np.unique(as_real_array(max_conditions, "max_conditions"))
+    if bounds.size == 0:
+        raise ValueError("max_conditions is empty: give at least one bound >= 1.")
+    return [replace(method, max_condition=bound) for bound in bounds.astype(np.float64).tolist()]
+
+
+def _check_validation(validation: Any, n_features: int) -> None:
+    engine = engine_for(validation, "validation")
+    if engine.n_features != n_features:
+        raise ValueError(
+            f"validation has shape {engine.signals.shape}: its signals must have {n_features} "
+            "features, as the others."
+        )
 
 
 def _table(
-    results: list[LearnResult], bounds: list[float], signals: Any, validation: Any, n_nonzero: int
+    results: list[LearnResult],
+    methods: list[Conditioned],
+    signals: Any,
+    validation: Any,
+    n_nonzero: int,
 ) -> dict[str, NDArray]:
-    columns = {
-        "max_condition": bounds[: len(results)],
+    columns: dict[str, list[Any]] = {
+        "max_condition": [method.max_condition for method in methods[: len(results)]],
         "condition_number": [result.condition_number for result in results],
         "n_iter": [result.n_iter for result in results],
     }

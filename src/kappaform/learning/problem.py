@@ -53,7 +53,7 @@ class Problem:
         if isinstance(self.method, LogDet):
             return record.loss - previous.loss > self._rounding * max(1.0, abs(previous.loss))
         # Rounding is a fraction of all the energy, not of the error, which may be much smaller.
-        scale = 1.0 if self.steps == "relative" else max(previous.coef_norm, record.coef_norm)
+        scale = 1.0 if self.steps == "relative" else previous.coef_norm
         new, old = record.loss / (scale or 1.0), previous.loss / (scale or 1.0)
         return new * new - old * old > self._rounding
 

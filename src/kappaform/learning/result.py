@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -55,13 +55,13 @@ class Errors(NamedTuple):
     relative_before: NDArray
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LearnResult:
     """A learned transform and how it was reached.
 
     Attributes
     ----------
-    transform : float64 array of shape (n, n)
+    transform : float64 array of shape (n, n), read-only
         Coefficients of signals (rows) are ``signals @ transform.T``.
     method : Orthonormal, LogDet or Conditioned
     n_nonzero_coefs : int or array of shape (m,)
@@ -84,8 +84,21 @@ class LearnResult:
     n_iter: int
     n_passes: int
     stop_reason: StopReason
-    records: tuple[Record, ...] = field(repr=False)
-    search: Any = field(repr=False)  #: where to resume
+    records: tuple[Record, ...]
+    search: Any  #: where to resume
+
+    def __post_init__(self) -> None:
+        self.transform.setflags(write=False)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.__post_init__()  # pickles do not keep the flag
+
+    def __repr__(self) -> str:
+        return (
+            f"LearnResult({self.method}, n_iter={self.n_iter}, "
+            f"condition_number={self.condition_number:.6g}, stop_reason={self.stop_reason.name})"
+        )
 
     @property
     def converged(self) -> bool:
@@ -112,8 +125,29 @@ class LearnResult:
 
 
 class LearningInterrupted(KeyboardInterrupt):
-    """Ctrl-C during learning. `result` is what was learned; resume with ``init=result``."""
+    """Ctrl-C during learning.
 
-    def __init__(self, result: LearnResult) -> None:
+    Attributes
+    ----------
+    result : LearnResult
+        What was learned; resume with ``init=result``.
+    finished : tuple of LearnResult
+        Those of the bounds of a `condition_path` that were done; empty for a single `learn`.
+    """
+
+    def __init__(self, result: LearnResult, finished: tuple[LearnResult, ...] = ()) -> None:
         super().__init__(f"learning interrupted after {result.n_iter} iterations")
-        self.result = result
+        self.result, self.finished = result, finished
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.result, self.finished)
+
+
+def learned(item: Any, name: str) -> Any:
+    """The LearnResult of a fitted estimator; a LearnResult or an array as it is."""
+    if hasattr(item, "fit") and not hasattr(item, "result_"):
+        raise ValueError(
+            f"{name} is a {type(item).__name__} that has learned no transform: give a fitted "
+            "estimator of kappaform, a LearnResult or an array."
+        )
+    return getattr(item, "result_", item)

@@ -81,12 +81,31 @@ def evaluated(search: Search, problem: Problem) -> Search:
     descent = search.descent
     if descent.statistics is not None:
         return search
+    measured = _measured(descent, problem)
+    if descent.records and descent.loss == measured.loss:
+        measured = replace(measured, records=descent.records)
+    elif descent.records:
+        search = _without_history(search, problem)
+    return _with_active(search, measured)
+
+
+def _measured(descent: Descent, problem: Problem) -> Descent:
+    """A line that begins here: its statistics, and its error as its only record."""
     statistics = problem.run_pass(descent.transform)
     record = problem.measure(descent.transform, statistics, None)
-    # A resumed line keeps its history, unless the data are others than those it comes from.
-    known = bool(descent.records) and descent.records[-1].loss == record.loss
-    records = descent.records if known else (record,)
-    return _with_active(search, replace(descent, statistics=statistics, records=records))
+    return replace(descent, statistics=statistics, records=(record,))
+
+
+def _without_history(search: Search, problem: Problem) -> Search:
+    """The search on other signals than it comes from: no error of those compares with a new one.
+
+    While starts are explored all are measured anew; afterwards the one that was chosen goes on.
+    """
+    active = search.descent
+    if not search.explores:
+        return replace(search, descents=(active,), active=0)
+    lines = (line if line is active else _measured(line, problem) for line in search.descents)
+    return replace(search, descents=tuple(lines))
 
 
 def _next_line(search: Search) -> Search:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kappaform.engines import Statistics
 from kappaform.learning.methods import Conditioned, Method, Orthonormal
-from kappaform.learning.result import LearnResult
+from kappaform.learning.result import LearnResult, learned
 from kappaform.learning.updates import (
     Factors,
     Steps,
@@ -47,16 +47,14 @@ def starts_for(
             raise ValueError("init=(): give at least one start, or 'auto'.")
         starts = [s for one in init for s in starts_for(one, method, n_features, codes_of)]
         return [start._replace(explore=start.explore or own_steps(method)) for start in starts]
+    init = learned(init, "init")
     if isinstance(init, LearnResult):
         _check_shape(init.transform, n_features)
         return [Start(feasible(init.search.best.transform, method))]
     if not isinstance(init, str):
         return [Start(feasible(_as_matrix(init, n_features), method))]
     if init not in get_args(Init):
-        raise ValueError(
-            f"init={init!r} is unknown: choose one of {get_args(Init)}, an array of shape "
-            f"({n_features}, {n_features}), a LearnResult, or a tuple of these."
-        )
+        raise ValueError(f"init={init!r} is unknown: {_accepted(n_features)}")
     basis = default_basis(n_features)
     if init == "auto" and isinstance(method, Conditioned) and _explores(method):
         # No single start wins: the first is best for small bounds, the second for large ones.
@@ -111,16 +109,34 @@ def _explores(method: Conditioned) -> bool:
 
 
 def _as_matrix(init: Any, n_features: int) -> NDArray:
-    matrix = np.asarray(init)
+    try:
+        matrix = np.asarray(init)
+    except ValueError:  # rows of different lengths
+        matrix = np.empty(0, dtype=object)
     if matrix.dtype.kind not in "biuf":
-        raise TypeError(f"init is an array of dtype {matrix.dtype}: a transform is real.")
+        what = f"has dtype {matrix.dtype}" if isinstance(init, np.ndarray) else _short(init)
+        raise TypeError(f"init {what}, which is no real matrix: {_accepted(n_features)}")
     _check_shape(matrix, n_features)
     if not np.isfinite(matrix).all():
         raise ValueError("init contains NaN or inf: every entry of a transform must be finite.")
     largest = float(np.abs(matrix).max())
-    if not (largest == 0 or 1e-100 <= largest <= 1e100):
-        raise ValueError(f"init has entries up to {largest:g}: scale it to ordinary numbers.")
+    if not (largest == 0 or 1e-6 <= largest <= 1e6):
+        raise ValueError(
+            f"init has entries up to {largest:g}: scale it, so that the largest is between 1e-6 "
+            "and 1e6."
+        )
     return matrix.astype(np.float64)
+
+
+def _short(init: Any) -> str:
+    return "is None" if init is None else f"is a {type(init).__name__}"
+
+
+def _accepted(n_features: int) -> str:
+    return (
+        f"choose one of {get_args(Init)}, an array of shape ({n_features}, {n_features}), a "
+        "LearnResult or a fitted estimator, or a tuple of these."
+    )
 
 
 def _check_shape(matrix: NDArray, n_features: int) -> None:

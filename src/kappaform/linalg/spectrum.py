@@ -1,6 +1,7 @@
 """The condition bound, exactly: the best spectrum whose condition number is at most kappa."""
 
 import math
+import numbers
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -269,12 +270,13 @@ def _checked(
                 f"{name}[{bad[0]}]={values[bad[0]]}: {name} must be finite and non-negative"
                 + (" (flip the sign of a singular vector instead)." if name == "targets" else ".")
             )
-    if not max_condition >= 1:
+    if not isinstance(max_condition, numbers.Real) or not max_condition >= 1:
         raise ValueError(
-            f"max_condition={max_condition}: no matrix has a condition number below 1."
+            f"max_condition={max_condition!r}: give a number >= 1, as no matrix has a condition "
+            "number below 1."
         )
-    if norm is not None and not 0 < norm < math.inf:
+    if norm is not None and not (isinstance(norm, numbers.Real) and 0 < norm < math.inf):
         raise ValueError(
-            f"norm={norm}: the norm must be positive and finite, or None to leave it free."
+            f"norm={norm!r}: the norm must be positive and finite, or None to leave it free."
         )
     return targets, weights
