@@ -54,6 +54,7 @@ class NumpyEngine:
         self.signals, self._name = as_signals(signals, name), name
         self.n_signals, self.n_features = self.signals.shape
         self.dtype = working_dtype(self.signals.dtype)
+        self._block_rows = min(block_rows(self.n_features, self.dtype), self.n_signals)
         self._exponent = self._find_exponent()
         self.scale = 2.0**self._exponent
         # Where the last pass separated the magnitudes of each row: the guess of the next one.
@@ -137,7 +138,7 @@ class NumpyEngine:
         return float(np.maximum(float(signals.max()), -float(signals.min())))
 
     def _first_bad_row(self) -> int:
-        blocks = split_rows(0, self.n_signals, block_rows(self.n_features, self.dtype))
+        blocks = split_rows(0, self.n_signals, self._block_rows)
         largest = np.finfo(self.dtype).max
         good = ((rows, (np.abs(self.signals[rows]) <= largest).all(axis=1)) for rows in blocks)
         return next(rows.start + int(row.argmin()) for rows, row in good if not row.all())
@@ -155,7 +156,7 @@ class NumpyEngine:
     ) -> Iterator[tuple[slice, Array, Array]]:
         """Rows, scaled signals and their coefficients, block by block; both padded with zeros."""
         n = self.n_features
-        buffer = self._buffer(workspace, "coefs", block_rows(n, self.dtype), self.dtype)
+        buffer = self._buffer(workspace, "coefs", self._block_rows, self.dtype)
         for rows, block in self._blocks(part, self.dtype, workspace):
             coefs = buffer[: len(block)]
             np.matmul(block[:, :n], weights, out=coefs[:, :n])
@@ -168,12 +169,12 @@ class NumpyEngine:
 
         A block is copied unless it is C-ordered, writeable, of this dtype and needs no padding.
         """
-        n, length = self.n_features, block_rows(self.n_features, self.dtype)
-        for rows in split_rows(part.start, part.stop, length):
+        n = self.n_features
+        for rows in split_rows(part.start, part.stop, self._block_rows):
             block = self.signals[rows]
             fits = block.dtype == dtype and block.flags.carray and n == padded(n)
             if self._exponent or not fits:
-                buffer = self._buffer(workspace, "signals", length, dtype)
+                buffer = self._buffer(workspace, "signals", self._block_rows, dtype)
                 buffer[: len(block), :n] = block
                 block = buffer[: len(block)]
                 if self._exponent:
