@@ -141,6 +141,60 @@ def test_colour_is_better_denoised_together(rng):
     np.testing.assert_allclose(np.moveaxis(first, 0, -1), together, atol=1e-9)
 
 
+def test_grey_that_is_stored_as_colour_is_denoised_as_grey(noisy, details):
+    colour = np.repeat(noisy[..., np.newaxis], 3, axis=-1)
+    cleaned = kf.denoise(colour, 20.0, channel_axis=-1)
+    np.testing.assert_array_equal(cleaned, np.repeat(details.image[..., np.newaxis], 3, axis=-1))
+
+
+def test_noise_common_to_the_channels_is_estimated_as_such(clean, rng):
+    common = 20 * rng.standard_normal(clean.shape)
+    own = 2 * rng.standard_normal((*clean.shape, 3))
+    noisy = clean[..., np.newaxis] + common[..., np.newaxis] + own
+    reference = np.repeat(clean[..., np.newaxis], 3, axis=-1)
+    assert psnr(reference, kf.denoise(noisy, channel_axis=-1)) > psnr(reference, noisy) + 6
+
+
+@pytest.mark.parametrize("channel_axis", [None, -1])
+def test_slabs_do_not_show_in_colour_either(rng, monkeypatch, channel_axis):
+    noisy = kf.add_noise(data.astronaut()[:150, 100:160].astype(np.float64), 25.0, rng)
+    options = {"channel_axis": channel_axis, "stack_axis": -1 if channel_axis is None else None}
+    options["transform"] = kf.dct_basis((7, 7))
+    whole = kf.denoise(noisy, 25.0, **options)
+    monkeypatch.setattr(sys.modules["kappaform.imaging.denoise"], "_SLAB_PIXELS", 1)
+    np.testing.assert_allclose(kf.denoise(noisy, 25.0, **options), whole, atol=1e-6 * 255)
+
+
+@pytest.mark.parametrize(("channel_axis", "stack_axis"), [(0, 1), (3, -4), (-1, 0), (1, 3)])
+def test_axes_of_channels_and_stack_may_be_anywhere(rng, channel_axis, stack_axis):
+    image = rng.standard_normal((2, 14, 12, 3))  # stack, rows, columns, channels
+    rest = [i for i in range(4) if i not in (channel_axis % 4, stack_axis % 4)]
+    order = np.empty(4, int)
+    order[stack_axis % 4], order[channel_axis % 4] = 0, 3
+    order[rest] = 1, 2
+    options = {"patch_size": 3, "transform": kf.dct_basis((3, 3))}
+    plain = kf.denoise_with_details(image, 1.0, channel_axis=-1, stack_axis=0, **options)
+    moved = kf.denoise_with_details(
+        image.transpose(order), 1.0, channel_axis=channel_axis, stack_axis=stack_axis, **options
+    )
+    np.testing.assert_array_equal(moved.image, plain.image.transpose(order))
+    expected = [image.shape[i] for i in order if i != 3]
+    assert list(moved.sparsity_map.shape) == expected
+
+
+def test_each_image_of_a_stack_may_have_its_own_noise(noisy):
+    stack = np.stack([noisy, noisy])
+    result = kf.denoise_with_details(stack, [20.0, 5.0], stack_axis=0)
+    np.testing.assert_array_equal(result.image[0], kf.denoise(noisy, 20.0))
+    again = kf.denoise_with_details(stack, result.sigma, stack_axis=0)
+    np.testing.assert_array_equal(again.image, result.image)
+
+
+def test_half_precision_survives_little_noise(rng):
+    image = rng.random((20, 20)).astype(np.float16)
+    assert np.isfinite(kf.denoise(image, 1e-6)).all()
+
+
 def test_each_channel_may_have_its_own_noise(rng):
     clean = data.astronaut()[:64, 150:214].astype(np.float64)
     sigmas = np.array([5.0, 0.0, 30.0])
@@ -216,8 +270,11 @@ def test_denoise_shows_the_signature_that_it_has():
         (np.eye(20), {"sigma": np.nan}, "sigma=nan"),
         (np.eye(20), {"sigma": [1.0, 2.0]}, r"sigma has shape \(2,\)"),
         (np.eye(20), {"patch_size": 21}, "patch_size=21 does not fit into an image of shape"),
-        (np.eye(20), {"patch_size": 0}, "patch_size=0: give integers >= 1"),
-        (np.eye(20), {"patch_size": 2.5}, r"patch_size=2\.5: give integers >= 1"),
+        (np.eye(20), {"patch_size": 0}, "patch_size=0 is too small"),
+        (np.eye(20), {"patch_size": (3, 3, 3)}, "has 3 entries: give one integer, or one for each"),
+        (np.ones((2, 9, 9, 3)), {"stack_axis": 0}, "looks like colour: give channel_axis=-1"),
+        (np.eye(20), {"value_range": 5}, r"value_range=5: give \(low, high\)"),
+        (np.eye(20), {"transform": kf.OrthonormalTransform()}, "transform is a Orthonormal"),
         (np.eye(20), {"method": "magic"}, "method='magic' is unknown: choose one of"),
         (np.eye(20), {"preset": "fast"}, "preset='fast' is unknown"),
         (np.eye(20), {"max_condition": 0.5}, r"max_condition=0\.5"),
@@ -238,6 +295,11 @@ def test_denoise_shows_the_signature_that_it_has():
 def test_bad_input_is_named(image, options, message):
     with pytest.raises(ValueError, match=message):
         kf.denoise(image, **options)
+
+
+def test_patch_sizes_that_are_no_integers_are_refused():
+    with pytest.raises(TypeError, match=r"patch_size=2\.5 is not an integer"):
+        kf.denoise(np.eye(20), patch_size=2.5)
 
 
 def test_images_that_are_no_numbers_are_refused():

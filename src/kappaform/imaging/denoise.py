@@ -86,7 +86,7 @@ def denoise_with_details(
     image : array
         2-D or 3-D, beside the axes of channels and of a stack. Floats keep their dtype, integers
         come back as float64 in their own range.
-    sigma : float, or one for each channel, optional
+    sigma : float, or one for each channel or image of a stack, optional
         Deviation of the noise in units of the image; None estimates it. 0 returns the image.
     method : {"conditioned", "log-det", "orthonormal"}
     max_condition : float >= 1
@@ -95,19 +95,21 @@ def denoise_with_details(
         By default 11 in 2-D and 4 in 3-D, or less in a smaller image.
     preset : {"paper"}, optional
         The settings of the paper, for comparison: grey levels from 0 to 255, coding to an error,
-        bound and norm taken from a log-det transform.
+        bound and norm taken from a log-det transform, so that `max_condition` has no say.
     transform : array of shape (n, n), LearnResult or fitted estimator, optional
         Used instead of learning one.
     value_range : (low, high), optional
-        Values that are possible: patches and image are clipped to them.
+        Values that are possible: patches (but those of colour) and image are clipped to them.
     channel_axis : int, optional
-        Axis of the channels, which are decorrelated by their principal components.
+        Axis of the channels, which are decorrelated by their principal components. A given
+        `sigma` means noise that is independent between channels.
     stack_axis : int, optional
         Axis along which images are denoised each on its own.
     rng : int or Generator, optional
         Chooses the patches to learn from. None: always the same.
     callback : callable, optional
-        Called with the LearnResult after every iteration; returning True ends that learning.
+        Called with the LearnResult after every iteration (with the preset, after every round);
+        returning True ends that learning.
     """
     array = as_real_array(image, "image")
     order, n_axes = _axis_order(array, channel_axis, stack_axis)
@@ -126,6 +128,7 @@ def denoise_with_details(
         value_range,
         rng,
         callback,
+        sigma is not None,
     )
     sigmas = _sigmas(sigma, stack)
     dtype = array.dtype if array.dtype.kind == "f" else np.dtype(np.float64)
@@ -139,7 +142,7 @@ def denoise_with_details(
         sigma=float(sigmas[0, 0]) if sigmas.size == 1 else np.squeeze(sigmas),
         patch_shape=task.patch_shape,
         transforms=tuple(matrix for some in learned for matrix, _ in some),
-        sparsity_map=counts[0] if stack_axis is None else np.moveaxis(counts, 0, stack_axis),
+        sparsity_map=counts[0] if stack_axis is None else _with_stack(counts, order, channel_axis),
         history=tuple(result for some in learned for _, history in some for result in history),
     )
 
@@ -160,8 +163,16 @@ _Learned = list[tuple[NDArray, list[LearnResult]]]
 def _denoise_channels(
     image: NDArray, sigmas: NDArray, out: NDArray, counts: NDArray, task: Task
 ) -> _Learned:
-    """Channels (the last axis) by their principal components, in which noise stays white."""
+    """Channels (the last axis) by their principal components.
+
+    Noise that is independent between channels is so between components. Otherwise, without a given
+    sigma, each component has the noise that is estimated in it.
+    """
     n_channels = image.shape[-1]
+    if n_channels > 1 and np.all(image == image[..., :1]):  # grey that is stored as colour
+        learned = _denoise_each(image[..., :1], sigmas[:1], out[..., :1], counts, task)
+        out[..., 1:] = out[..., :1]
+        return learned
     if n_channels == 1 or task.paper:
         return _denoise_each(image, sigmas, out, counts, task)
     noisy = sigmas > 0
@@ -172,10 +183,14 @@ def _denoise_channels(
     # Components of channels without noise come last and are left alone.
     basis = np.linalg.eigh((pixels.T @ pixels) * np.outer(noisy, noisy))[1][:, ::-1]
     components = (pixels @ basis).reshape(image.shape)
-    is_noisy = (np.arange(n_channels) < np.count_nonzero(noisy)).astype(np.float64)
+    del pixels
+    noise = (np.arange(n_channels) < np.count_nonzero(noisy)).astype(np.float64)
+    if not task.sigma_given:
+        noise *= estimate_sigma(components, channel_axis=-1)
     free = replace(task, value_range=(-math.inf, math.inf))
-    learned = _denoise_each(components, is_noisy, components, counts, free)
-    restored = (components.reshape(-1, n_channels) @ basis.T + means) * units
+    cleaned = np.empty_like(components)
+    learned = _denoise_each(components, noise, cleaned, counts, free)
+    restored = (cleaned.reshape(-1, n_channels) @ basis.T + means) * units
     restored = np.clip(restored.reshape(image.shape), *task.value_range)
     out[...] = np.where(noisy, restored, image)
     return learned
@@ -236,12 +251,19 @@ def _denoise_adaptively(
     for start in range(0, len(image), height):
         stop = min(start + height, len(image))
         first, last = max(start - halo, 0), min(stop + halo, len(image))
-        slab = ((image[first:last] - centre) / sigma).astype(dtype)
+        slab = ((image[first:last].astype(np.float64) - centre) / sigma).astype(dtype)
         cleaned, numbers = clean_image(slab, task.patch_shape, transform, bounds)
         inner = slice(start - first, stop - first)
         out[start:stop] = np.clip(cleaned[inner].astype(np.float64) * sigma + centre, low, high)
         counts[start:stop] = numbers[inner]
     return transform, history
+
+
+def _with_stack(counts: NDArray, order: list[int], channel_axis: int | None) -> NDArray:
+    """Maps of a stack, their axis where it is in the image less its channels."""
+    stack = order[0]
+    before = channel_axis is not None and order[-1] < stack
+    return np.moveaxis(counts, 0, stack - before)
 
 
 def _axis_order(
@@ -261,10 +283,10 @@ def _axis_order(
             f"image has shape {array.shape}, {len(space)} dimensions of space: 2 or 3 are needed, "
             "and no empty axis; name other axes by channel_axis or stack_axis."
         )
-    if not channel and not stack and len(space) == 3 and array.shape[-1] in (3, 4):
+    if not channel and len(space) == 3 and array.shape[space[-1]] in (3, 4):
         raise ValueError(
             f"image has shape {array.shape}, which looks like colour: give channel_axis=-1 (or "
-            "stack_axis=-1 for unrelated images; a volume needs more than 4 slices)."
+            "stack_axis=-1 for unrelated images); the last axis of a volume is longer than 4."
         )
     return stack + space + channel, len(space)
 
@@ -273,13 +295,15 @@ def _sigmas(sigma: ArrayLike | None, stack: NDArray) -> NDArray:
     """Deviation of the noise for each slice and channel."""
     shape = stack.shape[0], stack.shape[-1]
     if sigma is None:
-        return np.array([[estimate_sigma(each[..., c]) for c in range(shape[1])] for each in stack])
+        return np.array([estimate_sigma(each, channel_axis=-1) for each in stack])
     values = np.asarray(sigma, dtype=np.float64)
     if not (np.isfinite(values) & (values >= 0)).all():
         raise ValueError(f"sigma={sigma!r}: a deviation is finite and >= 0; None estimates it.")
-    if values.shape not in ((), (shape[1],), shape):
+    if shape[1] == 1 and values.shape == (shape[0],):
+        values = values[:, np.newaxis]
+    if values.shape not in ((), (shape[1],), shape, (shape[0], 1)):
         raise ValueError(
             f"sigma has shape {values.shape}: give one number, or one for each of the "
-            f"{shape[1]} channels."
+            f"{shape[1]} channels or {shape[0]} images of the stack."
         )
     return np.broadcast_to(values, shape)

@@ -51,8 +51,8 @@ def lay_out(shape: Sequence[int], patch_size: Size, stride: Size, channel_axis: 
         n_channels = axes.pop(channel_axis)
     if not axes or 0 in shape:
         raise ValueError(f"image has shape {shape}: at least one axis and one pixel are needed.")
-    patch = _per_axis(patch_size, len(axes), "patch_size")
-    steps = _per_axis(stride, len(axes), "stride")
+    patch = per_axis(patch_size, len(axes), "patch_size")
+    steps = per_axis(stride, len(axes), "stride")
     if any(p > length for p, length in zip(patch, axes, strict=True)):
         raise ValueError(
             f"patch_size={patch_size} exceeds an image of shape {shape}: "
@@ -66,7 +66,8 @@ def lay_out(shape: Sequence[int], patch_size: Size, stride: Size, channel_axis: 
     return Grid(tuple(axes), n_channels, patch, positions)
 
 
-def _per_axis(value: Size, n_axes: int, name: str) -> tuple[int, ...]:
+def per_axis(value: Size, n_axes: int, name: str) -> tuple[int, ...]:
+    """One integer for each axis, from an argument of the user."""
     try:
         values = (
             tuple(map(index, value)) if isinstance(value, Sequence) else (index(value),) * n_axes

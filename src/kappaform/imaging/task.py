@@ -10,7 +10,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from kappaform.engines.validation import as_real_array
+from kappaform.imaging.grid import per_axis
 from kappaform.learning import Conditioned, LearnResult, LogDet, Method, Orthonormal
+from kappaform.learning.result import learned
 
 MethodName = Literal["conditioned", "log-det", "orthonormal"]
 Callback = Callable[[LearnResult], bool | None]
@@ -31,6 +34,7 @@ class Task:
     value_range: tuple[float, float]
     rng: np.random.Generator
     callback: Callback | None
+    sigma_given: bool
 
 
 def make_task(
@@ -43,13 +47,14 @@ def make_task(
     value_range: tuple[float, float] | None,
     rng: int | np.random.Generator | None,
     callback: Callback | None,
+    sigma_given: bool,
 ) -> Task:
     """Check everything but the image. `spatial` is the shape of one image."""
     if method not in get_args(MethodName):
         raise ValueError(f"method={method!r} is unknown: choose one of {get_args(MethodName)}.")
     if preset not in (None, "paper"):
         raise ValueError(f"preset={preset!r} is unknown: give 'paper', or None for the default.")
-    if preset is not None and value_range not in (None, (0, 255)):
+    if preset is not None and _range(value_range) not in (_EVERYTHING, (0.0, 255.0)):
         raise ValueError(
             f"value_range={value_range!r} with preset='paper': its grey levels are 0 to 255."
         )
@@ -72,6 +77,7 @@ def make_task(
         _range(value_range),
         np.random.default_rng(0 if rng is None else rng),
         callback,
+        sigma_given,
     )
 
 
@@ -87,9 +93,7 @@ def _patch_shape(
     elif patch_size is None:
         largest = 11 if preset == "paper" else _PATCH_SIDE[n_axes]
         patch_size = tuple(min(largest, size) for size in spatial)
-    shape = tuple(np.broadcast_to(np.asarray(patch_size), (n_axes,)).tolist())
-    if not all(isinstance(side, int) and side >= 1 for side in shape) or math.prod(shape) < 2:
-        raise ValueError(f"patch_size={patch_size!r}: give integers >= 1, and more than one pixel.")
+    shape = per_axis(patch_size, n_axes, "patch_size")
     if any(side > size for side, size in zip(shape, spatial, strict=True)):
         raise ValueError(
             f"patch_size={patch_size!r} does not fit into an image of shape {spatial}: give a "
@@ -101,11 +105,11 @@ def _patch_shape(
 def _matrix(transform: Any) -> NDArray | None:
     if transform is None:
         return None
-    if hasattr(transform, "components_"):
-        transform = transform.result_
-    if isinstance(transform, LearnResult):
-        transform = transform.transform
-    return np.asarray(transform, dtype=np.float64)
+    given = learned(transform, "transform")
+    matrix = (
+        given.transform if isinstance(given, LearnResult) else as_real_array(given, "transform")
+    )
+    return np.asarray(matrix, dtype=np.float64)
 
 
 def _check_matrix(matrix: NDArray, patch_shape: tuple[int, ...], preset: str | None) -> None:
@@ -124,7 +128,10 @@ def _check_matrix(matrix: NDArray, patch_shape: tuple[int, ...], preset: str | N
 def _range(value_range: tuple[float, float] | None) -> tuple[float, float]:
     if value_range is None:
         return _EVERYTHING
-    values = tuple(float(value) for value in value_range)
-    if len(values) != 2 or not values[0] < values[1]:
+    try:
+        low, high = (float(value) for value in value_range)
+    except (TypeError, ValueError):
+        low, high = math.nan, math.nan
+    if not low < high:
         raise ValueError(f"value_range={value_range!r}: give (low, high) with low < high.")
-    return values[0], values[1]
+    return low, high
