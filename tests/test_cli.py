@@ -30,8 +30,8 @@ def noisy(seed=0, dtype=np.uint8, shape=PICTURE.shape):
     return as_stored(kf.add_noise(picture, 15, rng=seed) * scale, dtype)
 
 
-def put(path, values, has_channels=False):
-    write_image(Path(path), Picture(values, has_channels))
+def put(path, values, has_channels=False, has_alpha=False):
+    write_image(Path(path), Picture(values, has_channels, has_alpha=has_alpha))
     return path
 
 
@@ -163,11 +163,12 @@ def test_files_of_8_and_16_bit_have_a_value_range(folder, capsys):
         assert_array_equal(stored, as_stored(expected, dtype))
 
 
-@pytest.mark.parametrize("name", ["a.png", "a.tif", "a.npy"])
+@pytest.mark.parametrize("name", ["a.png", "a.tif"])
 def test_colours_are_denoised_together_and_opacity_is_left_alone(folder, capsys, name):
     colours = np.stack([noisy(seed) for seed in range(3)], axis=-1)
     opacity = np.arange(PICTURE.size, dtype=np.uint8).reshape(*PICTURE.shape, 1)
-    put(name, np.concatenate([colours, opacity], axis=-1), has_channels=True)
+    values = np.concatenate([colours, opacity], axis=-1)
+    put(name, values, has_channels=True, has_alpha=True)
     words = ["denoise", name, "--sigma", 15, "--patch-size", 4, "-o", f"b{Path(name).suffix}"]
     assert ended(capsys, *words)[0] == 0
     stored = read_image(folder / f"b{Path(name).suffix}").pixels
@@ -176,8 +177,38 @@ def test_colours_are_denoised_together_and_opacity_is_left_alone(folder, capsys,
     assert_array_equal(stored[..., :3], as_stored(expected, np.uint8))
 
 
+def test_four_channels_of_an_array_are_all_denoised(folder, capsys):
+    values = np.stack([noisy(seed) for seed in range(4)], axis=-1)
+    np.save("a.npy", values)
+    assert ended(capsys, "denoise", "a.npy", "--sigma", 15, "--patch-size", 4)[0] == 0
+    expected = kf.denoise(values, 15, patch_size=4, channel_axis=-1, value_range=(0, 255), rng=0)
+    assert_array_equal(np.load(folder / "a_denoised.npy"), as_stored(expected, np.uint8))
+
+
+def test_the_preset_has_its_own_value_range(monkeypatch):
+    given = {}
+
+    def watched(*_, **options):
+        given.update(options)
+        raise ValueError("seen")
+
+    monkeypatch.setattr(kf, "denoise_with_details", watched)
+    put("a.tif", noisy(dtype=np.uint16))
+    main(["denoise", "a.tif", "--preset", "paper"])
+    assert given["value_range"] is None
+    main(["denoise", "a.tif"])
+    assert given["value_range"] == (0, 65535)
+
+
+def test_help_says_units_choices_and_defaults(capsys):
+    text = " ".join(ended(capsys, "denoise", "--help")[1].split())
+    assert "in values of the file" in text
+    assert "conditioned, log-det, orthonormal (default: conditioned)" in text
+    assert "default: 11, of volumes 4" in text
+
+
 def test_grey_with_opacity_is_denoised_as_grey(folder, capsys):
-    put("a.png", np.stack([noisy(), noisy(1)], axis=-1), has_channels=True)
+    put("a.png", np.stack([noisy(), noisy(1)], axis=-1), has_channels=True, has_alpha=True)
     assert ended(capsys, "denoise", "a.png", "--sigma", 15)[0] == 0
     stored = read_image(folder / "a_denoised.png").pixels
     assert_array_equal(stored[..., 1], noisy(1))
@@ -291,7 +322,60 @@ def test_references_in_a_folder_are_found_by_name(folder, capsys):
     assert code == 0
     assert all(record["psnr_after"] > 24 for record in json.loads(out)["files"])
     reports = sorted(file.name for file in (folder / "reports").iterdir())
-    assert reports == ["a_report.png", "b_report.png"]
+    assert reports == ["a.png_report.png", "b.png_report.png"]
+
+
+def test_an_empty_folder_costs_only_itself(folder, capsys):
+    (folder / "empty").mkdir()
+    put("a.png", noisy())
+    code, out, err = ended(capsys, "denoise", "empty", "a.png", "-o", "out")
+    assert code == 2
+    assert err.startswith("kappaform: error: empty holds no picture")
+    assert out.splitlines()[-1] == "1 denoised, 1 failed, 0 skipped"
+    assert (folder / "out" / "a.png").exists()
+
+
+def test_pictures_that_differ_in_their_suffix_have_reports_of_their_own(folder, capsys):
+    put("a.png", noisy())
+    put("a.tif", noisy())
+    assert ended(capsys, "denoise", "a.png", "a.tif", "--report", "r")[0] == 0
+    assert {file.name for file in (folder / "r").iterdir()} == {
+        "a.png_report.png",
+        "a.tif_report.png",
+    }
+
+
+def test_a_name_that_ends_with_a_slash_is_a_folder(folder, capsys):
+    put("a.png", noisy())
+    assert ended(capsys, "denoise", "a.png", "-o", "new/", "--report", "reports/")[0] == 0
+    assert (folder / "new" / "a.png").is_file()
+    assert (folder / "reports" / "a.png_report.png").is_file()
+
+
+def test_picture_and_report_are_both_written_or_neither(files, capsys, monkeypatch):
+    def fails(*_, **__):
+        raise OSError("disk full")
+
+    put("a.png", noisy())
+    before = files()
+    for name in ("matplotlib.figure.Figure.savefig", "PIL.Image.Image.save"):
+        with monkeypatch.context() as patched:
+            patched.setattr(name, fails)
+            assert "disk full" in refused(capsys, "denoise", "a.png", "--report", "r.pdf")
+        assert files() == before
+
+
+def test_read_only_folders_are_refused_before_any_work(folder, capsys, monkeypatch):
+    def worked(*_, **__):
+        raise AssertionError("there was work")
+
+    put("a.png", noisy())
+    (folder / "locked").mkdir()
+    # Replaced, because root, who may run this, may write everywhere.
+    monkeypatch.setattr("os.access", lambda path, _: Path(path).name != "locked")
+    monkeypatch.setattr(kf, "denoise_with_details", worked)
+    for words in (["-o", "locked/b.png"], ["--report", "locked/r.png"]):
+        assert "the folder locked is read-only" in refused(capsys, "denoise", "a.png", *words)
 
 
 def test_a_folder_without_pictures_is_refused(folder, capsys):
@@ -313,6 +397,7 @@ def test_a_folder_without_pictures_is_refused(folder, capsys):
         (["a.png", "-o", "./a.png"], "is an input"),
         (["a.png", "--suffix", ""], "is an input"),
         (["a.png", "--report", "a.png"], "a.png is an input"),
+        (["a.png", "-o", "n.png", "--report", "./n.png"], "the name of both picture and report"),
         (["a.png", "--compare", "b.png", "-o", "b.png"], "b.png is an input"),
         (["a.png", "-o", "b.gif"], "suffix '.gif' is unknown"),
         (["a.png", "-o", "none/b.png"], "the folder none does not exist"),

@@ -1,8 +1,12 @@
 """Pictures survive their files, and files that hold none are refused in one line."""
 
 import io
+import os
 import struct
+import tokenize
+import zipfile
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +14,7 @@ import tifffile
 from numpy.testing import assert_array_equal
 from PIL import Image, JpegImagePlugin
 
+from kappaform.files import replaced_when_complete
 from kappaform.image_files import Picture, as_stored, check_target, read_image, write_image
 
 
@@ -33,15 +38,27 @@ LOSSLESS = [
 @pytest.mark.parametrize(("suffix", "shape", "dtype"), LOSSLESS)
 def test_a_written_picture_is_read_back_bit_by_bit(tmp_path, rng, suffix, shape, dtype):
     has_channels = shape[-1] in (2, 3, 4) and shape != (6, 7, 3)
+    has_alpha = has_channels and shape[-1] in (2, 4)
     values = pixels(rng, shape, dtype)
-    write_image(tmp_path / f"a{suffix}", Picture(values, has_channels))
+    write_image(tmp_path / f"a{suffix}", Picture(values, has_channels, has_alpha=has_alpha))
     picture = read_image(tmp_path / f"a{suffix}")
     assert picture.pixels.dtype == values.dtype
     assert_array_equal(picture.pixels, values)
     assert picture.has_channels == has_channels
-    assert picture.has_alpha == (has_channels and shape[-1] in (2, 4))
+    assert picture.has_alpha == has_alpha
     assert picture.has_pages == (len(shape) - has_channels == 3)
     assert [file.name for file in tmp_path.iterdir()] == [f"a{suffix}"]
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".tif"])
+def test_a_fourth_channel_is_opacity_only_where_the_file_says_so(tmp_path, rng, suffix):
+    values = pixels(rng, (7, 5, 4), "u1")
+    write_image(tmp_path / f"a{suffix}", Picture(values, True))
+    picture = read_image(tmp_path / f"a{suffix}")
+    assert_array_equal(picture.pixels, values)
+    assert (picture.has_channels, picture.has_alpha) == (True, False)
+    with pytest.raises(ValueError, match=r"PNG cannot hold the 4 channels .* write TIFF or NPY"):
+        write_image(tmp_path / "a.png", picture)
 
 
 def test_jpeg_keeps_a_smooth_picture_within_two_levels(tmp_path):
@@ -221,6 +238,29 @@ def test_what_is_no_picture_is_refused_in_one_line_that_names_the_file(tmp_path,
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "failure", [ZeroDivisionError, RuntimeError, zipfile.BadZipFile, tokenize.TokenError]
+)
+def test_whatever_a_decoder_raises_means_damage(tmp_path, monkeypatch, failure):
+    def fails(*_, **__):
+        raise failure("two\nlines")
+
+    (tmp_path / "a.npy").write_bytes(npy_bytes(NOISE))
+    monkeypatch.setattr(np, "load", fails)
+    with pytest.raises(ValueError, match=r"a\.npy is damaged or no NPY picture: two lines"):
+        read_image(tmp_path / "a.npy")
+
+
+def test_lack_of_memory_is_no_damage(tmp_path, monkeypatch):
+    def fails(*_, **__):
+        raise MemoryError
+
+    (tmp_path / "a.npy").write_bytes(npy_bytes(NOISE))
+    monkeypatch.setattr(np, "load", fails)
+    with pytest.raises(MemoryError):
+        read_image(tmp_path / "a.npy")
+
+
 def test_missing_files_folders_and_unknown_suffixes_are_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"a\.png: no such file"):
         read_image(tmp_path / "a.png")
@@ -243,7 +283,7 @@ def test_missing_files_folders_and_unknown_suffixes_are_refused(tmp_path):
     ],
 )
 def test_a_format_that_would_lose_something_is_refused(tmp_path, name, shape, dtype, message):
-    picture = Picture(np.zeros(shape, dtype), shape[-1] == 4)
+    picture = Picture(np.zeros(shape, dtype), shape[-1] == 4, has_alpha=shape[-1] == 4)
     with pytest.raises(ValueError, match=message):
         write_image(tmp_path / name, picture)
     assert not list(tmp_path.iterdir())
@@ -261,3 +301,19 @@ def test_targets_that_cannot_be_written_are_refused_before_any_work(tmp_path):
     with pytest.raises(PermissionError, match="is read-only"):
         write_image(protected, picture)
     assert protected.read_bytes() == b"mine"
+
+
+def test_a_read_only_folder_is_refused_by_name(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everywhere
+    with pytest.raises(PermissionError, match=r"a\.png: the folder .* is read-only"):
+        check_target(tmp_path / "a.png", Picture(NOISE, False))
+
+
+def test_a_file_that_cannot_be_opened_is_called_by_its_own_name(tmp_path, monkeypatch):
+    def fails(*_, **__):
+        raise PermissionError(13, "Permission denied", ".a.png.0123")
+
+    monkeypatch.setattr(Path, "open", fails)
+    with pytest.raises(PermissionError) as caught, replaced_when_complete(tmp_path / "a.png"):
+        pass
+    assert caught.value.filename == str(tmp_path / "a.png")

@@ -80,6 +80,18 @@ def test_every_kind_of_picture_can_be_drawn(name):
     )
 
 
+def test_the_colour_bar_leaves_all_panels_of_its_row_equal():
+    noisy, result = denoised(RAMP)
+    figure = plot_denoising(noisy, result)
+    figure.draw_without_rendering()
+    boxes = [axes.get_position(original=True) for axes in figure.axes[3:]]
+    assert len(boxes) == 3
+    assert_allclose([box.height for box in boxes], boxes[0].height)
+    assert_allclose([box.y0 for box in boxes], boxes[0].y0)
+    (scale,) = figure.axes[5].child_axes
+    assert scale.get_xlabel() == "mean number per patch"
+
+
 def test_of_a_stack_the_middle_slice_is_shown():
     noisy, result = denoised(STACK, stack_axis=0)
     assert_allclose(pixels(plot_denoising(noisy, result), 2), noisy[2] - result.image[2])

@@ -20,7 +20,11 @@ def replaced_when_complete(path: Path) -> Iterator[BinaryIO]:
     # In the same folder, because only within a file system a file can be renamed in one step.
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        with temporary.open("xb") as file:
+        opened = temporary.open("xb")
+    except OSError as error:  # of a name that nobody gave
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    try:
+        with opened as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

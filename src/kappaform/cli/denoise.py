@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 from argparse import Namespace
+from collections import Counter
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +16,14 @@ from numpy.typing import NDArray
 
 import kappaform as kf
 from kappaform.cli.console import BAD_INPUT, complain, one_line, progress, say, say_json
-from kappaform.cli.sources import check_figure, check_free, picture_files, save_figure
+from kappaform.cli.sources import (
+    check_figure,
+    check_free,
+    emptiness,
+    is_same,
+    picture_files,
+    saved_figure,
+)
 from kappaform.image_files import Picture, as_stored, check_target, read_image, write_image
 
 _SUFFIX = "_denoised"
@@ -29,12 +39,16 @@ class Job(NamedTuple):
 
 
 def denoise(arguments: Namespace) -> int:
-    files, skipped = picture_files(arguments.inputs, arguments.suffix or _SUFFIX)
+    files, skipped, empty = picture_files(arguments.inputs, arguments.suffix or _SUFFIX)
     jobs = _jobs(files, arguments)
     model = kf.load(arguments.model) if arguments.model else None
     taken = [*files, *(job.reference for job in jobs if job.reference)]
     taken += [Path(arguments.model)] if arguments.model else []
-    records: list[dict[str, Any]] = []
+    records: list[dict[str, Any]] = [
+        {"input": str(path), "error": emptiness(path)} for path in empty
+    ]
+    for record in records:
+        complain(record["error"])
     for job in jobs:
         try:
             records.append(_denoise_file(job, taken, model, arguments))
@@ -49,8 +63,8 @@ def denoise(arguments: Namespace) -> int:
     failed = sum("error" in record for record in records)
     if arguments.json:
         say_json({"files": records, "failed": failed, "skipped": skipped})
-    elif len(jobs) + skipped > 1:
-        say(f"{len(jobs) - failed} denoised, {failed} failed, {skipped} skipped")
+    elif len(records) + skipped > 1:
+        say(f"{len(records) - failed} denoised, {failed} failed, {skipped} skipped")
     return 2 if failed else 0
 
 
@@ -65,10 +79,15 @@ def _jobs(files: list[Path], arguments: Namespace) -> list[Job]:
         )
         for file in files
     ]
-    for results in ([job.target for job in jobs], [job.report for job in jobs if job.report]):
-        for path in results:
-            if results.count(path) > 1:
-                raise ValueError(f"{path} would be written twice: denoise these files one by one.")
+    for job in jobs:
+        if job.report and is_same(job.target, job.report):
+            raise ValueError(
+                f"{job.report} is the name of both picture and report: give the report another."
+            )
+    results = [path for job in jobs for path in (job.target, job.report) if path]
+    for path, count in Counter(results).items():
+        if count > 1:
+            raise ValueError(f"{path} would be written twice: denoise these files one by one.")
     return jobs
 
 
@@ -77,22 +96,26 @@ def _target(file: Path, arguments: Namespace, many: bool) -> Path:
     if output is None:
         suffix = _SUFFIX if arguments.suffix is None else arguments.suffix
         return file.with_name(f"{file.stem}{suffix}{file.suffix}")
-    if not many and not Path(output).is_dir():
+    if not many and not _means_folder(output):
         return Path(output)
     folder = _folder(output, "-o")
     return folder / f"{file.stem}{arguments.suffix or ''}{file.suffix}"
 
 
 def _report(file: Path, report: str | None, many: bool) -> Path | None:
-    if report is None or (not many and not Path(report).is_dir()):
+    if report is None or (not many and not _means_folder(report)):
         return None if report is None else Path(report)
-    return _folder(report, "--report") / f"{file.stem}_report.png"
+    return _folder(report, "--report") / f"{file.name}_report.png"
+
+
+def _means_folder(name: str) -> bool:
+    return name.endswith(("/", os.sep)) or Path(name).is_dir()
 
 
 def _folder(name: str, option: str) -> Path:
     folder = Path(name)
     if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{option} {name} is a file: give a folder for several pictures.")
+        raise ValueError(f"{option} {name} is a file: give a folder.")
     folder.mkdir(exist_ok=True)
     return folder
 
@@ -118,7 +141,6 @@ def _denoise_file(job: Job, taken: list[Path], model: Any, arguments: Namespace)
         details = kf.denoise_with_details(noisy, arguments.sigma, **options, callback=callback)
     seconds = time.perf_counter() - started
     cleaned = as_stored(details.image, noisy.dtype)
-    write_image(job.target, picture._replace(pixels=_with_alpha(cleaned, picture)))
     record = {
         "input": str(job.source),
         "output": str(job.target),
@@ -130,11 +152,13 @@ def _denoise_file(job: Job, taken: list[Path], model: Any, arguments: Namespace)
     }
     if reference is not None:
         record |= compared(reference, noisy, cleaned, channel_axis, 0 if arguments.stack else None)
-    if job.report:
-        written = replace(details, image=cleaned)
-        figure = kf.plots.plot_denoising(noisy, written, reference, channel_axis=channel_axis)
-        save_figure(job.report, figure)
-        record["report"] = str(job.report)
+    with ExitStack() as results:  # picture and report, or neither
+        if job.report:
+            written = replace(details, image=cleaned)
+            figure = kf.plots.plot_denoising(noisy, written, reference, channel_axis=channel_axis)
+            results.enter_context(saved_figure(job.report, figure))
+            record["report"] = str(job.report)
+        write_image(job.target, picture._replace(pixels=_with_alpha(cleaned, picture)))
     return record
 
 
@@ -143,7 +167,7 @@ def _check_results(job: Job, picture: Picture, taken: list[Path]) -> None:
     check_free(job.target, taken)
     check_target(job.target, picture)
     if job.report:
-        check_free(job.report, [*taken, job.target])
+        check_free(job.report, taken)
         check_figure(job.report)
 
 
@@ -189,7 +213,8 @@ def _options(
     picture: Picture, channel_axis: int | None, model: Any, arguments: Namespace
 ) -> dict[str, Any]:
     value_range = arguments.value_range
-    if value_range is None and picture.pixels.dtype in (np.uint8, np.uint16):
+    whole = picture.pixels.dtype in (np.uint8, np.uint16)
+    if value_range is None and whole and arguments.preset is None:  # a preset has its own
         value_range = (0, np.iinfo(picture.pixels.dtype).max)
     options = {
         "method": arguments.method,

@@ -88,12 +88,15 @@ def _add_denoise(commands: Any) -> None:
     parser = _command(commands, "denoise", "denoise", text, example, _DENOISE)
     add = parser.add_argument
     add("inputs", nargs="+", metavar="IN", help="pictures, or folders of them")
-    add("-o", "--output", metavar="OUT", help="file to write; a folder for several pictures")
+    help_text = "file to write; a folder (or a new one: NAME/) for several pictures"
+    add("-o", "--output", metavar="OUT", help=help_text)
     add("--suffix", help="end of the new names (default: _denoised, none in a folder -o)")
-    add("--sigma", type=_number(0), help="deviation of the noise (default: estimated)")
-    add("--method", choices=METHODS, default="conditioned", help="what the transform is to be")
+    help_text = "deviation of the noise, in values of the file (default: estimated)"
+    add("--sigma", type=_number(0), help=help_text)
+    help_text = f"transform to learn: {', '.join(METHODS)} (default: conditioned)"
+    add("--method", choices=METHODS, default="conditioned", metavar="NAME", help=help_text)
     add("--max-condition", type=_number(1), default=2.0, metavar="K", help="default: 2")
-    add("--patch-size", type=_integer(1), metavar="P", help="side of the patches")
+    add("--patch-size", type=_integer(1), metavar="P", help="default: 11, of volumes 4")
     add("--preset", choices=("paper",), help="the settings of the paper")
     add("--model", help="use this transform, saved by learn, instead of learning one")
     shape = parser.add_mutually_exclusive_group()

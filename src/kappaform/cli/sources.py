@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,12 +25,21 @@ class Signals(NamedTuple):
     patch_shape: tuple[int, ...] | None
 
 
-def picture_files(inputs: Iterable[str], own_suffix: str = "") -> tuple[list[Path], int]:
-    """Files, and pictures in folders, in order; and how many others were skipped in folders.
+class Found(NamedTuple):
+    """Files to read, how many others their folders hold, and folders that hold none to read."""
+
+    files: list[Path]
+    n_skipped: int
+    empty: list[Path]
+
+
+def picture_files(inputs: Iterable[str], own_suffix: str = "") -> Found:
+    """Files, and pictures in folders, in order.
 
     Pictures whose name ends with `own_suffix` are results of an earlier run, and skipped.
     """
     files: list[Path] = []
+    empty: list[Path] = []
     skipped = 0
     for path in map(Path, inputs):
         if not path.is_dir():
@@ -38,10 +48,16 @@ def picture_files(inputs: Iterable[str], own_suffix: str = "") -> tuple[list[Pat
         inside = sorted(entry for entry in path.iterdir() if entry.is_file())
         wanted = [file for file in inside if _is_wanted(file, own_suffix)]
         if not wanted:
-            raise ValueError(f"{path} holds no picture: none of its files is {' '.join(SUFFIXES)}.")
+            empty.append(path)
+            continue
         files += wanted
         skipped += len(inside) - len(wanted)
-    return files, skipped
+    return Found(files, skipped, empty)
+
+
+def emptiness(folder: Path) -> str:
+    """What is wrong with a folder in which no picture was found."""
+    return f"{folder} holds no picture: no file to read in it is {' '.join(SUFFIXES)}."
 
 
 def _is_wanted(file: Path, own_suffix: str) -> bool:
@@ -52,10 +68,14 @@ def _is_wanted(file: Path, own_suffix: str) -> bool:
 
 def check_free(path: Path, taken: Iterable[Path]) -> None:
     """Refuse to write over what is read."""
-    for other in taken:
-        same = path.exists() and other.exists() and path.samefile(other)
-        if same or path.resolve() == other.resolve():
-            raise ValueError(f"{path} is an input: give the output another name.")
+    if any(is_same(path, other) for other in taken):
+        raise ValueError(f"{path} is an input: give the output another name.")
+
+
+def is_same(path: Path, other: Path) -> bool:
+    """Whether two names are of the same file, which need not exist yet."""
+    linked = path.exists() and other.exists() and path.samefile(other)
+    return linked or path.resolve() == other.resolve()
 
 
 def check_figure(path: Path) -> None:
@@ -66,8 +86,16 @@ def check_figure(path: Path) -> None:
 
 
 def save_figure(path: Path, figure: Any) -> None:
+    with saved_figure(path, figure):
+        pass
+
+
+@contextmanager
+def saved_figure(path: Path, figure: Any) -> Iterator[None]:
+    """A figure that is drawn at once and takes its name only if all else succeeds."""
     with replaced_when_complete(path) as file:
         figure.savefig(file, format=path.suffix.lower()[1:], dpi=110)
+        yield
 
 
 def load_signals(path: Path) -> NDArray:
@@ -88,7 +116,9 @@ def signals_of(
     inputs: Iterable[str], patch_size: int, n_patches: int, rng: np.random.Generator
 ) -> Signals:
     """Signals of .npy files, or mean-free random patches of pictures."""
-    files, _ = picture_files(inputs)
+    files, _, empty = picture_files(inputs)
+    if empty:
+        raise ValueError(emptiness(empty[0]))
     arrays = [file for file in files if file.suffix.lower() == ".npy"]
     if not arrays:
         shares = np.full(len(files), n_patches // len(files))

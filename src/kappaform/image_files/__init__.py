@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import stat
-import struct
-import zlib
 from pathlib import Path
 
 import numpy as np
@@ -29,9 +28,6 @@ __all__ = [
 JPEG, TIFF = (".jpg", ".jpeg"), (".tif", ".tiff")
 SUFFIXES = (".png", *JPEG, *TIFF, ".npy")
 
-# What decoders raise on damaged files, each in its own way.
-_DAMAGE = (OSError, ValueError, SyntaxError, EOFError, IndexError, zlib.error, struct.error)
-
 
 def read_image(path: Path) -> Picture:
     """The picture in a file; of a TIFF, all pages of its first series.
@@ -51,7 +47,9 @@ def read_image(path: Path) -> Picture:
         picture = read(path)
     except PermissionError:
         raise PermissionError(f"{path} may not be read: change its permissions.") from None
-    except _DAMAGE as error:
+    except (FileNotFoundError, ImportError, MemoryError):
+        raise
+    except Exception as error:  # decoders meet damage each in its own way
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(
             f"{path} is damaged or no {suffix[1:].upper()} picture: {reason}"
@@ -67,11 +65,10 @@ def read_image(path: Path) -> Picture:
 def check_target(path: Path, picture: Picture) -> None:
     """Refuse, before any work is done, a file that could not hold a picture like this one."""
     check_writable(path)
-    suffix, (pixels, has_channels, _) = _known_suffix(path), picture
+    suffix, pixels = _known_suffix(path), picture.pixels
     if suffix in (*TIFF, ".npy"):
         return
-    types, channels = (("uint8",), (3,)) if suffix in JPEG else (("uint8", "uint16"), (2, 3, 4))
-    kind = "JPEG" if suffix in JPEG else "PNG"
+    kind, types = ("JPEG", ("uint8",)) if suffix in JPEG else ("PNG", ("uint8", "uint16"))
     if pixels.dtype.name not in types:
         raise ValueError(
             f"{path}: {kind} holds {' or '.join(types)}, the picture is {pixels.dtype}: "
@@ -79,10 +76,13 @@ def check_target(path: Path, picture: Picture) -> None:
         )
     if picture.has_pages:
         raise ValueError(f"{path}: {kind} holds one page, the picture has more: write TIFF or NPY.")
-    if has_channels and pixels.shape[-1] not in channels:
+    if not picture.has_channels:
+        return
+    fits_png = pixels.shape[-1] in ((2, 4) if picture.has_alpha else (3,))
+    if not fits_png or (kind == "JPEG" and picture.has_alpha):
         raise ValueError(
             f"{path}: {kind} cannot hold the {pixels.shape[-1]} channels of the picture: write "
-            f"{'PNG' if pixels.shape[-1] in (2, 4) else 'TIFF'}."
+            f"{'PNG' if fits_png else 'TIFF or NPY'}."
         )
 
 
@@ -93,6 +93,10 @@ def check_writable(path: Path) -> None:
     if not path.parent.is_dir():
         raise FileNotFoundError(
             f"{path}: the folder {path.parent} does not exist, create it first."
+        )
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise PermissionError(
+            f"{path}: the folder {path.parent} is read-only: choose another, or make it writable."
         )
     # Replacing a file asks for no permission on the file itself, so that is asked here.
     if path.exists() and not path.stat().st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH):
@@ -135,5 +139,6 @@ def _known_suffix(path: Path) -> str:
 def _read_npy(path: Path) -> Picture:
     # Mapped, because that compares the length of the file with its header before allocating.
     pixels = np.array(np.load(path, mmap_mode="r", allow_pickle=False))
-    # Three or four values along the last axis are colours; a volume can be declared one later.
+    # Three or four values along the last axis are channels, none of them known to be opacity; a
+    # volume can be declared one later.
     return Picture(pixels, pixels.ndim >= 3 and pixels.shape[-1] in (3, 4))

@@ -16,11 +16,7 @@ class Picture(NamedTuple):
     pixels: NDArray
     has_channels: bool
     profile: bytes | None = None  #: ICC colour profile
-
-    @property
-    def has_alpha(self) -> bool:
-        """Whether the last channel is opacity."""
-        return self.has_channels and self.pixels.shape[-1] in (2, 4)
+    has_alpha: bool = False  #: whether the file says that the last channel is opacity
 
     @property
     def has_pages(self) -> bool:

@@ -40,7 +40,8 @@ def read_pillow(path: Path) -> Picture:
         else:
             image.load()
             pixels = _as_array(ImageOps.exif_transpose(image))
-    return Picture(pixels, pixels.ndim == 3, profile)
+    has_channels = pixels.ndim == 3
+    return Picture(pixels, has_channels, profile, has_channels and pixels.shape[-1] in (2, 4))
 
 
 def _as_array(image: Image.Image) -> NDArray:

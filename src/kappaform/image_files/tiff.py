@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from kappaform.image_files.picture import Picture, check_size
 
+_OPACITY = (1, 2)  # kinds of extra samples: colours multiplied by it, or not
 _RGB_OR_GREY = (0, 1, 2)  # photometric interpretations: white is zero, black is zero, RGB
 
 
@@ -36,6 +37,7 @@ def read_tiff(path: Path) -> Picture:
             pixels = _tiff_by_pillow(path, series.shape, series.dtype)
         tag = page.tags.get(34675)  # read while the file is open
         profile = tag.value if tag else None
+        has_alpha = "S" in axes and any(int(kind) in _OPACITY for kind in page.extrasamples[-1:])
     for complaint in complaints:
         if "offset" in complaint or "corrupt" in complaint:
             raise ValueError(complaint)
@@ -45,7 +47,7 @@ def read_tiff(path: Path) -> Picture:
         pixels = np.iinfo(pixels.dtype).max - pixels
     if len(pixels) == 1 and pixels.ndim - ("S" in axes) == 3:
         pixels = pixels[0]  # a single page
-    return Picture(pixels, "S" in axes, profile)
+    return Picture(pixels, "S" in axes, profile, has_alpha)
 
 
 def _tiff_by_pillow(path: Path, shape: tuple[int, ...], dtype: np.dtype) -> NDArray:
@@ -81,12 +83,14 @@ def write_tiff(file: BinaryIO, picture: Picture) -> None:
     """Write a picture, every page of it."""
     import tifffile
 
-    pixels, has_channels, profile = picture
-    options: dict[str, Any] = {"photometric": "minisblack", "iccprofile": profile}
-    if has_channels:
-        options["planarconfig"] = "contig"
-        if pixels.shape[-1] >= 3:
-            options["photometric"] = "rgb"
+    options: dict[str, Any] = {"photometric": "minisblack", "iccprofile": picture.profile}
+    if picture.has_channels:
+        n_channels = picture.pixels.shape[-1]
+        n_colours = 3 if n_channels >= 3 else 1
+        kinds = ["unspecified"] * (n_channels - n_colours)
         if picture.has_alpha:
-            options["extrasamples"] = ["unassalpha"]
-    tifffile.imwrite(file, pixels, **options)
+            kinds[-1] = "unassalpha"
+        options["planarconfig"] = "contig"
+        options["photometric"] = "rgb" if n_colours == 3 else "minisblack"
+        options["extrasamples"] = kinds or None
+    tifffile.imwrite(file, picture.pixels, **options)

@@ -41,6 +41,8 @@ def plot_denoising(
     """
     figure = Figure(figsize=(12.0, 8.6), layout="constrained")
     pictures, inside = figure.subplots(2, 3)
+    for axes in (*pictures, *inside):
+        axes.set_anchor("N")  # titles of a row in line, whatever the shape of its pictures
     noisy, cleaned = np.asarray(noisy), np.asarray(result.image)
     before, after = (_middle_slice(image, channel_axis) for image in (noisy, cleaned))
     limits = np.quantile(after, (0.001, 0.999))
@@ -48,7 +50,7 @@ def plot_denoising(
     _draw_picture(pictures[1], after, limits, "after" + _nearness(reference, cleaned))
     _draw_difference(pictures[2], before - after.astype(np.float64), result.sigma)
     _draw_transform(inside[0], inside[1], result)
-    _draw_sparsity(inside[2], np.asarray(result.sparsity_map), noisy.ndim, channel_axis)
+    _draw_sparsity(inside[2], np.asarray(result.sparsity_map))
     return figure
 
 
@@ -108,14 +110,12 @@ def _draw_transform(left: Axes, right: Axes, result: DenoiseResult) -> None:
     right.set(xlabel="index, in descending order", ylabel=r"singular value $\sigma$")
 
 
-def _draw_sparsity(axes: Axes, counts: NDArray, ndim: int, channel_axis: int | None) -> None:
-    # Colours may have a map each, or share one.
-    per_channel = channel_axis is not None and counts.ndim == ndim
-    shown = _middle_slice(counts, channel_axis if per_channel else None)
-    shown = shown.mean(axis=2) if shown.ndim == 3 else shown
-    image = axes.imshow(shown, cmap="cividis", vmin=0)
+def _draw_sparsity(axes: Axes, counts: NDArray) -> None:
+    image = axes.imshow(_middle_slice(counts, None), cmap="cividis", vmin=0)
     axes.set_title("coefficients of the patches", loc="left")
     axes.set_axis_off()
     figure = axes.get_figure()
     assert figure is not None
-    figure.colorbar(image, ax=axes, location="bottom", shrink=0.8, aspect=40, pad=0.02)
+    # Below the panel and not a part of it, so that all panels of the row stay equal.
+    scale = axes.inset_axes((0.1, -0.06, 0.8, 0.025))
+    figure.colorbar(image, cax=scale, orientation="horizontal", label="mean number per patch")
