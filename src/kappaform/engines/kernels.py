@@ -1,4 +1,4 @@
-"""Every compiled kernel of the package.
+"""The compiled kernels of the pass.
 
 Magnitudes are compared through their bits: with the sign bit cleared, floats of one width are
 ordered as the integers that share their bits. A search among integers is exact, ends, sees ties.

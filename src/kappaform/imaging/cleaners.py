@@ -61,9 +61,7 @@ def error_cleaner(
     :math:`y - B (W y - x)`: the residual is B times the coefficients left out. All patches weigh
     the same.
     """
-    n = len(transform)
-    inverse = np.linalg.solve(damping * np.eye(n) + transform.T @ transform, transform.T)
-    form = inverse.T @ inverse
+    inverse, form = residual_of(transform, damping)
     analysis, gradient, synthesis, form = (
         np.ascontiguousarray(matrix, dtype)
         for matrix in (transform.T, transform.T @ form, -inverse.T, form)
@@ -78,6 +76,13 @@ def error_cleaner(
         return np.ones(len(patches), dtype), counts
 
     return clean
+
+
+def residual_of(transform: NDArray, damping: float) -> tuple[NDArray, NDArray]:
+    """B, which maps the coefficients left out to the residual of a patch, and its form BᵀB."""
+    regular = damping * np.eye(len(transform)) + transform.T @ transform
+    inverse = np.linalg.solve(regular, transform.T)
+    return inverse, inverse.T @ inverse
 
 
 def _matrices(transform: NDArray, dtype: np.dtype) -> tuple[NDArray, NDArray]:

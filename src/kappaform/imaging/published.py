@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.engines.image_kernels import leave_out
-from kappaform.imaging.cleaners import error_cleaner
+from kappaform.imaging.cleaners import error_cleaner, residual_of
 from kappaform.imaging.sweep import PatchGrid, patches_at, sweep
 from kappaform.learning import Conditioned, LearnResult, LogDet, Method, Orthonormal, learn
 from kappaform.linalg import dct_basis
@@ -74,9 +74,7 @@ def _sparsity(
     patches: NDArray, transform: NDArray, error: float, most: int, damping: float
 ) -> NDArray:
     """Number of coefficients that brings each patch within the error."""
-    n = len(transform)
-    inverse = np.linalg.solve(damping * np.eye(n) + transform.T @ transform, transform.T)
-    form = inverse.T @ inverse
+    _, form = residual_of(transform, damping)
     coefs = patches @ transform.T
     counts = np.empty(len(patches))
     leave_out(coefs, coefs @ form, form, error**2, most, counts)
