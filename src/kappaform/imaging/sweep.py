@@ -50,9 +50,6 @@ class PatchGrid:
         grid = np.indices((1, *self.positions[1:]))
         return np.ravel_multi_index(grid, self.shape).ravel()
 
-    def starts(self, row: int) -> NDArray:
-        return self.first_row + row * math.prod(self.shape[1:])
-
 
 def patches_at(image: NDArray, patch_shape: tuple[int, ...], positions: NDArray) -> NDArray:
     """Mean-free patches at positions of the flattened grid of patch positions, float64."""
@@ -118,8 +115,12 @@ def _sweep_part(
 
 
 def _blocks(grid: PatchGrid, n_rows: int) -> Iterator[NDArray]:
-    for row in range(n_rows):
-        starts = grid.starts(row)
+    """Where the patches of each block begin: a few rows, or a piece of a long one."""
+    row_length = math.prod(grid.shape[1:])
+    rows = max(1, _BLOCK_PATCHES // grid.first_row.size)
+    for row in range(0, n_rows, rows):
+        below = row_length * np.arange(row, min(row + rows, n_rows))
+        starts = (below[:, np.newaxis] + grid.first_row).ravel()
         for first in range(0, starts.size, _BLOCK_PATCHES):
             yield starts[first : first + _BLOCK_PATCHES]
 
