@@ -117,10 +117,12 @@ class _SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
                 f"X has {codes.shape[1]} features: the codes of this transform have "
                 f"{self.n_features_in_}."
             )
-        inverse = np.linalg.inv(self.result_.transform).T
+        inverse = np.linalg.inv(self.result_.transform)
+        if not sparse.issparse(codes):
+            return engine_for(codes, "X").apply(inverse)
         signals = np.empty(codes.shape, codes.dtype)
         for rows in _chunks(codes):
-            signals[rows] = codes[rows] @ inverse
+            signals[rows] = codes[rows] @ inverse.T
         return signals
 
     def score(self, X: Any, y: Any = None) -> float:  # noqa: ARG002

@@ -15,6 +15,7 @@ from kappaform.engines.blocks import (
     split_rows,
     working_dtype,
 )
+from kappaform.engines.engine import Engine
 from kappaform.engines.kernels import mark_largest
 from kappaform.engines.numpy_engine import NumpyEngine
 from kappaform.engines.statistics import Statistics
@@ -22,6 +23,7 @@ from kappaform.engines.threads import n_threads, single_threaded_blas
 from kappaform.engines.validation import as_real_array, as_sparsity
 
 __all__ = [
+    "Engine",
     "NumpyEngine",
     "Statistics",
     "engine_for",
@@ -31,7 +33,7 @@ __all__ = [
 ]
 
 
-def engine_for(signals: Any, name: str = "signals") -> NumpyEngine:
+def engine_for(signals: Any, name: str = "signals") -> Engine:
     """Return the engine that performs the pass where `signals` live; errors call them `name`.
 
     Arrays, memory-maps and whatever `numpy.asarray` understands are passed over by `NumpyEngine`.

@@ -81,6 +81,15 @@ class NumpyEngine:
             discarded_energy += part_discarded_energy
         return Statistics(self.gram, cross, code_energy, discarded_energy, self.n_signals)
 
+    def lost_energy(
+        self, transform: npt.ArrayLike, inverse: Float64Array, n_nonzero: int | npt.ArrayLike
+    ) -> float:
+        """‖Y − X W⁻ᵀ‖² of the scaled signals: what codes do not give back."""
+        weights = as_transform(transform, self.n_features, self.dtype).T
+        sparsity = self._sparsity(n_nonzero)
+        lost = partial(self._lost, weights=weights, inverse=inverse.T, sparsity=sparsity)
+        return sum(self._mapped_parts(lost))
+
     def encode(self, transform: npt.ArrayLike, n_nonzero: int | npt.ArrayLike) -> Array:
         """Codes H_s(Y Wᵀ) of the signals as given (not scaled), (n_signals, n_features)."""
         weights = as_transform(transform, self.n_features, self.dtype).T
@@ -88,6 +97,18 @@ class NumpyEngine:
         codes = np.zeros(self.signals.shape, self.dtype)
         self._mapped_parts(partial(self._encode, codes=codes, weights=weights, sparsity=sparsity))
         return codes
+
+    def apply(self, matrix: npt.ArrayLike) -> Array:
+        """Product of every signal as given with a matrix: Y Mᵀ, (n_signals, n_features)."""
+        weights = as_transform(matrix, self.n_features, np.dtype(np.float64)).T
+        products = np.empty(self.signals.shape, self.dtype)
+
+        def multiply(part: slice, _: Workspace) -> None:
+            for rows in split_rows(part.start, part.stop, self._block_rows):
+                products[rows] = self.signals[rows] @ weights
+
+        self._mapped_parts(multiply)
+        return products
 
     def _gram_of(self, part: slice, workspace: Workspace) -> Float64Array:
         gram = np.zeros((self.n_features, self.n_features))
@@ -118,6 +139,18 @@ class NumpyEngine:
             if self._exponent:
                 np.ldexp(coefs, -self._exponent, out=coefs)
             np.copyto(codes[rows], coefs[:, : self.n_features], where=kept)
+
+    def _lost(
+        self, part: slice, workspace: Workspace, weights: Array, inverse: Array, sparsity: Array
+    ) -> float:
+        energy = 0.0
+        for rows, block, coefs in self._coefs(part, workspace, weights):
+            kept = np.empty((len(block), self.n_features), np.bool_)
+            mark_largest(coefs.view(self._cuts.dtype), sparsity[rows].astype(np.int64), kept)
+            codes = np.where(kept, coefs[:, : self.n_features], 0).astype(np.float64)
+            residual = block[:, : self.n_features] - codes @ inverse
+            energy += float(np.vdot(residual, residual))
+        return energy
 
     def _find_exponent(self) -> int:
         """Exponent of `scale`. Refuses signals that are not finite."""

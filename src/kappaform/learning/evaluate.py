@@ -8,12 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.engines import NumpyEngine, engine_for, single_threaded_blas
+from kappaform.engines import Engine, engine_for, single_threaded_blas
 from kappaform.engines.validation import as_sparsity, check_at_most
 from kappaform.learning.result import LearnResult, learned
 from kappaform.linalg import svd
-
-_BLOCK_ROWS = 16384
 
 
 class Evaluation(NamedTuple):
@@ -48,7 +46,8 @@ def evaluate(
     sparsity = checked_sparsity(n_nonzero_coefs, engine)
     with single_threaded_blas():
         statistics = engine.run_pass(matrix, sparsity)
-        lost = _reconstruction_residual(engine, matrix, sparsity)
+        inverse = _inverse(matrix.astype(np.float64))
+        lost = math.sqrt(engine.lost_energy(matrix, inverse, sparsity))
     coef_energy = statistics.code_energy + statistics.discarded_energy
     signal_norm = math.sqrt(np.trace(statistics.gram))
     absolute = math.sqrt(statistics.discarded_energy)
@@ -59,7 +58,7 @@ def evaluate(
     )
 
 
-def checked_sparsity(n_nonzero: Any, engine: NumpyEngine) -> int | NDArray:
+def checked_sparsity(n_nonzero: Any, engine: Engine) -> int | NDArray:
     """Sparsity of the codes: the default where None is given, an error where none is possible."""
     if n_nonzero is None:
         return max(1, round(0.1 * engine.n_features))
@@ -82,22 +81,3 @@ def _inverse(matrix: NDArray) -> NDArray:
             f"{spectrum[-1]:.3g}): signals cannot be rebuilt from its codes, give a regular one."
         )
     return np.linalg.inv(matrix)
-
-
-def _reconstruction_residual(
-    engine: NumpyEngine, matrix: NDArray, sparsity: int | NDArray
-) -> float:
-    """‖Y − XW⁻ᵀ‖_F of the scaled signals, block by block."""
-    inverse = _inverse(matrix.astype(np.float64))
-    energy = 0.0
-    for start in range(0, engine.n_signals, _BLOCK_ROWS):
-        rows = slice(start, start + _BLOCK_ROWS)
-        block = engine.signals[rows]
-        wanted = sparsity if isinstance(sparsity, int) else sparsity[rows]
-        # In double precision: the scale of tiny float32 signals is beyond the range of their own.
-        signals = np.multiply(block, engine.scale, dtype=np.float64)
-        # Codes of scaled signals: those of the largest may be beyond the range of their dtype.
-        codes = engine_for(signals.astype(engine.dtype)).encode(matrix, wanted)
-        residual = signals - codes.astype(np.float64) @ inverse.T
-        energy += float(np.vdot(residual, residual))
-    return math.sqrt(energy)

@@ -138,8 +138,8 @@ def _check_validation(validation: Any, n_features: int) -> None:
     engine = engine_for(validation, "validation")
     if engine.n_features != n_features:
         raise ValueError(
-            f"validation has shape {engine.signals.shape}: its signals must have {n_features} "
-            "features, as the others."
+            f"validation has {engine.n_features} features: its signals must have {n_features}, as "
+            "the others."
         )
 
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.engines import NumpyEngine, Statistics
+from kappaform.engines import Engine, Statistics
 from kappaform.learning.methods import Conditioned, LogDet, Method
 from kappaform.learning.result import Record
 from kappaform.learning.updates import Transform, as_matrix, own_steps, penalties, updater
@@ -30,7 +30,7 @@ class Problem:
     """
 
     def __init__(
-        self, engine: NumpyEngine, method: Method, n_nonzero: int | NDArray, tol: float
+        self, engine: Engine, method: Method, n_nonzero: int | NDArray, tol: float
     ) -> None:
         self.engine, self.method, self.n_nonzero, self.tol = engine, method, n_nonzero, tol
         self.update = updater(method, engine.gram)
