@@ -114,7 +114,7 @@ def test_bounds_that_are_no_numbers_are_refused(photo_patches, bounds):
 def test_bad_arguments_are_named(photo_patches):
     with pytest.raises(TypeError, match="callback=5: give a function of a LearnResult, or None"):
         kf.condition_path(photo_patches, [2.0], callback=5)
-    with pytest.raises(ValueError, match=r"validation has 5 features \(64,\).*validation\.reshape"):
+    with pytest.raises(ValueError, match=r"validation has shape \(64,\).*validation\.reshape"):
         kf.condition_path(photo_patches, [2.0], validation=np.ones(64))
     with pytest.raises(ValueError, match="validation contains NaN or inf, first in row 1"):
         kf.condition_path(photo_patches, [2.0], validation=[[0.0] * 64, [np.nan] * 64])
@@ -122,7 +122,7 @@ def test_bad_arguments_are_named(photo_patches):
         kf.condition_path(photo_patches, [])
     with pytest.raises(ValueError, match=r"max_condition=0\.5"):
         kf.condition_path(photo_patches, [0.5, 2.0])
-    with pytest.raises(ValueError, match=r"validation has 5 features \(3, 5\)"):
+    with pytest.raises(ValueError, match="validation has 5 features"):
         kf.condition_path(photo_patches, [2.0], validation=np.ones((3, 5)))
     with pytest.raises(ValueError, match="n_nonzero_coefs is an array"):
         kf.condition_path(photo_patches, [2.0], n_nonzero_coefs=np.full(len(photo_patches), 3))

@@ -20,7 +20,7 @@ from kappaform.engines.kernels import mark_largest
 from kappaform.engines.numpy_engine import NumpyEngine
 from kappaform.engines.statistics import Statistics
 from kappaform.engines.threads import n_threads, single_threaded_blas
-from kappaform.engines.validation import as_real_array, as_sparsity
+from kappaform.engines.validation import as_real_array, as_sparsity, is_store, library_of
 
 __all__ = [
     "Engine",
@@ -28,6 +28,8 @@ __all__ = [
     "Statistics",
     "engine_for",
     "hard_threshold",
+    "is_store",
+    "library_of",
     "n_threads",
     "single_threaded_blas",
 ]
@@ -36,8 +38,18 @@ __all__ = [
 def engine_for(signals: Any, name: str = "signals") -> Engine:
     """Return the engine that performs the pass where `signals` live; errors call them `name`.
 
-    Arrays, memory-maps and whatever `numpy.asarray` understands are passed over by `NumpyEngine`.
+    Torch tensors and Dask arrays have engines of their own. Arrays, memory-maps, stores whose rows
+    can be sliced and whatever `numpy.asarray` understands are passed over by `NumpyEngine`.
     """
+    library = library_of(signals)
+    if library == "torch":
+        from kappaform.engines.torch_engine import TorchEngine
+
+        return TorchEngine(signals, name)
+    if library == "dask":
+        from kappaform.engines.dask_engine import DaskEngine
+
+        return DaskEngine(signals, name)
     return NumpyEngine(signals, name)
 
 

@@ -8,6 +8,18 @@ import numpy as np
 import numpy.typing as npt
 
 
+def library_of(values: Any) -> str:
+    """Package that the type of `values` comes from, which decides the engine; none is imported."""
+    return type(values).__module__.partition(".")[0]
+
+
+def is_store(values: Any) -> bool:
+    """Whether `values` are rows to be read slice by slice, such as a dataset of HDF5 or Zarr."""
+    if isinstance(values, np.ndarray | np.generic) or hasattr(values, "toarray"):
+        return False
+    return all(hasattr(values, name) for name in ("shape", "dtype", "__getitem__"))
+
+
 def as_real_array(values: Any, name: str) -> npt.NDArray[Any]:
     """View `values` as an array of real numbers, without a copy where that is possible."""
     if hasattr(values, "toarray"):  # SciPy sparse matrices and arrays
