@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from kappaform.engines.image_kernels import leave_out
 from kappaform.imaging.cleaners import error_cleaner, residual_of
 from kappaform.imaging.sweep import PatchGrid, patches_at, sweep
 from kappaform.learning import Conditioned, LearnResult, LogDet, Method, Orthonormal, learn
+from kappaform.learning.methods import Variant
 from kappaform.linalg import dct_basis
 
 N_TRAINING = 500
@@ -31,11 +33,12 @@ def published_denoise(
     patch_shape: tuple[int, ...],
     training: Iterator[NDArray],
     callback: Callable[[LearnResult], bool | None] | None = None,
+    variant: Variant = "public",
 ) -> tuple[NDArray, NDArray, list[LearnResult]]:
     """Cleaned image, numbers of coefficients and what was learned in each round.
 
     `training` yields, for each round, the positions of its patches in the flattened grid of patch
-    positions: one more than there are rounds.
+    positions: one more than there are rounds. `variant` is that of the conditioned method.
     """
     n = math.prod(patch_shape)
     sparsity = np.full(N_TRAINING, round(0.1 * n))
@@ -45,9 +48,12 @@ def published_denoise(
         "most": most,
         "damping": 0.01 / sigma,
     }
-    chain = {"conditioned": _conditioned, "log-det": _log_det, "orthonormal": _orthonormal}[method](
-        dct_basis(patch_shape)
-    )
+    chains = {
+        "conditioned": partial(_conditioned, variant=variant),
+        "log-det": _log_det,
+        "orthonormal": _orthonormal,
+    }
+    chain = chains[method](dct_basis(patch_shape))
     patches = patches_at(image, patch_shape, next(training))
     history = []
     for _ in range(5 if sigma >= 100 else 20):
@@ -106,7 +112,7 @@ def _log_det(start: NDArray) -> Chain:
     return advance
 
 
-def _conditioned(start: NDArray) -> Chain:
+def _conditioned(start: NDArray, variant: Variant) -> Chain:
     """Bound and norm are those of a log-det transform learned beside it from the same patches."""
     transform = start
     advance_beside = _log_det(start)
@@ -115,7 +121,7 @@ def _conditioned(start: NDArray) -> Chain:
         nonlocal transform
         beside = advance_beside(patches, sparsity)
         norm = float(np.linalg.norm(beside.transform))
-        method = Conditioned(beside.condition_number, norm=norm, variant="reference")
+        method = Conditioned(beside.condition_number, norm=norm, variant=variant)
         coded = _coded(sparsity)
         result = _learn(patches[coded], method, sparsity[coded], transform)
         transform = result.transform

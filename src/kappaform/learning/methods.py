@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 Objective = Literal["absolute", "relative"]
-Variant = Literal["monotone", "paper", "reference"]
+Variant = Literal["monotone", "paper", "reference", "public"]
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,11 @@ class Conditioned:
     objective : {"absolute", "relative"}
         The error to minimise: absolute, or divided by the norm of the coefficients. They favour
         different transforms: compare both, and the reconstruction error (`kappaform.evaluate`).
-    variant : {"monotone", "paper", "reference"}
-        "monotone": exact steps that never increase the objective. "paper": the published algorithm
-        as printed. "reference": order, steps and start of its authors' code. Both of these are done
-        with an exact spectrum step, and may increase the error.
+    variant : {"monotone", "paper", "reference", "public"}
+        "monotone": exact steps that never increase the objective. The others may increase it.
+        "paper": the published algorithm as printed. "reference": order, steps and start of its
+        authors' code; both with an exact spectrum step. "public": that code with its own spectrum
+        step, which often misses the minimum, to reproduce its results.
     n_rounds : int >= 1
         Rounds of the monotone updates per pass over the data; they see n x n matrices only.
     """

@@ -81,12 +81,15 @@ def default_basis(n_features: int) -> NDArray:
 def feasible(transform: Transform, method: Method) -> Transform:
     """The given transform, moved to where the method keeps it.
 
-    The published variants take from it the first codes only, and so take it in its own norm.
+    The published variants take from it the first codes only, and so take it in its own norm; the
+    public code takes it as it is.
     """
     matrix = as_matrix(transform)
     n_features = len(matrix)
     if not matrix.any():
         transform = matrix = np.eye(n_features)
+    if isinstance(method, Conditioned) and method.variant == "public":
+        return matrix
     if isinstance(method, Orthonormal):
         return polar(matrix)
     factors = transform if isinstance(transform, Factors) else decompose(matrix)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kappaform.engines import Statistics
 from kappaform.learning.methods import Conditioned, LogDet, Method, Orthonormal
-from kappaform.linalg import polar, project_spectrum, svd
+from kappaform.linalg import first_accepted_spectrum, polar, project_spectrum, svd
 
 _EPS = float(np.finfo(np.float64).eps)
 _PROXIMITY = 1e-10
@@ -145,10 +145,10 @@ def update_conditioned(
     if steps == "relative":
         kept, discarded = statistics.code_energy, statistics.discarded_energy
         cross = cross * ((kept + discarded) / kept)
+    project = partial(project_spectrum, norm=bounds.norm if steps == "exact" else None)
     for _ in range(n_rounds):
         left = polar(cross @ factors.right * factors.spectrum, near=factors.left)
-        norm = bounds.norm if steps == "exact" else None
-        factors = fit_spectrum(left, factors, statistics.gram, cross, bounds, norm)
+        factors = fit_spectrum(left, factors, statistics.gram, cross, bounds, project)
         if steps == "rescale":
             factors = factors.scaled_to(bounds.norm)
         factors = turn_right(factors, statistics.gram, cross, bounds.least)
@@ -161,9 +161,9 @@ def fit_spectrum(
     gram: NDArray,
     cross: NDArray,
     bounds: Bounds,
-    norm: float | None,
+    project: Callable[..., NDArray] = project_spectrum,
 ) -> Factors:
-    """Best spectrum for fixed singular vectors, within the bound and of the given norm."""
+    """Spectrum for fixed singular vectors, within the bound: the best one, unless told how."""
     right = factors.right
     weights = np.einsum("ij,ij->j", right, gram @ right)
     products = np.einsum("ij,ij->j", left, cross @ right)
@@ -171,7 +171,7 @@ def fit_spectrum(
     seen = weights > bounds.negligible
     # In a direction without energy the data do not care: the value stays, as far as it may.
     targets = np.where(seen, np.abs(products) / np.where(seen, weights, 1.0), factors.spectrum)
-    spectrum = project_spectrum(targets, np.where(seen, weights, 0.0), bounds.kappa, norm)
+    spectrum = project(targets, np.where(seen, weights, 0.0), bounds.kappa)
     return Factors(left, spectrum, right)
 
 
@@ -191,36 +191,46 @@ def turn_right(factors: Factors, gram: NDArray, cross: NDArray, least: float) ->
 def update_published(
     statistics: Statistics, transform: Transform, _: Steps, method: Conditioned, bounds: Bounds
 ) -> Transform:
-    """One iteration as published: in print ("paper") or as code ("reference").
+    """One iteration as published: in print ("paper") or as code ("reference", "public").
 
-    Both project the spectrum without the norm and then rescale it, and both replace the error by an
+    All project the spectrum without the norm and then rescale it, and all replace the error by an
     upper bound in the right step, so the error may rise.
     """
     gram, cross = statistics.gram, statistics.cross
     if not cross.any():
         return transform
-    factors = (
-        transform if isinstance(transform, Factors) else published_start(statistics, bounds.kappa)
-    )
-    left = polar(cross @ factors.right * factors.spectrum, near=factors.left)
+    project = first_accepted_spectrum if method.variant == "public" else project_spectrum
+    fit = partial(fit_spectrum, gram=gram, cross=cross, bounds=bounds, project=project)
+    factors = transform if isinstance(transform, Factors) else None
     if method.variant == "paper":
-        factors = fit_spectrum(left, factors, gram, cross, bounds, None).scaled_to(bounds.norm)
+        factors = factors or _printed_start(statistics, bounds.kappa)
+        left = polar(cross @ factors.right * factors.spectrum, near=factors.left)
+        factors = fit(left, factors).scaled_to(bounds.norm)
         right = polar((cross.T @ left) / factors.spectrum, near=factors.right)
         return Factors(left, factors.spectrum, right)
+    if factors is None:
+        start = _coded_start(statistics, bounds.kappa)
+        factors = fit(start.left, start)
+    left = polar(cross @ factors.right * factors.spectrum, near=factors.left)
     factors = Factors(left, factors.spectrum, polar(cross.T @ left, near=factors.right))
-    return fit_spectrum(left, factors, gram, cross, bounds, None).scaled_to(bounds.norm)
+    return fit(left, factors).scaled_to(bounds.norm)
 
 
-def published_start(statistics: Statistics, kappa: float) -> Factors:
-    """Where the public code starts, whatever transform made the first codes.
-
-    For kappa <= 2 it decomposes the transposed cross matrix, which swaps left and right: kept here,
-    because its published results depend on it.
-    """
+def _printed_start(statistics: Statistics, kappa: float) -> Factors:
+    """Least squares or, for small bounds, Procrustes, whatever transform made the first codes."""
     if kappa > 2:
         return decompose(least_squares(statistics))
-    left, _, right = svd(statistics.cross.T)
+    left, _, right = svd(statistics.cross)
     return Factors(left, np.ones(len(left)), right.T)
+
+
+def _coded_start(statistics: Statistics, kappa: float) -> Factors:
+    """The same in the public code, which for small bounds decomposes the transposed cross matrix.
+
+    That swaps left and right: kept here, because published results depend on it.
+    """
+    start = _printed_start(statistics, kappa)
+    return start if kappa > 2 else Factors(start.right, start.spectrum, start.left)
 
 
 def least_squares(statistics: Statistics) -> NDArray:
