@@ -242,3 +242,59 @@ def clean_to_error(patch, transform, error, most, damping):
         if np.linalg.norm(residual) <= error:
             break
     return patch - residual, 1.0, count
+
+
+# --- paper: the similarity that its table shows --------------------------------------------------
+
+
+def downsampled_ssim(reference, image):
+    """SSIM of grey pictures, 0 to 255, after averaging over blocks; window by window."""
+    factor = max(1, int(min(reference.shape) / 256 + 0.5))
+    one, other = (block_means(picture, factor) for picture in (reference, image))
+    offsets = range(-5, 6)
+    weights = np.array([[math.exp(-(i * i + j * j) / 4.5) for i in offsets] for j in offsets])
+    weights /= weights.sum()
+    values = []
+    for i, j in np.ndindex(one.shape[0] - 10, one.shape[1] - 10):
+        x, y = one[i : i + 11, j : j + 11], other[i : i + 11, j : j + 11]
+        mean_x, mean_y = (weights * x).sum(), (weights * y).sum()
+        deviation_x, deviation_y = x - mean_x, y - mean_y
+        variance_x, variance_y = (weights * deviation_x**2).sum(), (weights * deviation_y**2).sum()
+        covariance = (weights * deviation_x * deviation_y).sum()
+        a, b = 2.55**2, 7.65**2
+        luminance = (2 * mean_x * mean_y + a) / (mean_x**2 + mean_y**2 + a)
+        values.append(luminance * (2 * covariance + b) / (variance_x + variance_y + b))
+    return math.fsum(values) / len(values)
+
+
+def block_means(picture, factor):
+    """Means over windows of factor x factor pixels, at every factor-th pixel, borders mirrored."""
+    before, after = (factor - 1) // 2, factor // 2
+    padded = np.pad(picture.astype(np.float64), (before, after), mode="symmetric")
+    rows, columns = (range(0, n, factor) for n in picture.shape)
+    return np.array(
+        [[padded[i : i + factor, j : j + factor].mean() for j in columns] for i in rows]
+    )
+
+
+# --- the public code's spectrum step -------------------------------------------------------------
+
+
+def first_accepted_spectrum(targets, weights, bound):
+    """Clamp the k largest and the j smallest entries; take the first (k, j) that looks right."""
+    n = len(targets)
+    order = sorted(range(n), key=lambda i: -targets[i])
+    t, w = [targets[i] for i in order], [weights[i] for i in order]
+    if t[0] <= bound * t[-1]:
+        return np.array(targets)
+    for k in range(1, n):
+        for j in range(1, n - k + 1):
+            top, bottom = range(k), range(n - j, n)
+            moment = sum(w[i] * t[i] for i in bottom) + bound * sum(w[i] * t[i] for i in top)
+            floor = moment / (sum(w[i] for i in bottom) + bound**2 * sum(w[i] for i in top))
+            if t[n - 1 - j] >= floor and t[k] <= bound * floor:
+                spectrum = np.array(targets)
+                spectrum[[order[i] for i in top]] = bound * floor
+                spectrum[[order[i] for i in bottom]] = floor
+                return spectrum
+    return np.full(n, sum(a * b for a, b in zip(w, t, strict=True)) / sum(w))

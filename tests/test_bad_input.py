@@ -19,7 +19,7 @@ MONOTONE = [
     kf.Orthonormal(),
     kf.LogDet(),
 ]
-METHODS = [*MONOTONE, kf.Conditioned(variant="paper"), kf.Conditioned(variant="reference")]
+METHODS = [*MONOTONE, *(kf.Conditioned(variant=v) for v in ("paper", "reference", "public"))]
 each_estimator = pytest.mark.parametrize("estimator_class", ESTIMATORS)
 each_method = pytest.mark.parametrize("method", METHODS, ids=str)
 each_monotone_method = pytest.mark.parametrize("method", MONOTONE, ids=str)

@@ -28,6 +28,8 @@ PUBLISHED = {
     "paper": kf.Conditioned(5.0, variant="paper"),
     "reference": kf.Conditioned(5.0, variant="reference"),
     "reference, tight": kf.Conditioned(1.5, variant="reference"),
+    "public": kf.Conditioned(5.0, variant="public"),
+    "public, tight": kf.Conditioned(1.5, variant="public"),
 }
 
 

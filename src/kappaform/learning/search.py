@@ -10,22 +10,31 @@ from kappaform.learning.problem import Problem
 from kappaform.learning.result import Record
 from kappaform.learning.updates import Steps, Transform
 
-# A start is explored as long as `_PATIENCE` iterations lower the loss by `_WORTHWHILE`, and not for
-# ever. Starts take turns, so that none uses up a small budget alone.
+# A start is explored as long as so many iterations lower the loss by `_WORTHWHILE`, and not for
+# ever; nor after two turns, if it is then `_HOPELESS` times as bad as another. Two starts at a time
+# take turns, so that none uses up a small budget alone.
 _PATIENCE = 5
+_PATIENCE_WANDERING = 30
 _WORTHWHILE = 0.01
+_HOPELESS = 1.5
 _MAX_EXPLORATION = 100
 _TURN = 25
+_AT_A_TIME = 2
+
+# Steps that go on where the loss rises: it may fall further than before.
+_WANDERING: tuple[Steps, ...] = ("turn", "turn-exact")
 
 
 @dataclass(frozen=True, eq=False)
 class Descent:
-    """One line of descent: where it stands, and what its errors were."""
+    """One line of descent: the best it has reached, and how its errors fell to that."""
 
     transform: Transform
     explore: Steps | None = None  #: steps of the exploration, None when that is over
     records: tuple[Record, ...] = ()
     statistics: Statistics | None = None
+    explored: tuple[float, ...] = ()  #: lowest loss after each step of the exploration
+    wandering: tuple[Transform, Statistics | None] | None = None  #: where it is, if not at its best
 
     @property
     def loss(self) -> float:
@@ -62,18 +71,41 @@ def step(search: Search, problem: Problem) -> Search:
     method. A step that would raise the loss against the method's promise is dropped.
     """
     old = search.descent
-    assert old.statistics is not None
-    transform = problem.update(old.statistics, old.transform, old.explore or problem.steps)
+    before, transform = _updated(old, problem)
     statistics = problem.run_pass(transform)
-    record = problem.measure(transform, statistics, old.statistics)
-    rose = problem.monotone and problem.rises(old.records[-1], record)
-    new = old if rose else Descent(transform, old.explore, (*old.records, record), statistics)
-    if new.explore and (rose or _is_explored(new, problem.tol)):
-        new = replace(new, explore=None)
+    record = problem.measure(transform, statistics, before)
+    wanders = old.explore in _WANDERING
+    rose = record.loss >= old.loss if wanders else _rises(old, record, problem)
+    if not rose:
+        new = replace(
+            old,
+            transform=transform,
+            records=(*old.records, record),
+            statistics=statistics,
+            wandering=None,
+        )
+    else:
+        new = replace(old, wandering=(transform, statistics)) if wanders else old
     search = replace(_with_active(search, new), n_iter=search.n_iter + 1)
-    if old.explore:
-        return evaluated(_next_line(search), problem)
-    return replace(search, rose=rose)
+    if old.explore is None:
+        return replace(search, rose=rose)
+    new = replace(new, explored=(*new.explored, new.loss))
+    over = _is_explored(new, problem.tol) or _is_hopeless(new, search.best)
+    if (rose and not wanders) or over:
+        new = replace(new, explore=None, wandering=None)
+    return evaluated(_next_line(_with_active(search, new)), problem)
+
+
+def _updated(descent: Descent, problem: Problem) -> tuple[Statistics, Transform]:
+    """The next transform of a line, and the statistics it was updated with."""
+    transform, statistics = descent.wandering or (descent.transform, descent.statistics)
+    if statistics is None:  # of a line that was resumed where it wandered
+        statistics = problem.run_pass(transform)
+    return statistics, problem.update(statistics, transform, descent.explore or problem.steps)
+
+
+def _rises(descent: Descent, record: Record, problem: Problem) -> bool:
+    return problem.monotone and problem.rises(descent.records[-1], record)
 
 
 def evaluated(search: Search, problem: Problem) -> Search:
@@ -87,6 +119,12 @@ def evaluated(search: Search, problem: Problem) -> Search:
     elif descent.records:
         search = _without_history(search, problem)
     return _with_active(search, measured)
+
+
+def without_statistics(descent: Descent) -> Descent:
+    """A line as small as it can be kept: a pass finds its statistics again."""
+    wandering = descent.wandering and (descent.wandering[0], None)
+    return replace(descent, statistics=None, wandering=wandering)
 
 
 def _measured(descent: Descent, problem: Problem) -> Descent:
@@ -110,21 +148,27 @@ def _without_history(search: Search, problem: Problem) -> Search:
 
 def _next_line(search: Search) -> Search:
     """Whose turn it is: the next start still to be explored, or the best one after the last."""
-    n_lines = len(search.descents)
-    n_done = len(search.descent.records) - 1
-    if search.explores and n_done % _TURN:
+    if search.explores and len(search.descent.explored) % _TURN:
         return search
-    turns = ((search.active + i) % n_lines for i in range(1, n_lines + 1))
-    waiting = [i for i in turns if search.descents[i].explore is not None]
-    return replace(search, active=waiting[0] if waiting else search.descents.index(search.best))
+    waiting = [i for i, line in enumerate(search.descents) if line.explore][:_AT_A_TIME]
+    if not waiting:
+        return replace(search, active=search.descents.index(search.best))
+    later = [i for i in waiting if i > search.active]
+    return replace(search, active=(later or waiting)[0])
 
 
 def _is_explored(descent: Descent, tol: float) -> bool:
-    losses = [record.loss for record in descent.records[-1 - _PATIENCE :]]
-    if len(losses) <= _PATIENCE:
+    wanders, n_steps = descent.explore in _WANDERING, len(descent.explored)
+    patience = _PATIENCE_WANDERING if wanders else _PATIENCE
+    if n_steps < (2 * _TURN if wanders else patience):
         return False
-    worthwhile = max(_WORTHWHILE, _PATIENCE * tol)
-    return losses[-1] > (1 - worthwhile) * losses[0] or len(descent.records) > _MAX_EXPLORATION
+    losses = (descent.records[0].loss, *descent.explored)
+    worthwhile = max(_WORTHWHILE, patience * tol)
+    return losses[-1] > (1 - worthwhile) * losses[-1 - patience] or n_steps >= _MAX_EXPLORATION
+
+
+def _is_hopeless(descent: Descent, best: Descent) -> bool:
+    return len(descent.explored) >= 2 * _TURN and descent.loss > _HOPELESS * best.loss
 
 
 def _with_active(search: Search, descent: Descent) -> Search:

@@ -22,6 +22,7 @@ from kappaform.learning.updates import (
     least_squares,
     norm_of,
     own_steps,
+    turned_start,
 )
 from kappaform.linalg import dct_basis, polar, project_spectrum
 
@@ -29,6 +30,10 @@ Init = Literal["auto", "dct", "identity", "least-squares", "procrustes"]
 
 # The log-det penalty needs a regular transform: what a start is lifted to where it is singular.
 _REGULAR = 1e12
+
+
+# Above it, turning the right vectors blindly leads further than relative steps.
+_LARGE_BOUND = 16.0
 
 
 class Start(NamedTuple):
@@ -57,11 +62,7 @@ def starts_for(
         raise ValueError(f"init={init!r} is unknown: {_accepted(n_features)}")
     basis = default_basis(n_features)
     if init == "auto" and isinstance(method, Conditioned) and _explores(method):
-        # No single start wins: the first is best for small bounds, the second for large ones.
-        steps: Steps = "relative" if method.objective == "relative" else "rescale"
-        first = feasible(basis, method)
-        second = feasible(least_squares(codes_of(first)), method)
-        return [Start(first, steps), Start(second, "relative")]
+        return _explored_starts(method, basis, codes_of)
     matrix = {
         "auto": lambda: basis,
         "dct": lambda: basis,
@@ -70,6 +71,23 @@ def starts_for(
         "procrustes": lambda: polar(codes_of(basis).cross, near=basis),
     }[init]()
     return [Start(feasible(matrix, method))]
+
+
+def _explored_starts(
+    method: Conditioned, basis: NDArray, codes_of: Callable[[Transform], Statistics]
+) -> list[Start]:
+    """No single start wins: the cosine basis is best for small bounds, least squares for large."""
+    relative = method.objective == "relative"
+    cosine = Start(feasible(basis, method), "relative" if relative else "rescale")
+    if method.max_condition <= _LARGE_BOUND:
+        fitted = feasible(least_squares(codes_of(cosine.transform)), method)
+        return [cosine, Start(fitted, "relative")]
+    codes = codes_of(basis)
+    if not codes.cross.any():
+        return [cosine]
+    blind: tuple[Steps, ...] = ("turn",) if relative else ("turn", "turn-exact")
+    first, *others = (Start(turned_start(codes, method, steps), steps) for steps in blind)
+    return [first, cosine, *others]
 
 
 def default_basis(n_features: int) -> NDArray:

@@ -45,8 +45,10 @@ class Factors:
 Transform = NDArray | Factors
 
 # "exact" steps keep the norm and never increase the absolute error; "relative" ones never increase
-# the relative error; "rescale" steps project without the norm and then rescale.
-Steps = Literal["exact", "rescale", "relative"]
+# the relative error. The others explore: "rescale" steps project without the norm and then rescale,
+# "turn" steps also turn the right vectors as if the transform were orthonormal, and "turn-exact"
+# ones do so and keep the norm.
+Steps = Literal["exact", "rescale", "relative", "turn", "turn-exact"]
 
 
 def as_matrix(transform: Transform) -> NDArray:
@@ -84,15 +86,20 @@ def updater(method: Method, gram: NDArray) -> Callable[[Statistics, Transform, S
         return lambda statistics, transform, _: update_log_det(
             statistics, as_matrix(transform), *roots, log_det
         )
-    bounds = Bounds(
-        kappa=bound_of(method, len(gram)),
-        norm=norm_of(method, len(gram)),
-        least=max(float(values[0]), 0.0),
-        negligible=len(gram) * _EPS * float(values[-1]),
-    )
+    bounds = _bounds(method, values)
     if method.variant != "monotone":
         return partial(update_published, method=method, bounds=bounds)
     return partial(update_conditioned, bounds=bounds, n_rounds=method.n_rounds)
+
+
+def _bounds(method: Conditioned, values: NDArray) -> Bounds:
+    """What constrains the factors, with the eigenvalues of the gram matrix in ascending order."""
+    return Bounds(
+        kappa=bound_of(method, len(values)),
+        norm=norm_of(method, len(values)),
+        least=max(float(values[0]), 0.0),
+        negligible=len(values) * _EPS * float(values[-1]),
+    )
 
 
 def penalties(method: LogDet) -> tuple[float, float]:
@@ -145,7 +152,10 @@ def update_conditioned(
     if steps == "relative":
         kept, discarded = statistics.code_energy, statistics.discarded_energy
         cross = cross * ((kept + discarded) / kept)
-    project = partial(project_spectrum, norm=bounds.norm if steps == "exact" else None)
+    keeps_norm = steps in ("exact", "turn-exact")
+    project = partial(project_spectrum, norm=bounds.norm if keeps_norm else None)
+    if steps in ("turn", "turn-exact"):
+        return _turned(statistics, factors, bounds, project)
     for _ in range(n_rounds):
         left = polar(cross @ factors.right * factors.spectrum, near=factors.left)
         factors = fit_spectrum(left, factors, statistics.gram, cross, bounds, project)
@@ -153,6 +163,21 @@ def update_conditioned(
             factors = factors.scaled_to(bounds.norm)
         factors = turn_right(factors, statistics.gram, cross, bounds.least)
     return factors.scaled_to(bounds.norm) if steps == "relative" else factors
+
+
+def _turned(
+    statistics: Statistics, factors: Factors, bounds: Bounds, project: Callable[..., NDArray]
+) -> Factors:
+    """Left, right and spectrum step in this order, the right one blind to the spectrum.
+
+    So it moves where the weights of small singular values would hold it: further, and without any
+    promise.
+    """
+    gram, cross = statistics.gram, statistics.cross
+    left = polar(cross @ factors.right * factors.spectrum, near=factors.left)
+    right = polar(cross.T @ left, near=factors.right)
+    turned = Factors(left, factors.spectrum, right)
+    return fit_spectrum(left, turned, gram, cross, bounds, project).scaled_to(bounds.norm)
 
 
 def fit_spectrum(
@@ -211,9 +236,15 @@ def update_published(
     if factors is None:
         start = _coded_start(statistics, bounds.kappa)
         factors = fit(start.left, start)
-    left = polar(cross @ factors.right * factors.spectrum, near=factors.left)
-    factors = Factors(left, factors.spectrum, polar(cross.T @ left, near=factors.right))
-    return fit(left, factors).scaled_to(bounds.norm)
+    return _turned(statistics, factors, bounds, project)
+
+
+def turned_start(statistics: Statistics, method: Conditioned, steps: Steps) -> Factors:
+    """Where turning begins: the least squares fit to given codes, after the first such step."""
+    bounds = _bounds(method, np.linalg.eigvalsh(statistics.gram))
+    start = decompose(least_squares(statistics))
+    fitted = fit_spectrum(start.left, start, statistics.gram, statistics.cross, bounds)
+    return update_conditioned(statistics, fitted.scaled_to(bounds.norm), steps, bounds, n_rounds=1)
 
 
 def _printed_start(statistics: Statistics, kappa: float) -> Factors:
