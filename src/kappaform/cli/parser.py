@@ -20,6 +20,22 @@ Of a folder every picture is denoised, other files are skipped."""
 _LEARN = """\
 Learn a transform from signals (.npy, one per row) or from random patches of pictures,
 whose means are removed, and save it."""
+_REPRODUCE = """\
+Compute the table or the figures of the paper "Learning Explicitly Conditioned Sparsifying
+Transforms" (arXiv:2403.03168) from its images. DIR is a copy of the public repository
+pirofti/ConditionedTransformLearning, with img/NAME/sigmaLEVEL/I7.mat (clean) and I1.mat (noisy).
+What is finished is kept in OUT: after an interruption the same command goes on."""
+_TABLE1 = """\
+Denoise the paper's noisy images with its settings and three methods, and compare PSNR and SSIM with
+its Table 1. Writes table1.csv, table1.md, table1.png and timings.csv. The results depend neither on
+the number of processes nor on which cells are computed. Of an image without public noisy ones
+(Man) noise is made with a fixed seed; its cells are marked.
+Ends with 1 if an image was missing or damaged and its cells left out, 2 for other bad input."""
+_FIGURES = """\
+Learn transforms from the patches of barbara, peppers (DIR/peppers.png) and lena, and draw their
+errors over the iterations (Figures 1 and 2 of the paper) and over the bound on the condition
+number (figure 3). Writes figures.csv, figures_summary.csv, path.csv, figures.md, figure1.png to
+figure3.png and figures_timings.csv. Ends with 2 for bad input."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -55,6 +71,7 @@ def build_parser() -> argparse.ArgumentParser:
         _add_decode,
         _add_path,
         _add_info,
+        _add_reproduce,
     ):
         add(commands)
     return parser
@@ -104,6 +121,7 @@ def _add_denoise(commands: Any) -> None:
     shape.add_argument("--stack", action="store_true", help="pages are pictures of their own")
     _add_value_range(parser)
     _add_seed(parser)
+    add("--device", metavar="NAME", help="cuda: use a GPU, through torch (default: the processor)")
     add("--compare", metavar="REF", help="picture without noise (or folder): print PSNR and SSIM")
     add("--report", metavar="FILE", help="draw what happened; a folder for several pictures")
 
@@ -160,6 +178,50 @@ def _add_info(commands: Any) -> None:
     parser.add_argument("model", metavar="MODEL", help="saved by learn, or by kappaform.save")
 
 
+def _add_reproduce(commands: Any) -> None:
+    text = "compute the table and the figures of the paper"
+    example = "kappaform reproduce table1 --data ConditionedTransformLearning -o results"
+    parser = commands.add_parser(
+        "reproduce",
+        help=text,
+        description=_REPRODUCE,
+        epilog=f"example:\n  {example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parts = parser.add_subparsers(metavar="WHAT", required=True)
+    text = "Table 1: denoising with the paper's settings"
+    table = _command(parts, "table1", "reproduce", text, f"{example} --quick", _TABLE1)
+    add = table.add_argument
+    add("--images", nargs="+", metavar="NAME", help="default: all seven; quick: Cameraman")
+    add("--sigmas", nargs="+", type=_integer(1), metavar="N", help="default: all; quick: 20 100")
+    side: dict[str, Any] = {"type": int, "choices": (8, 11), "default": 11}
+    add("--patch-size", help="8 or 11, as the paper's table (default: 11)", **side)
+    variants = ("public", "reference", "paper", "monotone")
+    help_text = f"of the conditioned method: {', '.join(variants)} (default: public)"
+    add("--variant", choices=variants, default="public", metavar="NAME", help=help_text)
+    _add_seed(table)
+    _add_run(table)
+    text = "Figures 1 and 2, and errors over the bound"
+    example = "kappaform reproduce figures --data ConditionedTransformLearning -o results --quick"
+    figures = _command(parts, "figures", "reproduce", text, example, _FIGURES)
+    add = figures.add_argument
+    help_text = "folders in DIR/img or pictures DIR/NAME.png (default: barbara peppers lena)"
+    add("--images", nargs="+", metavar="NAME", help=help_text)
+    add("--n-iter", type=_integer(1), metavar="N", help="default: 300; quick: 60")
+    _add_seed(figures, "the half that validates figure 3")
+    _add_run(figures)
+
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--data", required=True, metavar="DIR", help="folder of the paper's images")
+    add("-o", "--output", required=True, metavar="OUT", help="folder for the results, made if new")
+    help_text = "processes side by side, of one thread each (default: all cores)"
+    add("--workers", type=_integer(1), metavar="N", help=help_text)
+    add("--quick", action="store_true", help="a small part of it in seconds, marked as such")
+
+
 def _add_signals(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("inputs", nargs="+", metavar="IN", help=".npy of signals; or pictures, folders of them")
@@ -183,8 +245,8 @@ def _add_value_range(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--value-range", help=help_text, **values)
 
 
-def _add_seed(parser: argparse.ArgumentParser) -> None:
-    help_text = "of the choice of patches (default: 0)"
+def _add_seed(parser: argparse.ArgumentParser, chosen: str = "patches") -> None:
+    help_text = f"of the choice of {chosen} (default: 0)"
     parser.add_argument("--seed", type=_integer(0), default=0, metavar="N", help=help_text)
 
 
