@@ -54,7 +54,7 @@ def quick(dataset, tmp_path_factory):
 def test_conditioned_curves_have_bound_and_norm_of_the_final_log_det_transform(dataset, curves):
     signals = signals_of(dataset, ["barbara", "man"])
     beside = kf.learn(signals, kf.LogDet(1e-3), n_nonzero_coefs=6, max_iter=N_ITER, tol=0)
-    assert len(curves) == 5
+    assert len(curves) == 6
     for (variant, _), curve in curves.items():
         if variant is not None:
             assert curve["max_condition"] == beside.condition_number
@@ -112,7 +112,7 @@ def test_csv_files_agree_with_each_other(quick):
         assert row["absolute_at_most_reference"] in expected
     assert not summary
     path = read(quick / "path.csv")
-    assert len(path) == 3 * 4
+    assert len(path) == 4 * 4
     for row in path:
         assert float(row["condition_number"]) <= float(row["max_condition"]) * (1 + 1e-9)
 
@@ -126,7 +126,7 @@ def test_two_processes_and_a_repeated_run_give_the_same_bits(quick, reproduce, m
     code, out, _ = reproduce("figures", *FAST, "--json")
     assert code == 0
     assert contents("out") == contents(quick)
-    assert len(json.loads(out)["curves"]) == 1 + 2 * 5
+    assert len(json.loads(out)["curves"]) == 1 + 2 * 6
 
 
 def test_the_seed_chooses_the_validating_half(dataset):

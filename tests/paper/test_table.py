@@ -9,6 +9,7 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy.io import savemat
 
+from kappaform.imaging.published import published_denoise
 from kappaform.paper import table
 from kappaform.paper.dataset import read_pair
 from kappaform.paper.pictures import draw_table
@@ -116,10 +117,10 @@ def test_a_quick_run_is_a_marked_part_of_the_table(reproduce):
 def test_the_methods_learn_from_the_same_patches(reproduce, monkeypatch):
     drawn = {}
 
-    def watched(image, sigma, method, patch_shape, training, original=table.published_denoise):
+    def watched(image, sigma, method, patch_shape, training, **options):
         positions = [next(training) for _ in range(6)]
         drawn[method] = np.array(positions)
-        return original(image, sigma, method, patch_shape, iter(positions))
+        return published_denoise(image, sigma, method, patch_shape, iter(positions), **options)
 
     monkeypatch.setattr(table, "published_denoise", watched)
     reproduce("table1", "--images", "Barbara", *FAST)
@@ -171,11 +172,11 @@ def test_a_run_that_is_repeated_computes_what_is_missing_only(reproduce, monkeyp
 def test_an_interruption_keeps_what_is_finished_and_says_how_to_go_on(reproduce, monkeypatch):
     finished = []
 
-    def interrupted(*arguments, original=table.published_denoise):
+    def interrupted(*arguments, **options):
         if len(finished) == 2:
             raise KeyboardInterrupt
         finished.append(arguments)
-        return original(*arguments)
+        return published_denoise(*arguments, **options)
 
     words = ("table1", "--images", "Barbara", *FAST)
     with monkeypatch.context() as patched:

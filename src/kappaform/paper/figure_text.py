@@ -13,9 +13,9 @@ _EXPLANATION = (
     "Bound and norm of the conditioned transforms are those of the final log-det transform of the "
     "same setting. Errors, here and drawn, are with a transform's own codes; figures.csv also has "
     "those with the codes before the update (`..._before`), which the authors' public code "
-    "reports. The monotone variant explores several starts: its curve is that of the best transform "
+    "reports. The monotone variant explores several starts: its curve is of the best transform "
     "so far over all updates, those of starts that were left included. The paper and reference "
-    "variants have the steps of the printed algorithm and of that code, with an exact spectrum; the "
+    "variants have the steps of the printed algorithm and of that code, and an exact spectrum; the "
     "public variant has that code's own search for the spectrum."
 )
 
