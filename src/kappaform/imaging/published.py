@@ -48,7 +48,7 @@ def published_denoise(
         "most": most,
         "damping": 0.01 / sigma,
     }
-    chains = {
+    chains: dict[str, Callable[[NDArray], Chain]] = {
         "conditioned": partial(_conditioned, variant=variant),
         "log-det": _log_det,
         "orthonormal": _orthonormal,
