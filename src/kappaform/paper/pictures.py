@@ -173,7 +173,7 @@ def _curves_title(figures: Figures, n_nonzero: int) -> str:
         f"Figure {number}: representation errors of codes with {n_nonzero} nonzeros\n"
         f"{_signals_title(figures)}\n"
         "Errors are with each transform's own codes.\n"
-        "The monotone variant explores two starts: drawn is the best transform so far.\n"
+        "The monotone variant explores several starts: drawn is the best transform so far.\n"
         "Bound and norm of the conditioned transforms are those of the final log-det transform."
     )
 
@@ -215,4 +215,6 @@ def draw_paths(figures: Figures) -> Figure:
 def _add_legend(figure: Figure, axes: Axes) -> None:
     handles, labels = axes.get_legend_handles_labels()
     columns = math.ceil(len(labels) / 2)
-    figure.legend(handles, labels, loc="outside lower left", ncols=columns, frameon=False)
+    figure.legend(
+        handles, labels, loc="outside lower left", ncols=columns, frameon=False, fontsize=9
+    )

@@ -14,7 +14,7 @@ from kappaform.paper.dataset import signals_of
 
 BOUNDS = (1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
 N_NONZERO = 6
-MAX_ITER = 100  # for each bound
+MAX_ITER = 300  # for each bound
 PATHS = VARIANTS[1:]
 
 
