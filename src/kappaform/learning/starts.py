@@ -51,7 +51,8 @@ def starts_for(
         if not init:
             raise ValueError("init=(): give at least one start, or 'auto'.")
         starts = [s for one in init for s in starts_for(one, method, n_features, codes_of)]
-        return [start._replace(explore=start.explore or own_steps(method)) for start in starts]
+        steps: Steps = "turn" if _explores_blindly(method) else own_steps(method)
+        return [start._replace(explore=start.explore or steps) for start in starts]
     init = learned(init, "init")
     if isinstance(init, LearnResult):
         _check_shape(init.transform, n_features)
@@ -79,7 +80,7 @@ def _explored_starts(
     """No single start wins: the cosine basis is best for small bounds, least squares for large."""
     relative = method.objective == "relative"
     cosine = Start(feasible(basis, method), "relative" if relative else "rescale")
-    if method.max_condition <= _LARGE_BOUND:
+    if not _explores_blindly(method):
         fitted = feasible(least_squares(codes_of(cosine.transform)), method)
         return [cosine, Start(fitted, "relative")]
     codes = codes_of(basis)
@@ -127,6 +128,13 @@ def _explores(method: Conditioned) -> bool:
     """
     comparable = method.norm is not None or method.objective == "relative"
     return method.variant == "monotone" and method.max_condition > 1 and comparable
+
+
+def _explores_blindly(method: Method) -> bool:
+    """Whether steps that are blind to the spectrum lead further: for large bounds."""
+    if not isinstance(method, Conditioned):
+        return False
+    return method.max_condition > _LARGE_BOUND and _explores(method)
 
 
 def _as_matrix(init: Any, n_features: int) -> NDArray:
