@@ -24,7 +24,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import kappaform as kf
 from kappaform.engines import NumpyEngine
 from kappaform.engines.blocks import block_rows
-from kappaform.estimators import _chunks
+from kappaform.estimators.inputs import chunks
 
 N_FEATURES = 16
 ESTIMATORS = [kf.ConditionedTransform, kf.OrthonormalTransform, kf.LogDetTransform]
@@ -148,7 +148,7 @@ def test_condition_number_never_exceeds_the_bound(max_condition, objective, dtyp
 @each_estimator
 @each_dtype
 def test_sparse_codes_equal_dense_codes(estimator_class, dtype, signals, monkeypatch):
-    monkeypatch.setattr("kappaform.estimators._CHUNK_BLOCKS", 1)
+    monkeypatch.setattr("kappaform.estimators.inputs._CHUNK_BLOCKS", 1)
     signals = np.tile(signals, (8, 1)).astype(dtype)  # several chunks
     estimator = estimator_class(3, tol=1e-2).fit(signals)
     dense = estimator.transform(signals)
@@ -181,7 +181,7 @@ def test_fit_transform_is_fit_then_transform(estimator_class, sparse_output, sig
 def test_score_is_minus_the_relative_reconstruction_error(
     estimator_class, dtype, signals, monkeypatch
 ):
-    monkeypatch.setattr("kappaform.estimators._CHUNK_BLOCKS", 1)
+    monkeypatch.setattr("kappaform.estimators.inputs._CHUNK_BLOCKS", 1)
     signals = np.vstack([signals, 10 * signals, signals, signals, signals]).astype(dtype)
     estimator = estimator_class(3, tol=1e-2).fit(signals)
     codes = estimator.transform(signals).astype(float)
@@ -400,7 +400,7 @@ def test_chunks_of_codes_are_whole_blocks_of_the_engine(dtype):
     n_features = 129  # a block has 1365 such rows of float32, 682 of float64
     zeros = np.broadcast_to(np.zeros(1, dtype), (10**6, n_features))
     length = block_rows(n_features, np.dtype(dtype))
-    starts = [rows.start for rows in _chunks(zeros)]
+    starts = [rows.start for rows in chunks(zeros)]
     assert len(starts) > 2
     assert all(start % length == 0 for start in starts)
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         extract_patches,
     )
     from kappaform.learning import (
+        BatchRefused,
         Conditioned,
         LearningInterrupted,
         LearnResult,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
         condition_path,
         evaluate,
         learn,
+        learn_stream,
     )
     from kappaform.linalg import dct_basis, project_spectrum, random_basis
     from kappaform.persistence import load, save
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "BatchRefused",
     "Conditioned",
     "ConditionedTransform",
     "DenoiseResult",
@@ -57,6 +60,7 @@ __all__ = [
     "extract_patches",
     "hard_threshold",
     "learn",
+    "learn_stream",
     "load",
     "plots",
     "project_spectrum",
@@ -66,6 +70,7 @@ __all__ = [
 
 # The same names as above, for the interpreter: a test keeps the two lists equal.
 _HOME = {
+    "BatchRefused": "learning",
     "Conditioned": "learning",
     "ConditionedTransform": "estimators",
     "DenoiseResult": "imaging",
@@ -86,6 +91,7 @@ _HOME = {
     "extract_patches": "imaging",
     "hard_threshold": "engines",
     "learn": "learning",
+    "learn_stream": "learning",
     "load": "persistence",
     "project_spectrum": "linalg",
     "random_basis": "linalg",

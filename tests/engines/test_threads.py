@@ -6,7 +6,7 @@ import pytest
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from kappaform.engines import n_threads, single_threaded_blas
-from kappaform.engines.threads import mapped_in_order
+from kappaform.engines.threads import at_most_threads, mapped_in_order
 
 
 def blas_threads():
@@ -38,6 +38,22 @@ def test_a_number_of_threads_that_is_none_is_refused(monkeypatch, text):
     monkeypatch.setenv("KAPPAFORM_NUM_THREADS", text)
     with pytest.raises(ValueError, match=f"KAPPAFORM_NUM_THREADS='{text}'"):
         n_threads()
+
+
+def test_a_limit_holds_inside_and_only_for_the_thread_that_set_it(monkeypatch):
+    monkeypatch.setenv("KAPPAFORM_NUM_THREADS", "4")
+    elsewhere = []
+    with at_most_threads(3):
+        with at_most_threads(1):
+            assert n_threads() == 1
+            other = threading.Thread(target=lambda: elsewhere.append(n_threads()))
+            other.start()
+            other.join()
+        assert n_threads() == 3
+        monkeypatch.setenv("KAPPAFORM_NUM_THREADS", "2")
+        assert n_threads() == 2  # a limit, not a number
+    assert n_threads() == 2
+    assert elsewhere == [4]
 
 
 @pytest.mark.usefixtures("two_blas_threads")

@@ -81,7 +81,7 @@ def test_same_seed_same_result_and_another_seed_another(noisy):
 
 
 def test_slabs_do_not_show(noisy, details, monkeypatch):
-    monkeypatch.setattr(sys.modules["kappaform.imaging.denoise"], "_SLAB_PIXELS", 1)
+    monkeypatch.setattr(sys.modules["kappaform.imaging.slabs"], "_SLAB_PIXELS", 1)
     again = kf.denoise(noisy, 20.0, transform=details.transform)
     np.testing.assert_allclose(again, details.image, atol=1e-6 * 255)  # single precision
 
@@ -161,7 +161,7 @@ def test_slabs_do_not_show_in_colour_either(rng, monkeypatch, channel_axis):
     options = {"channel_axis": channel_axis, "stack_axis": -1 if channel_axis is None else None}
     options["transform"] = kf.dct_basis((7, 7))
     whole = kf.denoise(noisy, 25.0, **options)
-    monkeypatch.setattr(sys.modules["kappaform.imaging.denoise"], "_SLAB_PIXELS", 1)
+    monkeypatch.setattr(sys.modules["kappaform.imaging.slabs"], "_SLAB_PIXELS", 1)
     np.testing.assert_allclose(kf.denoise(noisy, 25.0, **options), whole, atol=1e-6 * 255)
 
 

@@ -138,7 +138,11 @@ def _denoise_file(job: Job, taken: list[Path], model: Any, arguments: Namespace)
     started = time.perf_counter()
     with progress(job.source.name) as callback:
         options = _options(picture, channel_axis, model, arguments)
-        details = kf.denoise_with_details(noisy, arguments.sigma, **options, callback=callback)
+        image: Any = noisy if arguments.device is None else _on_device(noisy, arguments.device)
+        details = kf.denoise_with_details(image, arguments.sigma, **options, callback=callback)
+        if arguments.device is not None:
+            cleaned_there: Any = details.image
+            details = replace(details, image=cleaned_there.cpu().numpy())
     seconds = time.perf_counter() - started
     cleaned = as_stored(details.image, noisy.dtype)
     record = {
@@ -160,6 +164,17 @@ def _denoise_file(job: Job, taken: list[Path], model: Any, arguments: Namespace)
             record["report"] = str(job.report)
         write_image(job.target, picture._replace(pixels=_with_alpha(cleaned, picture)))
     return record
+
+
+def _on_device(pixels: NDArray, name: str) -> Any:
+    """Tensor of a picture; its integers as floats, because torch does not know them all."""
+    from kappaform.imaging.torch_images import device_named
+
+    device = device_named(name)
+    import torch
+
+    floats = pixels.astype(np.float32 if pixels.dtype == np.float32 else np.float64)
+    return torch.from_numpy(floats).to(device)
 
 
 def _check_results(job: Job, picture: Picture, taken: list[Path]) -> None:

@@ -62,6 +62,11 @@ def encode(arguments: Namespace) -> int:
     target = _checked_target(arguments.output, ".npz", arguments.model, arguments.signals)
     model: Any = kf.load(arguments.model)
     signals = _floats(load_signals(Path(arguments.signals)))
+    if signals.shape[1] != model.n_features_in_:
+        raise ValueError(
+            f"{arguments.signals} has signals of {signals.shape[1]} features: the transform in "
+            f"{arguments.model} takes {model.n_features_in_}."
+        )
     means = None
     if model.patch_mean_ == "removed":
         # Kept beside the codes: signals are then rebuilt as they were given.

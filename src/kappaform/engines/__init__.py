@@ -19,12 +19,14 @@ from kappaform.engines.engine import Engine
 from kappaform.engines.kernels import mark_largest
 from kappaform.engines.numpy_engine import NumpyEngine
 from kappaform.engines.statistics import Statistics
+from kappaform.engines.stores import SignalsUnreadable
 from kappaform.engines.threads import n_threads, single_threaded_blas
 from kappaform.engines.validation import as_real_array, as_sparsity, is_store, library_of
 
 __all__ = [
     "Engine",
     "NumpyEngine",
+    "SignalsUnreadable",
     "Statistics",
     "engine_for",
     "hard_threshold",

@@ -20,7 +20,10 @@ class Engine(Protocol):
     n_signals: int
     n_features: int
     dtype: np.dtype  #: of coefficients and codes: float32 or float64
-    scale: float  #: signals are multiplied by it in all that is summed, so that squares stay finite
+
+    @property
+    def scale(self) -> float:
+        """Power of two that multiplies signals in all that is summed: squares stay finite."""
 
     @property
     def gram(self) -> Float64Array:

@@ -1,4 +1,4 @@
-"""The pass over NumPy arrays, in memory or memory-mapped."""
+"""The pass over arrays, in memory or memory-mapped, and over stores."""
 
 from __future__ import annotations
 
@@ -16,31 +16,48 @@ from kappaform.engines.blocks import (
     block_rows,
     padded,
     parts,
-    split_rows,
     working_dtype,
 )
 from kappaform.engines.kernels import accumulate, mark_largest
+from kappaform.engines.magnitudes import (
+    first_bad_row,
+    max_magnitude,
+    not_finite,
+    scale_exponent,
+)
 from kappaform.engines.statistics import Float64Array, Statistics
+from kappaform.engines.stores import is_on_disk, reader_of
 from kappaform.engines.threads import Workspace, mapped_in_order
 from kappaform.engines.validation import as_signals, as_sparsity, as_transform, check_at_most
 
 Result = TypeVar("Result")
 
-# Signals whose largest magnitude is between 2**-exponent and 2**exponent are left alone: sums of
-# their squares, and squares of what rounding leaves of them, are within the range of the dtype.
-_ORDINARY_EXPONENT = {np.dtype(np.float32): 30, np.dtype(np.float64): 200}
-_LARGEST_SHIFT = 1022  # the scale and its inverse are normal numbers
+# Of signals on disk, no more is remembered than this: memory does not grow with their number.
+_MOST_CUTS_BYTES = 2**26
 
 
 class NumpyEngine:
     """One pass over an array of signals, block of rows by block of rows.
 
-    Results have the same bits with any number of threads and in any memory layout of the signals.
-    Beyond the data, a pass needs a few megabytes a thread and 8 bytes a signal.
+    Results have the same bits with any number of threads, in any memory layout of the signals and
+    from any store. Beyond the data, a pass needs a few megabytes a thread and 8 bytes a signal; of
+    signals on disk, which are read while earlier ones are in use, 64 MB at most for the latter.
+
+    Parameters
+    ----------
+    signals : array, or store of shape (n_signals, n_features)
+        A store has a shape, a dtype and rows that can be sliced.
+    name : str
+        What errors call the signals.
+    exponent : int, optional
+        Of the scale, where it is known; these signals are finite, and are not looked at for it.
+    cuts : array of shape (n_signals,), optional
+        Of the dtype ``BITS[engine.dtype]``: what passes of another engine left, zeros at first.
+        Passes are faster with it and leave there what they find.
 
     Attributes
     ----------
-    signals : ndarray of shape (n_signals, n_features)
+    signals : ndarray or store
         As given, never copied as a whole.
     n_signals, n_features : int
     dtype : dtype
@@ -50,15 +67,23 @@ class NumpyEngine:
         squares could overflow or vanish.
     """
 
-    def __init__(self, signals: Any, name: str = "signals") -> None:
+    def __init__(
+        self,
+        signals: Any,
+        name: str = "signals",
+        *,
+        exponent: int | None = None,
+        cuts: Array | None = None,
+    ) -> None:
         self.signals, self._name = as_signals(signals, name), name
-        self.n_signals, self.n_features = self.signals.shape
-        self.dtype = working_dtype(self.signals.dtype)
+        self.n_signals, self.n_features = map(int, self.signals.shape)
+        self.dtype = working_dtype(np.dtype(self.signals.dtype))
         self._block_rows = min(block_rows(self.n_features, self.dtype), self.n_signals)
-        self._exponent = self._find_exponent()
+        self._read = reader_of(self.signals, name)
+        self._exponent = self._find_exponent() if exponent is None else exponent
         self.scale = 2.0**self._exponent
         # Where the last pass separated the magnitudes of each row: the guess of the next one.
-        self._cuts = np.zeros(self.n_signals, BITS[self.dtype])
+        self._cuts = self._new_cuts() if cuts is None else cuts
 
     @cached_property
     def gram(self) -> Float64Array:
@@ -70,6 +95,12 @@ class NumpyEngine:
 
         `n_nonzero` is one integer for all signals or one for each.
         """
+        return Statistics(self.gram, *self.coded(transform, n_nonzero), self.n_signals)
+
+    def coded(
+        self, transform: npt.ArrayLike, n_nonzero: int | npt.ArrayLike
+    ) -> tuple[Float64Array, float, float]:
+        """What depends on the codes: XᵀY, ‖X‖² and ‖Z − X‖² of the scaled signals."""
         weights = as_transform(transform, self.n_features, self.dtype).T
         sparsity = self._sparsity(n_nonzero)
         cross = np.zeros((self.n_features, self.n_features))
@@ -79,7 +110,7 @@ class NumpyEngine:
             cross += part_cross
             code_energy += part_code_energy
             discarded_energy += part_discarded_energy
-        return Statistics(self.gram, cross, code_energy, discarded_energy, self.n_signals)
+        return cross, code_energy, discarded_energy
 
     def lost_energy(
         self, transform: npt.ArrayLike, inverse: Float64Array, n_nonzero: int | npt.ArrayLike
@@ -91,21 +122,24 @@ class NumpyEngine:
         return sum(self._mapped_parts(lost))
 
     def encode(self, transform: npt.ArrayLike, n_nonzero: int | npt.ArrayLike) -> Array:
-        """Codes H_s(Y Wᵀ) of the signals as given (not scaled), (n_signals, n_features)."""
+        """Codes H_s(Y Wᵀ) of the signals as given (not scaled), (n_signals, n_features).
+
+        They are an array in memory, also those of signals on disk.
+        """
         weights = as_transform(transform, self.n_features, self.dtype).T
         sparsity = self._sparsity(n_nonzero)
-        codes = np.zeros(self.signals.shape, self.dtype)
+        codes = np.zeros((self.n_signals, self.n_features), self.dtype)
         self._mapped_parts(partial(self._encode, codes=codes, weights=weights, sparsity=sparsity))
         return codes
 
     def apply(self, matrix: npt.ArrayLike) -> Array:
-        """Product of every signal as given with a matrix: Y Mᵀ, (n_signals, n_features)."""
+        """Product of every signal as given with a matrix: Y Mᵀ, an array in memory."""
         weights = as_transform(matrix, self.n_features, np.dtype(np.float64)).T
-        products = np.empty(self.signals.shape, self.dtype)
+        products = np.empty((self.n_signals, self.n_features), self.dtype)
 
         def multiply(part: slice, _: Workspace) -> None:
-            for rows in split_rows(part.start, part.stop, self._block_rows):
-                products[rows] = self.signals[rows] @ weights
+            for rows, block in self._read(part, self._block_rows):
+                products[rows] = block @ weights
 
         self._mapped_parts(multiply)
         return products
@@ -124,8 +158,9 @@ class NumpyEngine:
         block_cross = self._buffer(workspace, "cross", self.n_features, self.dtype)
         code_energy = discarded_energy = 0.0
         for rows, block, coefs in self._coefs(part, workspace, weights):
-            bits, wanted = coefs.view(self._cuts.dtype), sparsity[rows].astype(np.int64)
-            energies = accumulate(block, coefs, bits, wanted, self._cuts[rows], block_cross, cross)
+            bits, wanted = coefs.view(BITS[self.dtype]), sparsity[rows].astype(np.int64)
+            cuts = self._cuts_of(rows, workspace)
+            energies = accumulate(block, coefs, bits, wanted, cuts, block_cross, cross)
             code_energy += energies[0]
             discarded_energy += energies[1]
         return cross, code_energy, discarded_energy
@@ -135,7 +170,7 @@ class NumpyEngine:
     ) -> None:
         for rows, _, coefs in self._coefs(part, workspace, weights):
             kept = np.empty(codes[rows].shape, np.bool_)
-            mark_largest(coefs.view(self._cuts.dtype), sparsity[rows].astype(np.int64), kept)
+            mark_largest(coefs.view(BITS[self.dtype]), sparsity[rows].astype(np.int64), kept)
             if self._exponent:
                 np.ldexp(coefs, -self._exponent, out=coefs)
             np.copyto(codes[rows], coefs[:, : self.n_features], where=kept)
@@ -146,7 +181,7 @@ class NumpyEngine:
         energy = 0.0
         for rows, block, coefs in self._coefs(part, workspace, weights):
             kept = np.empty((len(block), self.n_features), np.bool_)
-            mark_largest(coefs.view(self._cuts.dtype), sparsity[rows].astype(np.int64), kept)
+            mark_largest(coefs.view(BITS[self.dtype]), sparsity[rows].astype(np.int64), kept)
             codes = np.where(kept, coefs[:, : self.n_features], 0).astype(np.float64)
             residual = block[:, : self.n_features] - codes @ inverse
             energy += float(np.vdot(residual, residual))
@@ -154,27 +189,36 @@ class NumpyEngine:
 
     def _find_exponent(self) -> int:
         """Exponent of `scale`. Refuses signals that are not finite."""
-        peak = np.max(self._mapped_parts(self._peak))
+        peak = float(np.max(self._mapped_parts(self._peak)))
         if not np.isfinite(peak):
-            raise ValueError(
-                f"{self._name} contains NaN or inf, first in row {self._first_bad_row()}: "
-                "drop such rows or fill them."
-            )
-        exponent = int(np.frexp(peak)[1])
-        if abs(exponent) <= _ORDINARY_EXPONENT[self.dtype]:
-            return 0
-        return -max(-_LARGEST_SHIFT, min(exponent, _LARGEST_SHIFT))
+            raise ValueError(not_finite(self._name, self._first_bad_row()))
+        return scale_exponent(peak, self.dtype)
 
     def _peak(self, part: slice, _: Workspace) -> float:
         """Largest magnitude of some rows, NaN if one is."""
-        signals = self.signals[part]
-        return float(np.maximum(float(signals.max()), -float(signals.min())))
+        peaks = [max_magnitude(block) for _, block in self._read(part, self._block_rows)]
+        return float(np.max(peaks))
 
     def _first_bad_row(self) -> int:
-        blocks = split_rows(0, self.n_signals, self._block_rows)
-        largest = np.finfo(self.dtype).max
-        good = ((rows, (np.abs(self.signals[rows]) <= largest).all(axis=1)) for rows in blocks)
-        return next(rows.start + int(row.argmin()) for rows, row in good if not row.all())
+        blocks = self._read(slice(0, self.n_signals), self._block_rows)
+        bad = ((rows, first_bad_row(block)) for rows, block in blocks)
+        return next(rows.start + row for rows, row in bad if row is not None)
+
+    def _new_cuts(self) -> Array:
+        cuts, most = np.dtype(BITS[self.dtype]), self.n_signals
+        if is_on_disk(self.signals):
+            most = min(most, _MOST_CUTS_BYTES // cuts.itemsize)
+        return np.zeros(most, cuts)
+
+    def _cuts_of(self, rows: slice, workspace: Workspace) -> Array:
+        """Guesses for some rows: none beyond those that are remembered."""
+        if rows.stop <= len(self._cuts):
+            return self._cuts[rows]
+        if "cuts" not in workspace:
+            workspace["cuts"] = np.empty(self._block_rows, self._cuts.dtype)
+        guesses = workspace["cuts"][: rows.stop - rows.start]
+        guesses[:] = 0
+        return guesses
 
     def _sparsity(self, n_nonzero: int | npt.ArrayLike) -> Array:
         sparsity = as_sparsity(n_nonzero, self.n_signals)
@@ -203,8 +247,7 @@ class NumpyEngine:
         A block is copied unless it is C-ordered, writeable, of this dtype and needs no padding.
         """
         n = self.n_features
-        for rows in split_rows(part.start, part.stop, self._block_rows):
-            block = self.signals[rows]
+        for rows, block in self._read(part, self._block_rows):
             fits = block.dtype == dtype and block.flags.carray and n == padded(n)
             if self._exponent or not fits:
                 buffer = self._buffer(workspace, "signals", self._block_rows, dtype)

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from typing import Any, TypeVar
 
@@ -19,13 +20,34 @@ Workspace = dict[str, Any]  #: memory that a thread uses again
 
 _VARIABLE = "KAPPAFORM_NUM_THREADS"
 
+_limit: ContextVar[int | None] = ContextVar("threads of a pass, at most", default=None)
+
 _lock = threading.Lock()
 _n_inside = 0  # blocks of `single_threaded_blas`, of all threads
 _numbers_outside: list[int] = []  # of BLAS threads, library by library
 
 
 def n_threads() -> int:
-    """Threads of a pass: ``KAPPAFORM_NUM_THREADS``, or every core this process may use."""
+    """Threads of a pass: ``KAPPAFORM_NUM_THREADS``, or every core this process may use.
+
+    Inside a block of `at_most_threads`, no more than it says.
+    """
+    limit = _limit.get()
+    number = _wanted_threads()
+    return number if limit is None else min(limit, number)
+
+
+@contextmanager
+def at_most_threads(number: int) -> Iterator[None]:
+    """Limit the passes begun inside the block, by this thread: others may run beside it."""
+    before = _limit.set(number)
+    try:
+        yield
+    finally:
+        _limit.reset(before)
+
+
+def _wanted_threads() -> int:
     text = os.environ.get(_VARIABLE, "").strip()
     if not text:
         return _usable_cores()

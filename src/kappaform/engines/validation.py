@@ -27,7 +27,7 @@ def as_real_array(values: Any, name: str) -> npt.NDArray[Any]:
     if isinstance(values, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array: fill or drop the masked entries first.")
     try:
-        array = np.asarray(values)
+        array = _as_array(values, name)
     except ValueError as error:
         raise ValueError(f"{name} is not an array: its rows must have one length.") from error
     if array.dtype.kind not in "biuf":
@@ -35,23 +35,56 @@ def as_real_array(values: Any, name: str) -> npt.NDArray[Any]:
     return array
 
 
-def as_signals(values: Any, name: str = "signals") -> npt.NDArray[Any]:
-    """Check all of `values` that can be seen without reading them."""
+def _as_array(values: Any, name: str) -> npt.NDArray[Any]:
+    try:
+        return np.asarray(values)
+    except (TypeError, RuntimeError) as error:
+        if library_of(values) != "torch":
+            raise
+        reason = str(error).partition(".")[0]
+        raise TypeError(
+            f"{name} is a tensor that NumPy cannot read ({reason}): pass {name}.detach().cpu()."
+        ) from error
+
+
+def as_signals(values: Any, name: str = "signals") -> Any:
+    """Check all that can be seen without reading: an array is returned, or a store as it is."""
+    if is_store(values):
+        real_dtype(values.dtype, name)
+        check_rows(values.shape, name)
+        return values
     signals = as_real_array(values, name)
-    if signals.ndim != 2:
+    check_rows(signals.shape, name)
+    return signals
+
+
+def real_dtype(dtype: Any, name: str) -> np.dtype:
+    """Type of the numbers of something that is yet to be read."""
+    try:
+        found = np.dtype(dtype)
+    except TypeError:  # a type of number of another library
+        found = np.dtype(object)
+    if found.kind not in "biuf":
+        raise TypeError(f"{name} has dtype {dtype}: it must hold real numbers.")
+    return found
+
+
+def check_rows(shape: Any, name: str) -> None:
+    """Refuse whatever has no rows of signals."""
+    shape = tuple(shape or ())
+    if len(shape) != 2:
         remedy = (
             f"{name}.reshape(len({name}), -1) flattens each"
-            if signals.ndim > 2
+            if len(shape) > 2
             else f"{name}.reshape(1, -1) is a single one"
         )
         raise ValueError(
-            f"{name} has shape {signals.shape}: it must be 2-D, one signal per row ({remedy})."
+            f"{name} has shape {shape}: it must be 2-D, one signal per row ({remedy})."
         )
-    if 0 in signals.shape:
+    if 0 in shape:
         raise ValueError(
-            f"{name} has shape {signals.shape}: at least one signal and one feature are needed."
+            f"{name} has shape {shape}: at least one signal and one feature are needed."
         )
-    return signals
 
 
 def as_transform(values: Any, n_features: int, dtype: np.dtype) -> npt.NDArray[Any]:
@@ -69,7 +102,7 @@ def as_transform(values: Any, n_features: int, dtype: np.dtype) -> npt.NDArray[A
 
 def as_sparsity(values: Any, n_signals: int, name: str = "n_nonzero") -> npt.NDArray[Any]:
     """Number of nonzero entries of each code, as a (read-only) array of length n_signals."""
-    sparsity = np.asarray(values)
+    sparsity = _as_array(values, name)
     if sparsity.dtype.kind not in "iu":
         raise TypeError(f"{name} has dtype {sparsity.dtype}: it must be an integer or integers.")
     if sparsity.ndim > 0 and sparsity.shape != (n_signals,):

@@ -10,16 +10,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kappaform.engines.validation import as_real_array
-from kappaform.imaging.adaptive import clean_image, learn_transform
+from kappaform.engines.validation import as_real_array, library_of
+from kappaform.imaging.adaptive import learn_transform
+from kappaform.imaging.axes import axis_order, given_or_estimated, with_stack
 from kappaform.imaging.noise import estimate_sigma
 from kappaform.imaging.published import LEVELS, published_denoise, random_positions
+from kappaform.imaging.slabs import clean_slabs, precision_for
 from kappaform.imaging.task import Callback, MethodName, Task, make_task
 from kappaform.learning import LearnResult
-
-_SLAB_PIXELS = 2**20
-# Above this peak, in units of the noise, single precision would show.
-_SINGLE_PRECISION_PEAK = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +83,9 @@ def denoise_with_details(
     ----------
     image : array
         2-D or 3-D, beside the axes of channels and of a stack. Floats keep their dtype, integers
-        come back as float64 in their own range.
+        come back as float64 in their own range. A Dask array is cleaned chunk by chunk when
+        the result is computed, without `channel_axis` and `preset`. A torch tensor comes back as
+        one on its device; on a GPU it is learned from and cleaned there.
     sigma : float, or one for each channel or image of a stack, optional
         Deviation of the noise in units of the image; None estimates it. 0 returns the image.
     method : {"conditioned", "log-det", "orthonormal"}
@@ -111,8 +111,30 @@ def denoise_with_details(
         Called with the LearnResult after every iteration (with the preset, after every round);
         returning True ends that learning.
     """
+    if library_of(image) == "dask":
+        from kappaform.imaging.dask_images import denoise_dask
+
+        return denoise_dask(
+            image,
+            sigma,
+            channel_axis=channel_axis,
+            stack_axis=stack_axis,
+            preset=preset,
+            method=method,
+            max_condition=max_condition,
+            patch_size=patch_size,
+            transform=transform,
+            value_range=value_range,
+            rng=rng,
+            callback=callback,
+        )
+    given: Any = image if library_of(image) == "torch" else None
+    if given is not None:
+        from kappaform.imaging.torch_images import as_given, on_host
+
+        image, sigma = on_host(image, "image"), on_host(sigma, "sigma")
     array = as_real_array(image, "image")
-    order, n_axes = _axis_order(array, channel_axis, stack_axis)
+    order, n_axes = axis_order(array, channel_axis, stack_axis)
     stack = array.transpose(order)
     stack = stack[np.newaxis] if stack_axis is None else stack
     stack = stack[..., np.newaxis] if channel_axis is None else stack
@@ -130,7 +152,9 @@ def denoise_with_details(
         callback,
         sigma is not None,
     )
-    sigmas = _sigmas(sigma, stack)
+    if given is not None and given.device.type != "cpu":
+        task = replace(task, device=given.device)
+    sigmas = given_or_estimated(sigma, stack)
     dtype = array.dtype if array.dtype.kind == "f" else np.dtype(np.float64)
     cleaned, counts = np.empty(stack.shape, dtype), np.zeros(stack.shape[:-1], np.float32)
     learned = [
@@ -138,11 +162,11 @@ def denoise_with_details(
     ]
     cleaned = cleaned.reshape([array.shape[i] for i in order]).transpose(np.argsort(order))
     return DenoiseResult(
-        image=cleaned,
+        image=cleaned if given is None else as_given(cleaned, given),
         sigma=float(sigmas[0, 0]) if sigmas.size == 1 else np.squeeze(sigmas),
         patch_shape=task.patch_shape,
         transforms=tuple(matrix for some in learned for matrix, _ in some),
-        sparsity_map=counts[0] if stack_axis is None else _with_stack(counts, order, channel_axis),
+        sparsity_map=counts[0] if stack_axis is None else with_stack(counts, order, channel_axis),
         history=tuple(result for some in learned for _, history in some for result in history),
     )
 
@@ -233,7 +257,11 @@ def _denoise_as_published(
 def _denoise_adaptively(
     image: NDArray, sigma: float, out: NDArray, counts: NDArray, task: Task
 ) -> tuple[NDArray, list[LearnResult]]:
-    """Learn, then clean a few rows at a time, with as many around them as their patches reach."""
+    """Learn, then clean with what was learned."""
+    if task.device is not None:
+        from kappaform.imaging.torch_images import denoise_on_device
+
+        return denoise_on_device(image, sigma, out, counts, task)
     history: list[LearnResult] = []
     transform = task.transform
     if transform is None:
@@ -242,68 +270,15 @@ def _denoise_adaptively(
         )
         transform = history[-1].transform
     centre = float(image.mean(dtype=np.float64))
-    low, high = task.value_range
-    bounds = (low - centre) / sigma, (high - centre) / sigma
-    peak = max(float(image.max()) - centre, centre - float(image.min())) / sigma
-    dtype = np.float32 if peak <= _SINGLE_PRECISION_PEAK else np.float64
-    halo = 2 * (task.patch_shape[0] - 1)
-    height = max(4 * halo, _SLAB_PIXELS // math.prod(image.shape[1:]), 1)
-    for start in range(0, len(image), height):
-        stop = min(start + height, len(image))
-        first, last = max(start - halo, 0), min(stop + halo, len(image))
-        slab = ((image[first:last].astype(np.float64) - centre) / sigma).astype(dtype)
-        cleaned, numbers = clean_image(slab, task.patch_shape, transform, bounds)
-        inner = slice(start - first, stop - first)
-        out[start:stop] = np.clip(cleaned[inner].astype(np.float64) * sigma + centre, low, high)
-        counts[start:stop] = numbers[inner]
+    clean_slabs(
+        image,
+        out,
+        counts,
+        transform=transform,
+        patch_shape=task.patch_shape,
+        sigma=sigma,
+        centre=centre,
+        dtype=precision_for(float(image.min()), float(image.max()), centre, sigma),
+        value_range=task.value_range,
+    )
     return transform, history
-
-
-def _with_stack(counts: NDArray, order: list[int], channel_axis: int | None) -> NDArray:
-    """Maps of a stack, their axis where it is in the image less its channels."""
-    stack = order[0]
-    before = channel_axis is not None and order[-1] < stack
-    return np.moveaxis(counts, 0, stack - before)
-
-
-def _axis_order(
-    array: NDArray, channel_axis: int | None, stack_axis: int | None
-) -> tuple[list[int], int]:
-    """Axes in the order stack, space, channels; and the number of those of space."""
-    named = {"channel_axis": channel_axis, "stack_axis": stack_axis}
-    for name, axis in named.items():
-        if axis is not None and not -array.ndim <= axis < array.ndim:
-            raise ValueError(f"{name}={axis} is no axis of an image of shape {array.shape}.")
-    channel, stack = ([] if a is None else [a % array.ndim] for a in (channel_axis, stack_axis))
-    if channel and channel == stack:
-        raise ValueError(f"channel_axis and stack_axis are the same axis, {channel_axis}.")
-    space = [i for i in range(array.ndim) if i not in channel + stack]
-    if len(space) not in (2, 3) or 0 in array.shape:
-        raise ValueError(
-            f"image has shape {array.shape}, {len(space)} dimensions of space: 2 or 3 are needed, "
-            "and no empty axis; name other axes by channel_axis or stack_axis."
-        )
-    if not channel and len(space) == 3 and array.shape[space[-1]] in (3, 4):
-        raise ValueError(
-            f"image has shape {array.shape}, which looks like colour: give channel_axis=-1 (or "
-            "stack_axis=-1 for unrelated images); the last axis of a volume is longer than 4."
-        )
-    return stack + space + channel, len(space)
-
-
-def _sigmas(sigma: ArrayLike | None, stack: NDArray) -> NDArray:
-    """Deviation of the noise for each slice and channel."""
-    shape = stack.shape[0], stack.shape[-1]
-    if sigma is None:
-        return np.array([estimate_sigma(each, channel_axis=-1) for each in stack])
-    values = np.asarray(sigma, dtype=np.float64)
-    if not (np.isfinite(values) & (values >= 0)).all():
-        raise ValueError(f"sigma={sigma!r}: a deviation is finite and >= 0; None estimates it.")
-    if shape[1] == 1 and values.shape == (shape[0],):
-        values = values[:, np.newaxis]
-    if values.shape not in ((), (shape[1],), shape, (shape[0], 1)):
-        raise ValueError(
-            f"sigma has shape {values.shape}: give one number, or one for each of the "
-            f"{shape[1]} channels or {shape[0]} images of the stack."
-        )
-    return np.broadcast_to(values, shape)

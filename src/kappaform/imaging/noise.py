@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kappaform.engines.blocks import working_dtype
-from kappaform.engines.validation import as_real_array
+from kappaform.engines.validation import as_real_array, library_of
 
 Array = npt.NDArray[Any]
 
@@ -43,7 +43,8 @@ def estimate_sigma(image: npt.ArrayLike, channel_axis: int | None = None) -> flo
     Parameters
     ----------
     image : array of any number of dimensions
-        Integers are taken as they are. Of very large images evenly spread parts are looked at.
+        Integers are taken as they are. Of very large images evenly spread parts are looked at; of
+        a Dask array nothing more than these is brought together.
     channel_axis : int, optional
         The axis of the channels, each of which is estimated on its own.
 
@@ -56,15 +57,15 @@ def estimate_sigma(image: npt.ArrayLike, channel_axis: int | None = None) -> flo
     --------
     add_noise
     """
-    image = as_real_array(image, "image")
+    array: Any = image if library_of(image) == "dask" else as_real_array(image, "image")
     if channel_axis is None:
-        _refuse_forgotten_channels(image)
-        return _estimate(image)
-    if not -image.ndim <= channel_axis < image.ndim:
+        _refuse_forgotten_channels(array)
+        return _estimate(array)
+    if not -array.ndim <= channel_axis < array.ndim:
         raise ValueError(
-            f"channel_axis={channel_axis} is no axis of an image of shape {image.shape}."
+            f"channel_axis={channel_axis} is no axis of an image of shape {array.shape}."
         )
-    return np.array([_estimate(channel) for channel in np.moveaxis(image, channel_axis, 0)])
+    return np.array([_estimate(channel) for channel in np.moveaxis(array, channel_axis, 0)])
 
 
 def add_noise(
@@ -111,18 +112,18 @@ def _refuse_forgotten_channels(image: Array) -> None:
 def _estimate(image: Array) -> float:
     if image.size == 0:
         raise ValueError(f"image has shape {image.shape}: at least one pixel is needed.")
-    lowest, highest = image.min(), image.max()
+    lowest, highest, *slabs = _computed(image.min(), image.max(), *_slabs(image))
     if not (np.isfinite(lowest) and np.isfinite(highest)):
         raise ValueError("image contains NaN or inf: replace them, every pixel must be finite.")
     if lowest == highest:
         return 0.0
     if max(image.shape) < _LEAST_LENGTH:
-        return float(np.std(image, dtype=np.float64))
+        return float(np.std(slabs[0], dtype=np.float64))
     dtype = working_dtype(image.dtype)
     rounding = 16 * float(np.finfo(dtype).eps) * max(abs(float(lowest)), abs(float(highest)))
     measured = [
         _measure(slab.astype(dtype, copy=False), (slab == lowest) | (slab == highest), rounding)
-        for slab in _slabs(image)
+        for slab in slabs
     ]
     sizes, texture, usable = (np.concatenate(parts) for parts in zip(*measured, strict=True))
     if np.count_nonzero(usable) >= _LEAST_CANDIDATES:
@@ -130,6 +131,15 @@ def _estimate(image: Array) -> float:
         n_quiet = max(min(_LEAST_COEFS, sizes.size), int(_QUIET_SHARE * sizes.size))
         sizes = sizes[texture <= np.partition(texture, n_quiet - 1)[n_quiet - 1]]
     return float(np.median(sizes)) / _NORMAL_MEDIAN
+
+
+def _computed(*arrays: Array) -> tuple[Array, ...]:
+    """The same arrays in memory, those of a Dask array together."""
+    if library_of(arrays[0]) != "dask":
+        return arrays
+    from dask.base import compute
+
+    return compute(*arrays)
 
 
 def _slabs(image: Array) -> Iterator[Array]:

@@ -35,6 +35,7 @@ class Task:
     rng: np.random.Generator
     callback: Callback | None
     sigma_given: bool
+    device: Any = None  #: of torch, where images are learned from and cleaned; None: the host
 
 
 def make_task(

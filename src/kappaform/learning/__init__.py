@@ -5,8 +5,10 @@ from kappaform.learning.learn import learn
 from kappaform.learning.methods import Conditioned, LogDet, Method, Orthonormal
 from kappaform.learning.path import ConditionPath, condition_path
 from kappaform.learning.result import Errors, LearningInterrupted, LearnResult, StopReason
+from kappaform.learning.stream import BatchRefused, learn_stream
 
 __all__ = [
+    "BatchRefused",
     "ConditionPath",
     "Conditioned",
     "Errors",
@@ -20,4 +22,5 @@ __all__ = [
     "condition_path",
     "evaluate",
     "learn",
+    "learn_stream",
 ]

@@ -11,12 +11,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.engines import engine_for, single_threaded_blas
+from kappaform.engines import (
+    Engine,
+    SignalsUnreadable,
+    Statistics,
+    engine_for,
+    single_threaded_blas,
+)
 from kappaform.learning.evaluate import checked_sparsity
 from kappaform.learning.methods import Conditioned, LogDet, Method, Orthonormal
 from kappaform.learning.problem import Problem
 from kappaform.learning.result import LearningInterrupted, LearnResult, StopReason, learned
-from kappaform.learning.search import Descent, Search, evaluated, step
+from kappaform.learning.search import Descent, Search, evaluated, step, without_statistics
 from kappaform.learning.starts import starts_for
 from kappaform.learning.updates import as_matrix
 
@@ -40,7 +46,8 @@ def learn(
     Parameters
     ----------
     signals : array of shape (m, n)
-        One signal per row, float32 or float64, in any memory layout, also memory-mapped.
+        One signal per row, float32 or float64, in any memory layout: an array, also memory-mapped,
+        a dataset of HDF5 or Zarr, or a Dask array in blocks of whole rows.
     method : Conditioned, LogDet or Orthonormal
         By default ``Conditioned()``.
     n_nonzero_coefs : int or array of shape (m,), optional
@@ -66,20 +73,56 @@ def learn(
     ------
     LearningInterrupted
         On Ctrl-C: a KeyboardInterrupt that carries what was learned as ``.result``.
+    SignalsUnreadable
+        An OSError, if signals on disk or on a cluster fail: it too carries what was learned.
     """
-    method = Conditioned() if method is None else method
-    if not isinstance(method, Orthonormal | LogDet | Conditioned):
-        raise TypeError(f"method={method!r}: give Conditioned(...), LogDet(...) or Orthonormal().")
-    if not isinstance(max_iter, numbers.Integral) or max_iter < 1:
-        raise ValueError(f"max_iter={max_iter!r}: give a number of iterations >= 1.")
-    if not isinstance(tol, numbers.Real) or not 0 <= tol < math.inf:
-        raise ValueError(f"tol={tol!r}: give a finite number >= 0 (0 runs until nothing changes).")
+    method = checked_method(method)
+    check_options(max_iter, tol)
     check_callback(callback)
-    engine = engine_for(signals)
+    return learn_on(
+        engine_for(signals),
+        method,
+        n_nonzero_coefs=n_nonzero_coefs,
+        init=init,
+        max_iter=max_iter,
+        tol=tol,
+        callback=callback,
+    )[0]
+
+
+def learn_on(
+    engine: Engine,
+    method: Method,
+    *,
+    n_nonzero_coefs: int | NDArray | None,
+    init: Any,
+    max_iter: int,
+    tol: float,
+    callback: Callback | None,
+) -> tuple[LearnResult, Statistics | None]:
+    """`learn` on the signals of an engine, with checked options.
+
+    Beside the result, which is small, the statistics of its transform: a stream can go on there.
+    None, if a resumed search ended at a transform that it had found before.
+    """
     n_nonzero = checked_sparsity(n_nonzero_coefs, engine)
     with single_threaded_blas():
         problem = Problem(engine, method, n_nonzero, float(tol))
         return _run(problem, _search_from(init, problem), int(max_iter), callback)
+
+
+def checked_method(method: Any) -> Method:
+    method = Conditioned() if method is None else method
+    if not isinstance(method, Orthonormal | LogDet | Conditioned):
+        raise TypeError(f"method={method!r}: give Conditioned(...), LogDet(...) or Orthonormal().")
+    return method
+
+
+def check_options(max_iter: Any, tol: float) -> None:
+    if not isinstance(max_iter, numbers.Integral) or max_iter < 1:
+        raise ValueError(f"max_iter={max_iter!r}: give a number of iterations >= 1.")
+    if not isinstance(tol, numbers.Real) or not 0 <= tol < math.inf:
+        raise ValueError(f"tol={tol!r}: give a finite number >= 0 (0 runs until nothing changes).")
 
 
 def check_callback(callback: Any) -> None:
@@ -89,7 +132,8 @@ def check_callback(callback: Any) -> None:
 
 def _search_from(init: Any, problem: Problem) -> Search:
     init = learned(init, "init")
-    if isinstance(init, LearnResult) and init.method == problem.method:
+    resumable = isinstance(init, LearnResult) and isinstance(init.search, Search)
+    if resumable and init.method == problem.method:
         same_size = init.transform.shape == problem.engine.gram.shape
         if same_size and np.array_equal(init.n_nonzero_coefs, problem.n_nonzero):
             return init.search
@@ -97,7 +141,9 @@ def _search_from(init: Any, problem: Problem) -> Search:
     return Search(tuple(Descent(*start) for start in starts))
 
 
-def _run(problem: Problem, search: Search, max_iter: int, callback: Callback | None) -> LearnResult:
+def _run(
+    problem: Problem, search: Search, max_iter: int, callback: Callback | None
+) -> tuple[LearnResult, Statistics | None]:
     reason = StopReason.MAX_ITER
     try:
         search = evaluated(search, problem)
@@ -113,7 +159,11 @@ def _run(problem: Problem, search: Search, max_iter: int, callback: Callback | N
         if not search.best.records:
             raise
         raise LearningInterrupted(_result(problem, search, StopReason.INTERRUPTED)) from None
-    return _result(problem, search, reason)
+    except SignalsUnreadable as error:
+        if search.best.records:
+            error.result = _result(problem, search, StopReason.INTERRUPTED)
+        raise
+    return _result(problem, search, reason), search.best.statistics
 
 
 def _stop_reason(previous: Search, search: Search, problem: Problem) -> StopReason | None:
@@ -130,7 +180,7 @@ def _stop_reason(previous: Search, search: Search, problem: Problem) -> StopReas
 def _result(problem: Problem, search: Search, reason: StopReason) -> LearnResult:
     best, n_passes = search.best, search.n_passes + problem.n_passes
     # A pass finds the statistics again: results are small without.
-    lines = tuple(replace(descent, statistics=None) for descent in search.descents)
+    lines = tuple(map(without_statistics, search.descents))
     return LearnResult(
         transform=as_matrix(best.transform),
         method=problem.method,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.engines import engine_for
+from kappaform.engines import SignalsUnreadable, engine_for
 from kappaform.engines.validation import as_real_array
 from kappaform.learning.evaluate import Evaluation, checked_sparsity, evaluate
 from kappaform.learning.learn import check_callback, learn
@@ -84,6 +84,8 @@ def condition_path(
     LearningInterrupted
         On Ctrl-C, with the result of the bound it came at (or the last one) as ``.result`` and
         those of the bounds that were done as ``.finished``.
+    SignalsUnreadable
+        If signals on disk or on a cluster fail, with the same two.
     """
     methods = _methods(method, max_conditions)
     check_callback(callback)
@@ -121,6 +123,10 @@ def condition_path(
         if current is None:
             raise
         raise LearningInterrupted(current, tuple(results)) from None
+    except SignalsUnreadable as error:
+        error.result = error.result or (results[-1] if results else None)
+        error.finished = tuple(results)
+        raise
 
 
 def _methods(method: Any, max_conditions: Any) -> list[Conditioned]:

@@ -36,7 +36,6 @@ class Problem:
         self.update = updater(method, engine.gram)
         self.steps = own_steps(method)
         self.monotone = not isinstance(method, Conditioned) or method.variant == "monotone"
-        self._energy = float(np.trace(engine.gram))
         self._rounding = _ROUNDING[engine.dtype]
         self.n_passes = 0
         self._last: tuple[Transform, Statistics] | None = None
@@ -64,19 +63,26 @@ class Problem:
 
     def measure(self, transform: Transform, now: Statistics, before: Statistics | None) -> Record:
         """Errors of a transform with its own codes, and with those of the transform before it."""
-        unit = self.engine.scale
-        error = math.sqrt(now.discarded_energy)
-        coef_norm = math.sqrt(now.discarded_energy + now.code_energy)
-        error_before = math.nan if before is None else _error_with(before, transform)
-        absolute, absolute_before = error / unit, error_before / unit
-        relative, relative_before = error / (coef_norm or 1.0), error_before / (coef_norm or 1.0)
-        loss = relative if self.steps == "relative" else absolute
-        if isinstance(self.method, LogDet):
-            loss = now.discarded_energy / (self._energy or 1.0) + _penalty(self.method, transform)
-        return Record(loss, absolute, relative, absolute_before, relative_before, coef_norm / unit)
+        return measured(self.method, transform, now, before, self.engine.scale)
 
 
-def _error_with(codes: Statistics, transform: Transform) -> float:
+def measured(
+    method: Method, transform: Transform, now: Statistics, before: Statistics | None, unit: float
+) -> Record:
+    """Errors on signals that were multiplied by `unit`: see `Problem.measure`."""
+    error = math.sqrt(now.discarded_energy)
+    coef_norm = math.sqrt(now.discarded_energy + now.code_energy)
+    error_before = math.nan if before is None else error_with(before, transform)
+    absolute, absolute_before = error / unit, error_before / unit
+    relative, relative_before = error / (coef_norm or 1.0), error_before / (coef_norm or 1.0)
+    loss = relative if own_steps(method) == "relative" else absolute
+    if isinstance(method, LogDet):
+        energy = float(np.trace(now.gram)) or 1.0
+        loss = now.discarded_energy / energy + _penalty(method, transform)
+    return Record(loss, absolute, relative, absolute_before, relative_before, coef_norm / unit)
+
+
+def error_with(codes: Statistics, transform: Transform) -> float:
     """Error of any transform with the codes of the given statistics."""
     matrix = as_matrix(transform)
     fit = float(np.vdot(matrix @ codes.gram, matrix) - 2 * np.vdot(matrix, codes.cross))

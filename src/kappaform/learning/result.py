@@ -24,6 +24,7 @@ class StopReason(Enum):
     ROSE = (
         "the loss would have risen: only rounding is left to improve, so the last step was dropped"
     )
+    STREAM_END = "the stream ended: nothing says whether another batch would change much"
     RUNNING = "learning goes on"
 
     def __str__(self) -> str:

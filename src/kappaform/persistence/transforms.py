@@ -1,17 +1,11 @@
-"""Transforms as files: arrays and a readable header in one npz, never pickle.
-
-The entry "header" is JSON: what the file is, the method and its parameters, and what is needed to
-use the transform. The others are arrays: "transform", "records" (errors per iteration), and for a
-conditioned transform "left", "spectrum" and "right", with which learning can be resumed.
-"""
+"""Writing and reading the files of transforms."""
 
 from __future__ import annotations
 
 import json
-import math
 import os
 import zipfile
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -20,13 +14,23 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from kappaform.engines.validation import as_sparsity, check_at_most
 from kappaform.estimators import ConditionedTransform, LogDetTransform, OrthonormalTransform
 from kappaform.files import replaced_when_complete
 from kappaform.learning import Conditioned, LearnResult, LogDet, Orthonormal, StopReason
+from kappaform.learning.online import goes_on
 from kappaform.learning.result import Record
 from kappaform.learning.search import Descent, Search
 from kappaform.learning.updates import Factors, decompose
+from kappaform.persistence.checks import (
+    FACTORS,
+    check_condition,
+    checked_array,
+    checked_factors,
+    checked_mean,
+    checked_shape,
+    checked_sparsity,
+)
+from kappaform.persistence.streams import SUMS, described_stream, restored_stream
 
 _FORMAT = "kappaform transform"
 _FORMAT_VERSION = 1
@@ -36,9 +40,8 @@ _ESTIMATORS = {
     "LogDet": LogDetTransform,
     "Orthonormal": OrthonormalTransform,
 }
-_FACTORS = ("left", "spectrum", "right")
 _DTYPES = {"float32": np.float32, "float64": np.float64}
-_ARRAYS = ("transform", "records", *_FACTORS)
+_ARRAYS = ("transform", "records", *FACTORS, *SUMS)
 
 Estimator = ConditionedTransform | LogDetTransform | OrthonormalTransform
 
@@ -81,7 +84,9 @@ def save(
     arrays: dict[str, Any] = {"transform": result.transform, "records": np.array(result.records)}
     if isinstance(result.method, Conditioned):
         factors = _factors_of(result)
-        arrays |= {name: getattr(factors, name) for name in _FACTORS}
+        arrays |= {name: getattr(factors, name) for name in FACTORS}
+    header["stream"], sums = described_stream(model)
+    arrays |= sums
     text = json.dumps(header, indent=1, default=_plain_number)
     with replaced_when_complete(path) as file:
         np.savez(file, header=np.array(text), **arrays)
@@ -91,8 +96,8 @@ def load(path: str | os.PathLike[str]) -> Estimator:
     """Read a transform that `save` wrote, as a fitted estimator that gives the same codes.
 
     What was said about the signals is in its attributes `patch_shape_` and `patch_mean_`. Its
-    `result_` can be resumed, bitwise like the saved one unless that still explored several starts:
-    only the best was kept.
+    `result_` can be resumed, and `partial_fit` goes on with it, bitwise like the saved one unless
+    that still explored several starts: only the best was kept.
 
     Raises
     ------
@@ -105,11 +110,17 @@ def load(path: str | os.PathLike[str]) -> Estimator:
     header, arrays = _read(path)
     try:
         result = _checked_result(header, arrays)
+        stream = restored_stream(header.get("stream"), arrays, result)
+        if stream is not None and header["stream"]["is_result"]:
+            result = replace(result, search=stream)
         estimator = _ESTIMATORS[header["method"]["name"]](**header["parameters"])
-        estimator._set_fitted(result, _DTYPES[header["dtype"]])
-        n_features = header["n_features"]
-        estimator.patch_shape_ = _checked_shape(header["patch_shape"], n_features)
-        estimator.patch_mean_ = _checked_mean(header["patch_mean"])
+        estimator._set_fitted(
+            result,
+            _DTYPES[header["dtype"]],
+            goes_on(result) if stream is None else stream,
+            checked_shape(header["patch_shape"], header["n_features"]),
+            checked_mean(header["patch_mean"]),
+        )
         if header["feature_names"] is not None:
             estimator.feature_names_in_ = np.array(header["feature_names"], dtype=object)
     except (KeyError, TypeError, ValueError) as error:
@@ -144,7 +155,7 @@ def _description(result: LearnResult, n_nonzero_coefs: int | None) -> dict[str, 
         "format_version": _FORMAT_VERSION,
         "kappaform_version": version("kappaform"),
         "n_features": len(result.transform),
-        "n_nonzero_coefs": _checked_sparsity(sparsity, len(result.transform)),
+        "n_nonzero_coefs": checked_sparsity(sparsity, len(result.transform)),
         "condition_number": result.condition_number,
         "method": {"name": type(result.method).__name__, **asdict(result.method)},
         "n_iter": result.n_iter,
@@ -163,8 +174,8 @@ def _context(model: Any, n_features: int, patch_shape: Any, patch_mean: Any) -> 
     return {
         "parameters": _parameters(model),
         "dtype": getattr(model, "components_", np.empty(0)).dtype.name,
-        "patch_shape": _checked_shape(patch_shape, n_features),
-        "patch_mean": _checked_mean(patch_mean),
+        "patch_shape": checked_shape(patch_shape, n_features),
+        "patch_mean": checked_mean(patch_mean),
         "feature_names": None if names is None else list(names),
     }
 
@@ -217,81 +228,24 @@ def _checked_result(header: dict[str, Any], arrays: dict[str, NDArray]) -> Learn
     n_features = header["n_features"]
     parameters = dict(header["method"])
     method = _METHODS[parameters.pop("name")](**parameters)
-    transform = _checked_array(arrays, "transform", (n_features, n_features))
+    transform = checked_array(arrays, "transform", (n_features, n_features))
     shape = (max(1, len(arrays["records"])), len(Record._fields))
-    records = _checked_array(arrays, "records", shape, finite=False)
+    records = checked_array(arrays, "records", shape, finite=False)
     history = tuple(Record(*row) for row in records.tolist())
-    kept = _checked_factors(arrays, transform) if isinstance(method, Conditioned) else transform
+    kept = checked_factors(arrays, transform) if isinstance(method, Conditioned) else transform
     n_iter, n_passes = int(header["n_iter"]), int(header["n_passes"])
     result = LearnResult(
         transform=transform,
         method=method,
-        n_nonzero_coefs=_checked_sparsity(header["n_nonzero_coefs"], n_features),
+        n_nonzero_coefs=checked_sparsity(header["n_nonzero_coefs"], n_features),
         n_iter=n_iter,
         n_passes=n_passes,
         stop_reason=StopReason[header["stop_reason"]],
         records=history,
         search=Search((Descent(kept, None, history),), n_iter=n_iter, n_passes=n_passes),
     )
-    _check_condition(result, header["condition_number"])
+    check_condition(result, header["condition_number"])
     return result
-
-
-def _checked_factors(arrays: dict[str, NDArray], transform: NDArray) -> Factors:
-    """The singular value decomposition with which a conditioned transform is resumed."""
-    shapes = (transform.shape, transform.shape[:1], transform.shape)
-    factors = Factors(*map(_checked_array, [arrays] * 3, _FACTORS, shapes))
-    if np.abs(factors.matrix - transform).max() > 1e-9 * factors.spectrum.max():
-        raise ValueError("the transform is not the product of left, spectrum and right.")
-    return factors
-
-
-def _check_condition(result: LearnResult, stated: float) -> None:
-    """Refuse a transform that is not as well conditioned as its file says."""
-    n_features, found = len(result.transform), result.condition_number
-    rounding = 1e-9 + 10 * n_features * float(np.finfo(np.float64).eps) * stated
-    if not abs(found - stated) <= rounding * stated:
-        raise ValueError(f"the transform has condition number {found}, the header says {stated}.")
-    if isinstance(result.method, Conditioned) and found > result.method.max_condition * (1 + 1e-9):
-        raise ValueError(
-            f"the transform has condition number {found}, beyond "
-            f"max_condition={result.method.max_condition}."
-        )
-
-
-def _checked_array(
-    arrays: dict[str, NDArray], name: str, shape: tuple[int, ...], finite: bool = True
-) -> NDArray:
-    array = arrays[name]
-    if array.shape != shape or array.dtype != np.float64:
-        raise ValueError(f"{name} is {array.dtype} of shape {array.shape}, not float64 {shape}.")
-    if finite and not np.isfinite(array).all():
-        raise ValueError(f"{name} contains NaN or inf.")
-    return array
-
-
-def _checked_sparsity(value: Any, n_features: int) -> int:
-    sparsity = as_sparsity(value, 1, "n_nonzero_coefs")
-    check_at_most(sparsity, n_features, "n_nonzero_coefs")
-    return int(sparsity[0])
-
-
-def _checked_shape(shape: Any, n_features: int) -> tuple[int, ...] | None:
-    if shape is None:
-        return None
-    sides = np.atleast_1d(shape)
-    if sides.dtype.kind not in "iu" or sides.min() < 1 or math.prod(sides.tolist()) != n_features:
-        raise ValueError(
-            f"patch_shape={shape!r}: give the sides of a patch, integers whose product is the "
-            f"number of features, {n_features}."
-        )
-    return tuple(sides.tolist())
-
-
-def _checked_mean(mean: Any) -> Literal["kept", "removed"]:
-    if mean not in ("kept", "removed"):
-        raise ValueError(f"patch_mean={mean!r}: choose 'kept' or 'removed'.")
-    return mean
 
 
 def _factors_of(result: LearnResult) -> Factors:

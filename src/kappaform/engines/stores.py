@@ -1,0 +1,178 @@
+"""Signals that are read block by block, ahead of their use: memory-maps and stores.
+
+A store is anything with a shape, a dtype and rows that can be sliced, such as a dataset of HDF5 or
+Zarr. Blocks have the same rows wherever the signals lie, and so results have the same bits.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from kappaform.engines.blocks import Array, split_rows
+from kappaform.engines.validation import is_store
+
+# What is read at a time: long enough for a disk, short beside the memory of a machine.
+_PIECE_BYTES = 2**23
+
+#: Blocks of some rows, each with its slice: called with these rows and the length of a block.
+Reader = Callable[[slice, int], Iterator[tuple[slice, Array]]]
+
+
+class SignalsUnreadable(OSError):  # noqa: N818 - as LearningInterrupted says what happened
+    """Signals that could not be read, or computed, in the middle of the work.
+
+    Attributes
+    ----------
+    result : LearnResult or None
+        What was learned until then; go on with ``init=result``. None if learning had not begun.
+    finished : tuple of LearnResult
+        Those of the bounds of a `condition_path` that were done; empty for a single `learn`.
+    """
+
+    result: Any = None
+    finished: tuple[Any, ...] = ()
+
+
+def reader_of(signals: Any, name: str) -> Reader:
+    """How to read signals block by block: in place, through a memory-map, or from a store."""
+    if is_store(signals):
+        return partial(_stored_blocks, signals, name)
+    mapped = _memory_map(signals)
+    if mapped is not None and _may_be_advised(signals, mapped):
+        return partial(_mapped_blocks, signals, mapped._mmap)
+    return partial(_blocks_in_place, signals)
+
+
+def is_on_disk(signals: Any) -> bool:
+    """Whether signals may be more than fit into memory."""
+    return is_store(signals) or _memory_map(signals) is not None
+
+
+def _blocks_in_place(signals: Array, part: slice, length: int) -> Iterator[tuple[slice, Array]]:
+    for rows in split_rows(part.start, part.stop, length):
+        yield rows, signals[rows]
+
+
+def _mapped_blocks(
+    signals: Array, mapped: mmap.mmap, part: slice, length: int
+) -> Iterator[tuple[slice, Array]]:
+    """The system is told what comes next, and what may leave the memory of this process."""
+    row_bytes = abs(signals.strides[0])
+    n_rows = max(1, _PIECE_BYTES // (row_bytes * length)) * length
+    address = np.frombuffer(mapped, np.uint8).ctypes.data
+
+    def advise(advice: int, start: int, stop: int) -> None:
+        piece = signals[max(start, 0) : stop]
+        first = piece.__array_interface__["data"][0] - address
+        first -= first % mmap.PAGESIZE
+        with suppress(OSError):  # advice that the system does not take changes no result
+            mapped.madvise(advice, first, len(piece) * row_bytes)
+
+    for start in range(part.start, part.stop, n_rows):
+        stop = min(start + n_rows, part.stop)
+        if stop < part.stop:
+            advise(mmap.MADV_WILLNEED, stop, stop + n_rows)
+        yield from _blocks_in_place(signals, slice(start, stop), length)
+        # With its first and last page the system may have mapped some of the neighbours.
+        advise(mmap.MADV_DONTNEED, start - n_rows, stop + n_rows)
+
+
+def _memory_map(signals: Any) -> Any:
+    """The `np.memmap` that an array is (a view of), or None."""
+    array = signals
+    while isinstance(array, np.ndarray) and not isinstance(array, np.memmap):
+        array = array.base
+    return array if isinstance(array, np.memmap) else None
+
+
+def _may_be_advised(signals: Array, mapped: Any) -> bool:
+    """Whether rows follow one another in a file, and that file keeps all that was written to them.
+
+    What was written to a private map (mode "c") is nowhere else: it may not leave the memory.
+    """
+    shared = mapped.mode != "c" and hasattr(mapped._mmap, "madvise")
+    return shared and signals.strides[0] >= signals.shape[1] * signals.strides[1] > 0
+
+
+def _stored_blocks(
+    store: Any, name: str, part: slice, length: int
+) -> Iterator[tuple[slice, Array]]:
+    """Blocks cut from the pieces that are read; one that lies in two pieces is put together."""
+    pieces = _read_ahead(store, name, part)
+    piece = np.empty((0, store.shape[1]))
+    for rows in split_rows(part.start, part.stop, length):
+        block = piece[: rows.stop - rows.start]
+        piece = piece[len(block) :]
+        while (missing := rows.stop - rows.start - len(block)) > 0:
+            piece = next(pieces)
+            block = np.concatenate([block, piece[:missing]]) if len(block) else piece[:missing]
+            piece = piece[missing:]
+        yield rows, block
+
+
+def _read_ahead(store: Any, name: str, part: slice) -> Iterator[Array]:
+    """Pieces in order: while one is in use, the next is being read."""
+    reader = ThreadPoolExecutor(1, thread_name_prefix="kappaform-read")
+    waiting: Future[Array] | None = None
+    try:
+        for rows in _pieces(store, part):
+            following = reader.submit(_read, store, name, rows)
+            if waiting is not None:
+                yield waiting.result()
+            waiting = following
+        if waiting is not None:
+            yield waiting.result()
+    finally:
+        reader.shutdown(wait=False)  # after an error nobody waits for what was being read
+
+
+def _pieces(store: Any, part: slice) -> Iterator[slice]:
+    """Rows to read at a time: whole chunks of the store, where it has any."""
+    chunk = _chunk_rows(store)
+    row_bytes = store.shape[1] * np.dtype(store.dtype).itemsize
+    length = max(1, _PIECE_BYTES // (chunk * row_bytes)) * chunk
+    start = part.start
+    while start < part.stop:
+        stop = min((start // length + 1) * length, part.stop)
+        yield slice(start, stop)
+        start = stop
+
+
+def _chunk_rows(store: Any) -> int:
+    """Rows that are stored, and perhaps compressed, together; 1 if the store does not say."""
+    for attribute in ("chunks", "chunkshape"):
+        chunks = getattr(store, attribute, None)
+        if isinstance(chunks, tuple) and chunks and isinstance(chunks[0], int) and chunks[0] > 0:
+            return chunks[0]
+    return 1
+
+
+def _read(store: Any, name: str, rows: slice) -> Array:
+    where = f"{name} could not be read, rows {rows.start} to {rows.stop - 1}"
+    again = (
+        "Call again when they can be read; if learning had begun, `.result` of this error is where "
+        "to go on (init=...)."
+    )
+    try:
+        given = store[rows.start : rows.stop]
+        masked = np.ma.is_masked(given)
+        piece = np.asarray(given)
+    except Exception as error:
+        raise SignalsUnreadable(f"{where}: {type(error).__name__}: {error}. {again}") from error
+    expected = (rows.stop - rows.start, store.shape[1])
+    if piece.shape != expected:
+        raise SignalsUnreadable(
+            f"{where}: the store gave shape {piece.shape} instead of {expected}; it is damaged, or "
+            "its shape is not that of its data."
+        )
+    if masked or piece.dtype.kind not in "biuf":
+        what = "masked entries" if masked else f"dtype {piece.dtype}"
+        raise SignalsUnreadable(f"{where}: the store gave {what}; fill it with real numbers.")
+    return piece

@@ -1,0 +1,172 @@
+"""Selection of the largest entries of every row, for the kernels of `triton_kernels`.
+
+`coefs` is a tuple of blocks of columns, with the numbers of these columns in `columns`. Magnitudes
+are compared through their bits, as integers where neighbours are looked for. A cut is such an
+integer: entries at or above it are kept. All that is named in the singular, as `cut` or `wanted`
+(how many entries to keep), has one value for each row.
+
+The cut of an earlier pass is tried first. After a small change of the transform it is right for
+nearly all rows and misses the others by an entry, so that they are settled by stepping from entry
+to entry; only where a row misses by more is bisected. Zeros are never kept: a cut is at least 1.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+# The arguments have the types that Triton infers.
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+MOST = tl.constexpr(0x7FFFFFFF)  # the bits of all magnitudes are below
+OCTAVE = tl.constexpr(2**23)  # distance between the bits of x and 2x
+NEAR = tl.constexpr(3)  # entries to step over rather than to bisect
+
+
+@triton.jit
+def select(coefs, columns, wanted, cut):
+    """Cut and end that keep the `wanted` largest entries, by a guess of the cut.
+
+    Kept are all entries at or above the cut and, where rows are tied, those just below it in the
+    columns before the end. Also whether any row is tied; of others the end is 0.
+    """
+    count = _count(coefs, cut)
+    misses = _misses(wanted, cut, count)
+    most_misses = tl.max(misses, 0)
+    end = tl.zeros_like(cut)
+    any_tied = False
+    if most_misses > 0:
+        low, high = tl.where(count > wanted, cut, 0), tl.where(count < wanted, cut, MOST)
+        if most_misses > NEAR:
+            cut, count, low, high = _bisected(coefs, wanted, cut, count, low, high)
+        cut, low, tied, any_tied = _settled(coefs, wanted, cut, count, low, high, misses > 0)
+        if any_tied:
+            end = tl.where(tied, _end_of_ties(coefs, columns, wanted, low), 0)
+    return cut, end, any_tied
+
+
+@triton.jit
+def selected(block, columns, cut, end):
+    """Entries at or above the cut, and in columns before `end` also those just below it."""
+    above, tie = cut.to(tl.float32, bitcast=True), (cut - 1).to(tl.float32, bitcast=True)
+    limit = tl.where(columns[None, :] < end[:, None], tie[:, None], above[:, None])
+    return tl.where(tl.abs(block) >= limit, block, 0.0)
+
+
+@triton.jit
+def above_cut(block, cut):
+    """Entries at or above the cut."""
+    return tl.where(tl.abs(block) >= cut.to(tl.float32, bitcast=True)[:, None], block, 0.0)
+
+
+@triton.jit
+def first_ties(block, columns, cut, end):
+    """Entries just below the cut, in columns before `end`."""
+    tie = (cut - 1).to(tl.float32, bitcast=True)
+    kept = (tl.abs(block) == tie[:, None]) & (columns[None, :] < end[:, None])
+    return tl.where(kept, block, 0.0)
+
+
+@triton.jit
+def _bisected(coefs, wanted, cut, count, low, high):
+    """Cuts that miss by no more than NEAR entries, except where `low` and `high` are neighbours.
+
+    More than `wanted` entries reach `low`, fewer reach `high`. From the largest entry, which the
+    cut is rarely far below, steps go down by two octaves and then double the way, until they can
+    halve the distance between the two.
+    """
+    largest = _largest(coefs, cut)
+    high = tl.minimum(high, largest + 1)
+    far = (_misses(wanted, cut, count) > NEAR) & (high - low > 1)
+    while tl.max(far.to(tl.int32), 0) > 0:
+        step = tl.maximum(2 * OCTAVE, largest - high)
+        cut = tl.where(far, high - tl.minimum(step, (high - low) >> 1), cut)
+        count = _count(coefs, cut)
+        low = tl.where(count > wanted, cut, low)
+        high = tl.where(count < wanted, cut, high)
+        far = (_misses(wanted, cut, count) > NEAR) & (high - low > 1)
+    return cut, count, low, high
+
+
+@triton.jit
+def _settled(coefs, wanted, cut, count, low, high, missed):
+    """Cuts in the middle of the gap below the last entry to keep; where there is none, ties.
+
+    Of tied rows, if there are any, the cut is just above the tie, which `low` is.
+    """
+    upwards = count > wanted
+    state = 2  # the largest of all rows: 0 is done, 1 is tied, 2 still moves
+    while state == 2:
+        upwards = tl.where(count == wanted, upwards, count > wanted)
+        moves = (_misses(wanted, cut, count) > 0) & (high - low > 1)
+        entry = _next_entry(coefs, cut, upwards)
+        low = tl.where(moves & upwards, entry, low)
+        high = tl.where(moves & ~upwards, entry + 1, high)
+        cut = tl.where(moves, tl.where(upwards, entry + 1, tl.maximum(entry, 1)), cut)
+        count = _count(coefs, cut)
+        open_state = tl.where(high - low > 1, 2, 1)
+        state = tl.max(tl.where(_misses(wanted, cut, count) > 0, open_state, 0), 0)
+    entry = _next_entry(coefs, cut, upwards)
+    above, below = tl.where(upwards, entry, cut), tl.where(upwards, cut - 1, entry)
+    tied = _misses(wanted, cut, count) > 0
+    cut = tl.where(missed & (count == wanted), above - ((above - below) >> 1), cut)
+    return tl.where(tied, high, cut), low, tied, state == 1
+
+
+@triton.jit
+def _end_of_ties(coefs, columns, wanted, tie):
+    """Where to stop keeping entries equal to the tie: before the first that is one too many."""
+    missing = wanted - _count(coefs, tie + 1)
+    end = tl.zeros_like(tie)
+    step = 128
+    while step > 0:
+        ties = tl.zeros_like(tie)
+        for i in tl.static_range(len(coefs)):
+            sizes = coefs[i].to(tl.int32, bitcast=True) & MOST
+            before = columns[i][None, :] < (end + step)[:, None]
+            ties += tl.sum(tl.where((sizes == tie[:, None]) & before, 1, 0), 1)
+        end = tl.where(ties <= missing, end + step, end)
+        step = step // 2
+    return end
+
+
+@triton.jit
+def _next_entry(coefs, cut, upwards):
+    """Least magnitude at or above the cut, or the largest below it; the cut or 0 if none is."""
+    flip = tl.where(upwards, 0, MOST)
+    # Flipped bits turn "largest below" into "least above"; those on the other side of the cut
+    # become the largest of all unsigned integers.
+    bound = tl.where(upwards, cut, MOST - cut + 1)
+    nearest = (tl.zeros_like(cut) - 1).to(tl.uint32, bitcast=True)
+    for i in tl.static_range(len(coefs)):
+        sizes = (coefs[i].to(tl.int32, bitcast=True) ^ flip[:, None]) & MOST
+        distances = (sizes - bound[:, None]).to(tl.uint32, bitcast=True)
+        nearest = tl.minimum(nearest, tl.min(distances, 1))
+    distance = nearest.to(tl.int32, bitcast=True)
+    return tl.where(distance < 0, tl.where(upwards, cut, 0), (distance + bound) ^ flip)
+
+
+@triton.jit
+def _largest(coefs, cut):
+    largest = tl.zeros_like(cut)
+    for i in tl.static_range(len(coefs)):
+        magnitude = tl.max(tl.abs(coefs[i]), 1)
+        largest = tl.maximum(largest, magnitude.to(tl.int32, bitcast=True))
+    return largest
+
+
+@triton.jit
+def _count(coefs, cut):
+    """Number of entries at or above the cut."""
+    level = cut.to(tl.float32, bitcast=True)[:, None]
+    count = tl.zeros_like(cut)
+    for i in tl.static_range(len(coefs)):
+        reached = tl.where(tl.abs(coefs[i]) >= level, 1.0, 0.0)
+        count += tl.sum(reached, 1).to(tl.int32)
+    return count
+
+
+@triton.jit
+def _misses(wanted, cut, count):
+    """By how many entries a cut misses; one that keeps all but zeros cannot miss by too few."""
+    return tl.where((cut == 1) & (count < wanted), 0, tl.abs(count - wanted))

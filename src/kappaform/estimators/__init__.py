@@ -1,0 +1,9 @@
+"""scikit-learn estimators: thin shells over learning."""
+
+from kappaform.estimators.transforms import (
+    ConditionedTransform,
+    LogDetTransform,
+    OrthonormalTransform,
+)
+
+__all__ = ["ConditionedTransform", "LogDetTransform", "OrthonormalTransform"]

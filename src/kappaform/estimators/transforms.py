@@ -1,0 +1,171 @@
+"""The three estimators: each is a method with its parameters."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from kappaform.estimators.base import SparsifyingTransform
+from kappaform.learning import Conditioned, LogDet, Orthonormal
+from kappaform.learning.online import Forgetting
+
+
+class ConditionedTransform(SparsifyingTransform):
+    r"""Invertible sparse representation with a bounded condition number.
+
+    Learns a square transform W under which signals Y, one per row, have sparse codes
+    :math:`X = H_s(Y W^T)`:
+
+    .. math:: \min_W \|X - Y W^T\| \quad \text{s.t.} \quad \kappa(W) \le \kappa, \; \|W\|_F = \tau
+
+    Signals are never centred. See :func:`kappaform.learn`.
+
+    Parameters
+    ----------
+    n_nonzero_coefs : int, optional
+        Nonzero coefficients of a code. By default a tenth of the features, at least 1.
+    max_condition : float >= 1
+        Bound on the condition number of the transform.
+    norm : "auto", float from 1e-6 to 1e6, or None
+        Frobenius norm of the transform: that of an orthonormal one, given, or free.
+    objective : {"absolute", "relative"}
+        The error to minimise: absolute, or divided by the norm of the coefficients.
+    init : {"auto", "dct", "identity", "least-squares", "procrustes"}, array or LearnResult
+        Where to start; a LearnResult of the same method and sparsity, such as the `result_` of a
+        fitted estimator, is resumed.
+    max_iter : int
+        Iterations at most.
+    tol : float
+        Stop when the loss changes by no more than this fraction.
+    forgetting : "auto" or float from 0 to 1
+        What a batch given to `partial_fit` leaves of the weight of earlier signals: 1 never forgets
+        any. See :func:`kappaform.learn_stream`.
+    sparse_output : bool
+        Whether codes are a sparse CSR array.
+    callback : callable, optional
+        Called after every iteration with the LearnResult so far; returning True stops `fit`.
+    verbose : int
+        Above 0 every iteration is logged, as INFO of the logger "kappaform".
+
+    Attributes
+    ----------
+    components_ : array of shape (n_features, n_features)
+        The transform in the dtype of the codes: float32, a rounded copy, for float32 and float16
+        signals, else float64.
+    singular_values_ : float64 array of shape (n_features,)
+        Largest first.
+    condition_number_ : float
+        Of the transform in double precision, for which the bound is promised.
+    loss_curve_ : array
+        What is minimised, per iteration; entry 0 belongs to the start.
+    n_iter_ : int
+    n_nonzero_coefs_ : int
+        Nonzero coefficients of a code.
+    result_ : LearnResult
+        All about how the transform was reached.
+    patch_shape_, patch_mean_
+        What a file says about the signals, after :func:`kappaform.load`; else None and "kept".
+    n_features_in_, feature_names_in_
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kappaform import ConditionedTransform
+    >>> signals = np.random.default_rng(0).standard_normal((500, 16)).cumsum(axis=1)
+    >>> transform = ConditionedTransform(4, max_condition=1.5, tol=1e-3).fit(signals)
+    >>> codes = transform.transform(signals)
+    >>> approximations = transform.inverse_transform(codes)
+    >>> bool(transform.condition_number_ <= 1.5)
+    True
+    """
+
+    def __init__(
+        self,
+        n_nonzero_coefs: int | None = None,
+        *,
+        max_condition: float = 2.0,
+        norm: float | Literal["auto"] | None = "auto",
+        objective: Literal["absolute", "relative"] = "absolute",
+        init: Any = "auto",
+        max_iter: int = 100,
+        tol: float = 1e-4,
+        forgetting: Forgetting = "auto",
+        sparse_output: bool = False,
+        callback: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            n_nonzero_coefs,
+            init=init,
+            max_iter=max_iter,
+            tol=tol,
+            forgetting=forgetting,
+            sparse_output=sparse_output,
+            callback=callback,
+            verbose=verbose,
+        )
+        self.max_condition = max_condition
+        self.norm = norm
+        self.objective = objective
+
+    def _method(self) -> Conditioned:
+        return Conditioned(self.max_condition, self.norm, self.objective)
+
+
+class OrthonormalTransform(SparsifyingTransform):
+    """Sparse representation in a learned orthonormal basis.
+
+    Parameters and attributes are those of :class:`ConditionedTransform`, without a bound.
+    """
+
+    def _method(self) -> Orthonormal:
+        return Orthonormal()
+
+
+class LogDetTransform(SparsifyingTransform):
+    r"""Invertible sparse representation kept regular by a log-determinant penalty.
+
+    .. math:: \min_W \|X - Y W^T\|^2 + \rho \|W\|_F^2 - \mu \log |\det W|
+
+    with :math:`\mu` and :math:`\rho` the two weights below, times :math:`\|Y\|_F^2`.
+
+    Parameters
+    ----------
+    n_nonzero_coefs : int, optional
+        Nonzero coefficients of a code. By default a tenth of the features, at least 1.
+    weight : float > 0
+        The larger, the lower the condition number; no bound on it is promised.
+    frobenius_weight : float > 0, optional
+        By default the same as `weight`.
+    init, max_iter, tol, forgetting, sparse_output, callback, verbose
+        As for :class:`ConditionedTransform`, and so are the attributes.
+    """
+
+    def __init__(
+        self,
+        n_nonzero_coefs: int | None = None,
+        *,
+        weight: float = 0.0031,
+        frobenius_weight: float | None = None,
+        init: Any = "auto",
+        max_iter: int = 100,
+        tol: float = 1e-4,
+        forgetting: Forgetting = "auto",
+        sparse_output: bool = False,
+        callback: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            n_nonzero_coefs,
+            init=init,
+            max_iter=max_iter,
+            tol=tol,
+            forgetting=forgetting,
+            sparse_output=sparse_output,
+            callback=callback,
+            verbose=verbose,
+        )
+        self.weight = weight
+        self.frobenius_weight = frobenius_weight
+
+    def _method(self) -> LogDet:
+        return LogDet(self.weight, self.frobenius_weight)

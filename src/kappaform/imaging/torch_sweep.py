@@ -1,0 +1,169 @@
+"""The sweeps of the default denoiser over tensors: the same sums as those of `sweep`.
+
+Patches are the columns of a matrix, those of a few rows of positions at a time, so that products
+are large and memory is bounded. What overlaps is added axis by axis.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kappaform.engines.blocks import split_rows
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_SLAB_ENTRIES = 2**25  # of the patches that are cleaned at once
+
+#: Cleans mean-free patches (columns); returns them, their weights and numbers of coefficients.
+#: The second argument holds the same patches of another image, if there is one.
+Cleaner = Callable[["Tensor", "Tensor | None"], tuple["Tensor", "Tensor", "Tensor"]]
+
+
+def patches_at(image: Tensor, patch_shape: tuple[int, ...], positions: NDArray) -> Tensor:
+    """Mean-free patches (rows) at positions of the flattened grid of patch positions, float64."""
+    import torch
+
+    windows = _windows(image, patch_shape)  # patch axes first
+    grid = np.unravel_index(positions, windows.shape[image.ndim :])
+    places = [torch.as_tensor(place, device=image.device) for place in grid]
+    patches = windows[(..., *places)].reshape(-1, len(positions)).T.double().contiguous()
+    return patches - patches.mean(1, keepdim=True)
+
+
+def n_above(patches: Tensor, transform: NDArray, limits: NDArray) -> NDArray:
+    """Number of coefficients of each patch (row) whose magnitude exceeds its limit."""
+    import torch
+
+    weights, bounds = (torch.tensor(a, device=patches.device) for a in (transform.T.copy(), limits))
+    counts: NDArray = ((patches.double() @ weights).abs() > bounds).sum(1).cpu().numpy()
+    return counts
+
+
+def sweep(
+    image: Tensor,
+    patch_shape: tuple[int, ...],
+    clean: Cleaner,
+    guide: Tensor | None = None,
+    bounds: tuple[float, float] = (-math.inf, math.inf),
+) -> tuple[Tensor, Tensor]:
+    """The cleaned image, and for each pixel the mean number of coefficients of its patches.
+
+    Patches are clipped to `bounds` before they are averaged.
+    """
+    import torch
+
+    positions = [size - side + 1 for size, side in zip(image.shape, patch_shape, strict=True)]
+    total = image.new_zeros(image.shape)
+    weights, counts = image.new_empty((2, *positions))
+    height = max(1, _SLAB_ENTRIES // math.prod((*patch_shape, *positions[1:])))
+    for rows in split_rows(0, positions[0], height):
+        pixels = slice(rows.start, rows.stop + patch_shape[0] - 1)
+        patches, means = _columns(image[pixels], patch_shape)
+        guides = None if guide is None else _columns(guide[pixels], patch_shape)[0]
+        cleaned, weight, count = clean(patches, guides)
+        cleaned += means
+        if bounds != (-math.inf, math.inf):
+            cleaned.clamp_(*bounds)
+        cleaned *= weight
+        grid = (rows.stop - rows.start, *positions[1:])
+        total[pixels] += _overlapped(cleaned.view(*patch_shape, *grid), image.ndim)
+        weights[rows], counts[rows] = weight.view(grid), count.view(grid)
+    overlaps = _spread(torch.ones_like(counts), patch_shape)
+    return total / _spread(weights, patch_shape), _spread(counts, patch_shape) / overlaps
+
+
+def threshold_cleaner(transform: NDArray, threshold: float, image: Tensor) -> Cleaner:
+    """Keep the coefficients that exceed `threshold` times the deviation of their noise."""
+    import torch
+
+    limits = _like(image, threshold * np.linalg.norm(transform, axis=1))[:, None]
+    analysis, synthesis = _like(image, transform), _like(image, np.linalg.inv(transform))
+
+    def clean(patches: Tensor, _: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        coefs = analysis @ patches
+        kept = coefs.abs() > limits
+        counts = kept.sum(0).to(coefs.dtype)
+        cleaned = torch.mm(synthesis, coefs.mul_(kept), out=patches)
+        return cleaned, 1 / (1 + counts), counts
+
+    return clean
+
+
+def shrinking_cleaner(transform: NDArray, noise: float, image: Tensor) -> Cleaner:
+    """Wiener's rule: scale each coefficient by the share of signal that the guide shows."""
+    import torch
+
+    variances = _like(image, noise * np.sum(transform**2, axis=1))[:, None]
+    analysis, synthesis = _like(image, transform), _like(image, np.linalg.inv(transform))
+
+    def clean(patches: Tensor, guides: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        assert guides is not None
+        coefs = analysis @ patches
+        shares = (analysis @ guides).square_()
+        shares.div_(shares + variances)
+        counts = shares.square().sum(0)
+        cleaned = torch.mm(synthesis, coefs.mul_(shares), out=patches)
+        return cleaned, 1 / (1 / len(transform) + counts), counts
+
+    return clean
+
+
+def _windows(image: Tensor, patch_shape: tuple[int, ...]) -> Tensor:
+    """View of all patches, the axes within a patch first."""
+    n_axes, view = image.ndim, image
+    for axis, side in enumerate(patch_shape):
+        view = view.unfold(axis, side, 1)
+    return view.permute(*range(n_axes, 2 * n_axes), *range(n_axes))
+
+
+def _columns(image: Tensor, patch_shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """All patches of an image as columns without their means, and the means."""
+    import torch
+
+    windows = _windows(image, patch_shape)
+    means = windows.mean(tuple(range(image.ndim)))
+    patches = torch.sub(windows, means, out=image.new_empty(windows.shape))
+    return patches.view(math.prod(patch_shape), -1), means.reshape(-1)
+
+
+def _overlapped(patches: Tensor, n_axes: int) -> Tensor:
+    """Image that is the sum of its patches: the axes within a patch come first."""
+    if n_axes == 2:  # one kernel instead of many
+        from torch.nn.functional import fold
+
+        sides, grid = patches.shape[:2], patches.shape[2:]
+        size = [side + length - 1 for side, length in zip(sides, grid, strict=True)]
+        return fold(patches.reshape(1, sides.numel(), -1), size, tuple(sides))[0, 0]
+    for axis in reversed(range(n_axes)):
+        patches = _shifted_sum(patches, axis, 2 * axis)
+    return patches
+
+
+def _spread(values: Tensor, patch_shape: tuple[int, ...]) -> Tensor:
+    """Image that is the sum of patches of one value each."""
+    for axis, side in enumerate(patch_shape):
+        values = _shifted_sum(values.expand(side, *values.shape), 0, axis)
+    return values
+
+
+def _shifted_sum(values: Tensor, index_axis: int, axis: int) -> Tensor:
+    """Sum over an axis, entry k moved by k along another one (counted without the first)."""
+    parts = values.unbind(index_axis)
+    length, shape = parts[0].shape[axis], list(parts[0].shape)
+    shape[axis] += len(parts) - 1
+    total = values.new_zeros(shape)
+    for k, part in enumerate(parts):
+        total.narrow(axis, k, length).add_(part)
+    return total
+
+
+def _like(image: Tensor, values: NDArray) -> Tensor:
+    import torch
+
+    return torch.tensor(values, dtype=image.dtype, device=image.device)

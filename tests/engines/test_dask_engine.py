@@ -1,0 +1,350 @@
+"""A Dask array gives what the same signals in memory give, on any scheduler, and never moves."""
+
+import os
+import pickle
+import signal
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster
+
+import kappaform as kf
+from kappaform.engines import SignalsUnreadable, dask_blocks, engine_for
+from kappaform.engines.threads import n_threads
+
+FIELDS = ("gram", "cross", "code_energy", "discarded_energy")
+ROWS = 3000  # of a block of `generated`
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two worker processes."""
+    with LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
+    ) as running:
+        yield running
+
+
+@pytest.fixture
+def client(cluster):
+    with Client(cluster) as connected:
+        yield connected
+
+
+def generated(n_blocks=6, n=16):
+    """Signals that any worker can make, and make again."""
+    chunks = ((ROWS,) * n_blocks, (n,))
+    return da.map_blocks(generated_block, n=n, chunks=chunks, meta=np.empty((0, 0)))
+
+
+def generated_block(block_id, n):
+    return np.random.default_rng(block_id[0]).standard_normal((ROWS, n)).cumsum(axis=1)
+
+
+def assert_same_bits(one, other):
+    for field in FIELDS:
+        np.testing.assert_array_equal(getattr(one, field), getattr(other, field), err_msg=field)
+
+
+CHUNKS = {"one": (-1, -1), "even": (500, -1), "uneven": ((1, 700, 2048, 0, 1251), -1)}
+
+
+@pytest.mark.parametrize("chunks", CHUNKS.values(), ids=CHUNKS.keys())
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-12), ("float32", 1e-5)])
+@pytest.mark.parametrize("n", [1, 16, 70])
+def test_a_pass_agrees_with_the_one_in_memory(n, dtype, tolerance, chunks, rng):
+    signals = rng.standard_normal((4000, n)).astype(dtype)
+    transform = rng.standard_normal((n, n))
+    inverse = np.linalg.inv(transform)
+    expected, found = engine_for(signals), engine_for(da.from_array(signals, chunks=chunks))
+    assert (found.n_signals, found.n_features, found.dtype) == (4000, n, dtype)
+    assert found.scale == expected.scale
+    for n_nonzero in (0, 1, n, rng.integers(0, n + 1, 4000)):
+        one, other = (engine.run_pass(transform, n_nonzero) for engine in (found, expected))
+        for field in FIELDS:
+            value = getattr(other, field)
+            scale = np.abs(value).max()
+            np.testing.assert_allclose(
+                getattr(one, field), value, rtol=0, atol=tolerance * scale, err_msg=field
+            )
+        assert one.n_signals == 4000
+        lost = expected.lost_energy(transform, inverse, n_nonzero)
+        scale = np.trace(expected.gram)
+        assert abs(found.lost_energy(transform, inverse, n_nonzero) - lost) <= tolerance * scale
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "uint8", "bool"])
+def test_codes_and_products_are_those_in_memory_in_lazy_blocks(dtype, rng):
+    signals = rng.integers(0, 2, (4000, 12)).astype(dtype)
+    transform, n_nonzero = rng.standard_normal((12, 12)), rng.integers(0, 13, 4000)
+    lazy = da.from_array(signals, chunks=CHUNKS["uneven"])
+    found, expected = engine_for(lazy), engine_for(signals)
+    for operation in (
+        lambda engine: engine.encode(transform, 3),
+        lambda engine: engine.encode(transform, n_nonzero),
+        lambda engine: engine.apply(transform),
+    ):
+        one, other = operation(found), operation(expected)
+        assert isinstance(one, da.Array)
+        assert one.chunks == lazy.chunks
+        computed = one.compute()
+        assert one.dtype == other.dtype == computed.dtype
+        np.testing.assert_array_equal(computed != 0, other != 0)
+        # The product with a single row may be rounded in another way.
+        np.testing.assert_allclose(computed, other, rtol=1e-12 if one.dtype == "f8" else 1e-5)
+
+
+def test_ties_are_broken_as_in_memory(rng):
+    signals = rng.integers(-3, 4, (2000, 20)).astype(float)
+    transform = rng.integers(-1, 2, (20, 20)).astype(float)
+    n_nonzero = rng.integers(0, 21, 2000)
+    lazy = engine_for(da.from_array(signals, chunks=(300, -1)))
+    for _ in range(3):  # a warm pass meets the same ties; sums of integers are exact
+        assert_same_bits(
+            lazy.run_pass(transform, n_nonzero), engine_for(signals).run_pass(transform, n_nonzero)
+        )
+
+
+@pytest.mark.parametrize("exponent", [500, -500])
+def test_signals_of_extreme_size_are_scaled_by_their_common_peak(exponent, rng):
+    signals = np.ldexp(rng.standard_normal((3000, 10)), exponent)
+    signals[:500] /= 1e6  # a block of its own size
+    transform = rng.standard_normal((10, 10))
+    found, expected = engine_for(da.from_array(signals, chunks=(500, -1))), engine_for(signals)
+    assert found.scale == expected.scale != 1
+    one, other = (engine.run_pass(transform, 3) for engine in (found, expected))
+    for field in FIELDS:
+        np.testing.assert_allclose(getattr(one, field), getattr(other, field), rtol=1e-11)
+    codes = found.encode(transform, 3).compute()
+    np.testing.assert_array_equal(codes, expected.encode(transform, 3))  # as given, not scaled
+
+
+def test_every_scheduler_gives_the_same_bits(client, rng):
+    transform = rng.standard_normal((16, 16))
+    expected = engine_for(generated()).run_pass(transform, 3)  # on the cluster
+    assert_same_bits(engine_for(generated().persist()).run_pass(transform, 3), expected)
+    for options in (
+        {"scheduler": "synchronous"},
+        {"scheduler": "threads", "num_workers": 1},
+        {"scheduler": "threads", "num_workers": 5},
+    ):
+        with dask.config.set(options):
+            assert_same_bits(engine_for(generated()).run_pass(transform, 3), expected)
+    assert len(client.scheduler_info()["workers"]) == 2
+
+
+def test_processes_give_the_same_bits(rng):
+    transform = rng.standard_normal((16, 16))
+    expected = engine_for(generated()).encode(transform, 3).compute()
+    with dask.config.set(scheduler="processes", num_workers=2):
+        found = engine_for(generated()).encode(transform, 3).compute()
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_a_killed_worker_changes_nothing(client):
+    options = {"n_nonzero_coefs": 3, "max_iter": 6, "tol": 0}
+    signals = generated().persist()
+    undisturbed = kf.learn(signals, **options)
+    victim = min(client.run(os.getpid).values())
+
+    def kill(state):
+        if state.n_iter == 2:
+            os.kill(victim, signal.SIGKILL)
+
+    result = kf.learn(signals, callback=kill, **options)
+    client.wait_for_workers(2, timeout=60)
+    assert victim not in client.run(os.getpid).values()
+    np.testing.assert_array_equal(result.transform, undisturbed.transform)
+    np.testing.assert_array_equal(result.loss, undisturbed.loss)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-3), ("float32", 5e-3)])
+def test_a_fit_ends_where_the_one_in_memory_does(dtype, tolerance):
+    lazy = generated().astype(dtype)
+    signals = lazy.compute()
+    options = {"n_nonzero_coefs": 3, "max_iter": 40}
+    found, expected = kf.learn(lazy, **options), kf.learn(signals, **options)
+    assert found.condition_number <= 2 * (1 + 1e-12)
+    assert found.errors.absolute[-1] == pytest.approx(expected.errors.absolute[-1], rel=tolerance)
+    one, other = kf.evaluate(lazy, found, 3), kf.evaluate(signals, found, 3)
+    assert one == pytest.approx(other, rel=1e-10 if dtype == "float64" else 1e-5)
+
+
+def test_a_path_accepts_dask_arrays():
+    lazy, validation = generated(3), generated(2)
+    path = kf.condition_path(lazy, [1.0, 2.0], n_nonzero_coefs=3, max_iter=5, validation=validation)
+    in_memory = kf.evaluate(validation.compute(), path.results[1], 3)
+    assert path["validation_absolute"][1] == pytest.approx(in_memory.absolute, rel=1e-10)
+
+
+def test_a_pass_brings_nothing_but_sums_to_the_caller(monkeypatch):
+    shapes = []
+    compute = da.Array.compute
+
+    def watched(array, **options):
+        shapes.append(array.shape)
+        return compute(array, **options)
+
+    monkeypatch.setattr(da.Array, "compute", watched)
+    engine = engine_for(generated(n_blocks=5, n=16))
+    engine.run_pass(np.eye(16), 3)
+    engine.lost_energy(np.eye(16), np.eye(16), 3)
+    assert shapes == [(5, 2), (256,), (258,), (1,)]  # peaks, gram, pass, lost energy
+
+
+def test_codes_are_computed_only_when_asked_for():
+    computed = []
+
+    def block(block_id):
+        computed.append(block_id[0])
+        return generated_block(block_id, 8)
+
+    lazy = da.map_blocks(block, chunks=((ROWS,) * 4, (8,)), meta=np.empty((0, 0)))
+    codes = engine_for(lazy).encode(np.eye(8), 2)
+    engine_for(codes).apply(np.eye(8))
+    assert computed == []
+    codes[: ROWS + 1].compute()
+    assert sorted(computed) == [0, 1]
+
+
+def test_the_transform_is_sent_once_and_not_with_every_block(monkeypatch):
+    graphs = []
+
+    def watched(array):
+        graphs.append(dict(dask.optimize(array)[0].__dask_graph__()))
+        return np.zeros(array.shape)
+
+    engine = engine_for(generated(n_blocks=50, n=64))
+    _ = engine.gram
+    monkeypatch.setattr(da.Array, "compute", watched)
+    engine.run_pass(np.eye(64), 3)
+    sizes = sorted(len(pickle.dumps(task)) for task in graphs[0].values())
+    assert sizes[-1] > np.eye(64).nbytes  # here it is
+    assert sum(sizes[:-1]) < 50 * 8000
+
+
+def test_a_block_is_the_work_of_one_thread(monkeypatch, rng):
+    monkeypatch.setenv("KAPPAFORM_NUM_THREADS", "4")
+    used = []
+    engine_class = dask_blocks.NumpyEngine
+
+    class Watched(engine_class):
+        def _mapped_parts(self, function):
+            used.append(n_threads())
+            return super()._mapped_parts(function)
+
+    monkeypatch.setattr(dask_blocks, "NumpyEngine", Watched)
+    engine = engine_for(da.from_array(rng.standard_normal((100, 4)), chunks=(50, -1)))
+    engine.run_pass(np.eye(4), 2)
+    engine.lost_energy(np.eye(4), np.eye(4), 2)
+    dask.compute(engine.encode(np.eye(4), 2), engine.apply(np.eye(4)))
+    assert len(used) == 10
+    assert set(used) == {1}
+    assert n_threads() == 4
+
+
+@pytest.mark.parametrize("most", [0, 3000 * 8, 2**26])
+def test_workers_remember_no_more_than_allowed_and_no_bit_depends_on_it(most, monkeypatch, rng):
+    monkeypatch.setattr(dask_blocks, "_MOST_CUTS_BYTES", most)
+    dask_blocks._cuts.clear()
+    transform = rng.standard_normal((16, 16))
+    expected = engine_for(generated().compute())
+    for _ in range(2):  # two engines: the second takes the room of the first
+        engine = engine_for(generated())
+        cold, warm = engine.run_pass(transform, 3), engine.run_pass(transform, 3)
+        assert_same_bits(cold, warm)
+        assert sum(cuts.nbytes for cuts in dask_blocks._cuts.values()) <= most
+        kept = {key for key, _ in dask_blocks._cuts}
+        assert engine._key in kept or most == 0
+    np.testing.assert_allclose(warm.cross, expected.run_pass(transform, 3).cross, rtol=1e-10)
+
+
+@pytest.mark.parametrize("row", [0, 2999, 3000, 8999])
+def test_the_first_row_that_is_not_finite_is_named_among_all(row):
+    lazy = generated(3)
+    numbers = da.arange(lazy.shape[0], chunks=ROWS)[:, np.newaxis]
+    spoilt = da.where(numbers >= row, np.inf, lazy)
+    message = f"X contains NaN or inf, first in row {row}:"
+    engine = engine_for(spoilt, "X")
+    with pytest.raises(ValueError, match=message):
+        engine.run_pass(np.eye(16), 3)
+    for lazy_result in (engine.encode(np.eye(16), 3), engine.apply(np.eye(16))):
+        with pytest.raises(ValueError, match=message):
+            lazy_result[row].compute()
+
+
+def test_signals_that_fail_while_learning_lose_no_iteration():
+    fails = []
+
+    def block(block_id):
+        if fails and block_id[0] == 1:
+            raise ConnectionError("the cable is out")
+        return generated_block(block_id, 16)
+
+    lazy = da.map_blocks(block, chunks=((ROWS,) * 3, (16,)), meta=np.empty((0, 0)))
+
+    def break_at_three(state):
+        if state.n_iter == 3:
+            fails.append(True)
+
+    options = {"method": kf.Orthonormal(), "n_nonzero_coefs": 3, "tol": 0}
+    undisturbed = kf.learn(lazy, max_iter=8, **options)
+    with pytest.raises(SignalsUnreadable, match=r"signals could not be.*the cable is out") as error:
+        kf.learn(lazy, max_iter=8, callback=break_at_three, **options)
+    assert isinstance(error.value.__cause__, ConnectionError)
+    assert error.value.result.n_iter == 3
+    fails.clear()
+    resumed = kf.learn(lazy, max_iter=5, init=error.value.result, **options)
+    np.testing.assert_array_equal(resumed.transform, undisturbed.transform)
+
+
+def unknown_sizes():
+    lazy = da.ones((10, 4), chunks=5)
+    return lazy[lazy[:, 0] > 0]
+
+
+def masked():
+    return da.ma.masked_less(da.ones((10, 4)), 0.5)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (
+            lambda: da.ones((10, 4), chunks=(5, 2)),
+            ValueError,
+            r"2 chunks along its features.*signals\.rechunk\(\{1: -1\}\)",
+        ),
+        (unknown_sizes, ValueError, r"chunks of unknown size.*signals\.compute_chunk_sizes\(\)"),
+        (lambda: da.ones(10), ValueError, r"signals has shape \(10,\).*2-D"),
+        (lambda: da.ones((2, 2, 2)), ValueError, r"signals has shape \(2, 2, 2\).*2-D"),
+        (lambda: da.ones((0, 3)), ValueError, r"signals has shape \(0, 3\).*at least one signal"),
+        (lambda: da.ones((3, 3), dtype=complex), TypeError, "signals has dtype complex128"),
+        (lambda: da.ones((3, 3), dtype=object, chunks=3), TypeError, "signals has dtype object"),
+        (masked, TypeError, "signals has blocks of type MaskedArray"),
+        (lambda: dask.delayed(np.ones((3, 3))), TypeError, r"signals is a Delayed.*give an array"),
+    ],
+)
+def test_what_has_no_blocks_of_signals_is_refused_with_a_remedy(make, error, message):
+    with pytest.raises(error, match=message):
+        engine_for(make())
+
+
+def test_the_remedies_work():
+    split, unknown = da.ones((10, 4), chunks=(5, 2)), unknown_sizes()
+    unknown.compute_chunk_sizes()
+    for mended in (split.rechunk({1: -1}), unknown):
+        np.testing.assert_array_equal(engine_for(mended).gram, np.full((4, 4), 10.0))
+
+
+@pytest.mark.parametrize("operation", ["run_pass", "encode"])
+def test_impossible_sparsities_and_transforms_are_refused_at_once(operation):
+    call = getattr(engine_for(da.ones((3, 4))), operation)
+    with pytest.raises(ValueError, match="n_nonzero=5 exceeds n_features=4"):
+        call(np.eye(4), 5)
+    with pytest.raises(ValueError, match=r"n_nonzero has shape \(2,\)"):
+        call(np.eye(4), [1, 2])
+    with pytest.raises(ValueError, match=r"transform has shape \(3, 3\)"):
+        call(np.eye(3), 2)

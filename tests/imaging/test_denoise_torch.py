@@ -1,0 +1,263 @@
+"""Tensors are denoised as arrays are, on the device where they live."""
+
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from skimage import data
+
+import kappaform as kf
+from kappaform.imaging.adaptive import clean_image
+from kappaform.imaging.task import make_task
+from kappaform.linalg import dct_basis
+
+torch = pytest.importorskip("torch")
+
+from kappaform.imaging import torch_images, torch_sweep  # noqa: E402
+
+DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+
+
+@pytest.fixture(scope="module")
+def clean():
+    return data.camera()[100:190, 150:230].astype(np.float64)
+
+
+@pytest.fixture(scope="module")
+def noisy(clean):
+    return kf.add_noise(clean, 20.0, rng=1)
+
+
+@pytest.fixture(scope="module")
+def details(noisy):
+    return kf.denoise_with_details(noisy, 20.0)
+
+
+@pytest.fixture(params=DEVICES)
+def device(request):
+    return torch.device(request.param)
+
+
+def psnr(reference, image):
+    return 10 * np.log10(255**2 / np.mean((reference - image) ** 2))
+
+
+def perturbed_basis(patch_shape, rng):
+    basis = dct_basis(patch_shape)
+    return basis + 0.02 * rng.standard_normal(basis.shape) / np.sqrt(len(basis))
+
+
+def through_torch(image, sigma, device, **options):
+    """Denoise by the sweeps of torch, on the CPU too."""
+    settings = {
+        "method": "conditioned",
+        "max_condition": 2.0,
+        "patch_size": None,
+        "preset": None,
+        "transform": None,
+        "value_range": None,
+        "rng": None,
+        "callback": None,
+        "sigma_given": True,
+    }
+    task = replace(make_task(image.shape, **(settings | options)), device=device)
+    out, counts = np.empty(image.shape), np.empty(image.shape, np.float32)
+    transform, history = torch_images.denoise_on_device(image, sigma, out, counts, task)
+    return out, counts, transform, history
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-4), ("float64", 1e-12)])
+@pytest.mark.parametrize("bounds", [(-np.inf, np.inf), (-1.0, 1.5)])
+@pytest.mark.parametrize(
+    ("shape", "patch_shape"),
+    [
+        ((60, 45), (8, 8)),
+        ((40, 50), (5, 7)),
+        ((9, 8), (9, 8)),
+        ((1, 40), (1, 6)),
+        ((9, 14, 12), (4, 4, 4)),
+        ((3, 5, 9), (3, 2, 4)),
+    ],
+)
+def test_a_sweep_over_a_tensor_is_that_over_an_array(
+    shape, patch_shape, bounds, dtype, tolerance, device, rng
+):
+    image = (3 * np.cumsum(rng.standard_normal(shape), axis=-1) / shape[-1]).astype(dtype)
+    image += rng.standard_normal(shape).astype(dtype)
+    transform = perturbed_basis(patch_shape, rng)
+    expected, numbers = clean_image(image, patch_shape, transform, bounds)
+    tensor = torch.tensor(image, device=device)
+    found, counts = torch_images.clean_image(tensor, patch_shape, transform, bounds)
+    assert found.device.type == device.type
+    assert found.cpu().numpy().dtype == dtype
+    np.testing.assert_allclose(found.cpu(), expected, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(counts.cpu(), numbers, rtol=1e-5)
+
+
+def test_slabs_do_not_show(noisy, rng, monkeypatch):
+    image, transform = torch.tensor(noisy / 20), perturbed_basis((8, 8), rng)
+    whole, counts = torch_images.clean_image(image, (8, 8), transform, (-np.inf, np.inf))
+    monkeypatch.setattr(torch_sweep, "_SLAB_ENTRIES", 1)
+    parts, numbers = torch_images.clean_image(image, (8, 8), transform, (-np.inf, np.inf))
+    torch.testing.assert_close(parts, whole, rtol=0, atol=1e-12)
+    torch.testing.assert_close(numbers, counts)
+
+
+def test_patches_of_a_tensor_are_those_of_an_array(device, rng):
+    from kappaform.imaging.sweep import patches_at
+
+    for shape, patch_shape in (((20, 30), (4, 5)), ((6, 7, 8), (2, 3, 4)), ((5, 5), (5, 5))):
+        image = rng.standard_normal(shape)
+        n_positions = np.prod(np.subtract(shape, patch_shape) + 1)
+        positions = rng.integers(0, n_positions, 40)
+        found = torch_sweep.patches_at(torch.tensor(image, device=device), patch_shape, positions)
+        expected = patches_at(image, patch_shape, positions)
+        np.testing.assert_allclose(found.cpu(), expected, rtol=0, atol=1e-14)
+
+
+def test_with_the_same_transform_torch_differs_by_rounding(noisy, details, device):
+    found, counts, transform, _ = through_torch(noisy, 20.0, device, transform=details.transform)
+    assert transform is details.transform or np.array_equal(transform, details.transform)
+    np.testing.assert_allclose(found, details.image, rtol=0, atol=2e-3)
+    assert np.abs(counts - details.sparsity_map).mean() < 1e-3
+
+
+def test_with_learning_torch_is_as_good(clean, noisy, details, device):
+    found, _, transform, history = through_torch(noisy, 20.0, device)
+    assert len(history) == len(details.history)
+    assert np.linalg.cond(transform) <= 2 * (1 + 1e-9)
+    # Learning magnifies rounding: it may end in another transform, which is as good.
+    assert psnr(clean, found) == pytest.approx(psnr(clean, details.image), abs=0.02)
+
+
+@pytest.mark.parametrize("value_range", [None, (0, 255)])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_a_tensor_comes_back_on_its_device_and_of_its_dtype(noisy, dtype, value_range, device):
+    given = torch.tensor(noisy, device=device).to(getattr(torch, dtype))
+    transform = dct_basis((6, 6))
+    found = kf.denoise(given, 20.0, transform=transform, value_range=value_range)
+    assert (found.device, found.dtype, found.shape) == (given.device, given.dtype, given.shape)
+    host = given.cpu().float().numpy() if dtype == "bfloat16" else given.cpu().numpy()
+    expected = kf.denoise(host, 20.0, transform=transform, value_range=value_range)
+    spacing = 1.0 if dtype == "bfloat16" else 0.13 if dtype == "float16" else 2e-3
+    np.testing.assert_allclose(found.cpu().double(), expected, rtol=0, atol=spacing)
+
+
+def test_integers_come_back_as_floats_of_their_range(noisy, device):
+    given = torch.tensor(np.clip(noisy, 0, 255).astype(np.uint8), device=device)
+    # With another deviation, sums of integers would be as large as thresholds: rounding chose.
+    found = kf.denoise(given, 19.7, transform=dct_basis((6, 6)))
+    assert found.dtype == torch.float64
+    expected = kf.denoise(given.cpu().numpy(), 19.7, transform=dct_basis((6, 6)))
+    np.testing.assert_allclose(found.cpu(), expected, rtol=0, atol=2e-3)
+
+
+def test_details_are_those_of_an_array(noisy, details, device):
+    given = torch.tensor(noisy, device=device, requires_grad=True)
+    found = kf.denoise_with_details(given, torch.tensor(20.0, device=device), transform=None)
+    assert not found.image.requires_grad
+    assert found.sigma == 20.0
+    assert found.patch_shape == details.patch_shape
+    assert isinstance(found.sparsity_map, np.ndarray)
+    assert isinstance(found.transform, np.ndarray)
+    assert found.condition_number <= 2 * (1 + 1e-9)
+    assert np.abs(found.image.cpu().numpy() - details.image).mean() < 0.3
+
+
+def test_colours_stacks_and_volumes_keep_their_axes(rng, device):
+    image = kf.add_noise(data.astronaut()[:40, 150:182].astype(np.float64), 25.0, rng)
+    options = {"patch_size": 5, "max_condition": 1.5}
+    for axes in ({"channel_axis": -1}, {"stack_axis": -1}):
+        expected = kf.denoise(image, 25.0, **options, **axes)
+        found = kf.denoise(torch.tensor(image, device=device), 25.0, **options, **axes)
+        assert np.abs(found.cpu().numpy() - expected).mean() < 0.3
+    first = torch.tensor(np.moveaxis(image, -1, 0).copy(), device=device)
+    moved = kf.denoise(first, 25.0, channel_axis=0, **options)
+    assert moved.shape == first.shape
+    together = kf.denoise(image, 25.0, channel_axis=-1, **options)
+    assert np.abs(np.moveaxis(moved.cpu().numpy(), 0, -1) - together).mean() < 0.3
+    volume = kf.denoise(torch.tensor(image[:12, :12, :], device=device).repeat(1, 1, 3), 25.0)
+    assert volume.shape == (12, 12, 9)
+
+
+def test_a_constant_tensor_and_no_noise_return_the_image(clean, device):
+    flat = torch.full((20, 30), 3.5, device=device)
+    assert torch.equal(kf.denoise(flat, 1.0), flat)
+    given = torch.tensor(clean, device=device)
+    assert torch.equal(kf.denoise(given, 0.0), given)
+
+
+def test_large_values_are_cleaned_in_double_precision(noisy, device):
+    offset = torch.tensor(noisy, device=device)
+    offset[0, 0] = 1e7
+    transform = dct_basis((6, 6))
+    expected = kf.denoise(offset.cpu().numpy(), 20.0, transform=transform)
+    found = kf.denoise(offset, 20.0, transform=transform)
+    np.testing.assert_allclose(found.cpu(), expected, rtol=0, atol=1e-6)
+
+
+def test_the_settings_of_the_paper_are_applied_on_the_host(noisy, device):
+    given = torch.tensor(noisy, device=device)
+    found = kf.denoise(given, 20.0, preset="paper", method="orthonormal")
+    assert found.device == given.device
+    expected = kf.denoise(noisy, 20.0, preset="paper", method="orthonormal")
+    np.testing.assert_array_equal(found.cpu(), expected)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "text"),
+    [
+        (lambda: torch.ones((9, 9)).to_sparse(), TypeError, "image is sparse"),
+        (lambda: torch.ones((9, 9), device="meta"), TypeError, "on the device 'meta'"),
+        (lambda: torch.ones((9, 9), dtype=torch.complex64), TypeError, "real numbers"),
+        (lambda: torch.full((9, 9), torch.nan), ValueError, "NaN or inf"),
+        (lambda: torch.ones(9), ValueError, "dimensions of space"),
+    ],
+)
+def test_what_is_no_image_is_refused_in_a_sentence(make, error, text):
+    with pytest.raises(error, match=text):
+        kf.denoise(make(), 1.0)
+
+
+def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ValueError, match=r"'cuda': torch finds no CUDA GPU here; choose 'cpu'\."):
+        torch_images.device_named("cuda")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert torch_images.device_named("cuda:1").index == 1
+    with pytest.raises(ValueError, match=r"'cuda:2': torch finds only 2 GPU\(s\)"):
+        torch_images.device_named("cuda:2")
+    with pytest.raises(ValueError, match="'nonsense' is no device of torch"):
+        torch_images.device_named("nonsense")
+    assert torch_images.device_named("cpu") == torch.device("cpu")
+
+
+def test_without_torch_a_device_is_refused_with_the_line_to_install_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ImportError, match=r"pip install 'kappaform\[torch\]'"):
+        torch_images.device_named("cuda")
+
+
+def test_the_command_takes_a_device(noisy, tmp_path, device):
+    from kappaform.cli import main
+
+    np.save(tmp_path / "noisy.npy", noisy)
+    source = str(tmp_path / "noisy.npy")
+    options = ["--sigma", "20", "--patch-size", "5", "-o"]
+    assert main(["denoise", source, *options, str(tmp_path / "plain.npy")]) == 0
+    chosen = [str(tmp_path / "chosen.npy"), "--device", device.type]
+    assert main(["denoise", source, *options, *chosen]) == 0
+    plain, other = (np.load(tmp_path / f"{name}.npy") for name in ("plain", "chosen"))
+    assert other.dtype == plain.dtype
+    assert np.abs(other - plain).mean() < 0.3
+
+
+def test_the_command_says_in_a_line_that_there_is_no_gpu(noisy, tmp_path, capsys, monkeypatch):
+    from kappaform.cli import main
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    np.save(tmp_path / "noisy.npy", noisy)
+    assert main(["denoise", str(tmp_path / "noisy.npy"), "--sigma", "20", "--device", "cuda"]) == 2
+    assert "torch finds no CUDA GPU here" in capsys.readouterr().err
