@@ -14,7 +14,14 @@ API = (DOCS / "api.md").read_text(encoding="utf-8")
 
 PLOTS = [name for name in dir(kf.plots) if name.startswith("plot_")]
 # What users receive but do not make has attributes, no signature worth showing.
-RECEIVED = {"BatchRefused", "DenoiseResult", "LearnResult", "LearningInterrupted", "plots"}
+RECEIVED = {
+    "BatchRefused",
+    "DenoiseResult",
+    "LearnResult",
+    "LearningInterrupted",
+    "SignalsUnreadable",
+    "plots",
+}
 CALLED = sorted(set(kf.__all__) - RECEIVED)
 
 

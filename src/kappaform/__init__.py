@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kappaform import plots
-    from kappaform.engines import hard_threshold
+    from kappaform.engines import SignalsUnreadable, hard_threshold
     from kappaform.estimators import ConditionedTransform, LogDetTransform, OrthonormalTransform
     from kappaform.imaging import (
         DenoiseResult,
@@ -49,6 +49,7 @@ __all__ = [
     "LogDetTransform",
     "Orthonormal",
     "OrthonormalTransform",
+    "SignalsUnreadable",
     "add_noise",
     "average_patches",
     "condition_path",
@@ -80,6 +81,7 @@ _HOME = {
     "LogDetTransform": "estimators",
     "Orthonormal": "learning",
     "OrthonormalTransform": "estimators",
+    "SignalsUnreadable": "engines",
     "add_noise": "imaging",
     "average_patches": "imaging",
     "condition_path": "learning",
