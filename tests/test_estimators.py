@@ -286,7 +286,7 @@ def test_stopping_at_max_iter_warns_with_the_numbers_and_the_remedy(signals):
 
 
 def test_stopping_while_starts_are_explored_is_said(signals):
-    with pytest.warns(ConvergenceWarning, match="after 2 iterations, while exploring starts"):
+    with pytest.warns(ConvergenceWarning, match="after 2 iterations, while still exploring starts"):
         kf.ConditionedTransform(3, max_iter=2).fit(signals)
 
 

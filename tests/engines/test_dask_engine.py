@@ -191,7 +191,7 @@ def test_a_pass_brings_nothing_but_sums_to_the_caller(monkeypatch):
     engine = engine_for(generated(n_blocks=5, n=16))
     engine.run_pass(np.eye(16), 3)
     engine.lost_energy(np.eye(16), np.eye(16), 3)
-    assert shapes == [(5, 2), (256,), (258,), (1,)]  # peaks, gram, pass, lost energy
+    assert shapes == [(5, 3), (256,), (258,), (1,)]  # peaks, gram, pass, lost energy
 
 
 def test_codes_are_computed_only_when_asked_for():
@@ -348,3 +348,10 @@ def test_impossible_sparsities_and_transforms_are_refused_at_once(operation):
         call(np.eye(4), [1, 2])
     with pytest.raises(ValueError, match=r"transform has shape \(3, 3\)"):
         call(np.eye(3), 2)
+
+
+def test_a_block_shorter_than_declared_is_refused():
+    signals = generated(n_blocks=2)
+    shorter = da.map_blocks(lambda block: block[:-1], signals, chunks=signals.chunks, dtype=float)
+    with pytest.raises(SignalsUnreadable, match="block 0 of signals has 2999 rows, not the 3000"):
+        kf.learn(shorter, n_nonzero_coefs=3, max_iter=2)

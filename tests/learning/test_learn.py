@@ -402,3 +402,15 @@ def test_float32_signals_learn_nearly_the_same_error(photo_patches):
         photo_patches.astype(np.float32), kf.Orthonormal(), n_nonzero_coefs=6, max_iter=30
     )
     assert single.errors.absolute[-1] == pytest.approx(double.errors.absolute[-1], rel=5e-3)
+
+
+def test_no_loss_of_other_signals_ends_an_exploration(rng):
+    signals = rng.standard_normal((300, 16)).cumsum(axis=1)
+    method = kf.Conditioned(50.0)
+    begun = kf.learn(signals, method, n_nonzero_coefs=3, max_iter=20, tol=0)
+    assert begun.search.explores
+    resumed = kf.learn(
+        100 * rng.standard_normal((300, 16)), method, n_nonzero_coefs=3, init=begun, max_iter=1
+    )
+    for line in resumed.search.descents:
+        assert len(line.explored) <= 1

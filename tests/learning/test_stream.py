@@ -483,3 +483,12 @@ def test_a_stream_that_forgets_follows_signals_that_change(method, rng):
         for factor in (0.7, 1.0)
     ]
     assert errors[0] < errors[1]
+
+
+def test_large_bounds_start_at_the_cosine_basis(rng):
+    batches = [rng.standard_normal((200, 16)).cumsum(axis=1) for _ in range(4)]
+    method = kf.Conditioned(100.0)
+    automatic, dct = (
+        kf.learn_stream(batches, method, n_nonzero_coefs=3, init=init) for init in ("auto", "dct")
+    )
+    np.testing.assert_array_equal(automatic.transform, dct.transform)

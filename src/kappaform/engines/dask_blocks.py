@@ -16,11 +16,11 @@ from kappaform.engines.threads import at_most_threads
 
 
 def peak_of(block: Array) -> Array:
-    """Largest magnitude, and the first row that is not finite (-1: there is none)."""
+    """Largest magnitude, the first row that is not finite (-1: there is none), number of rows."""
     if len(block) == 0:
-        return np.array([[0.0, -1.0]])
+        return np.array([[0.0, -1.0, 0.0]])
     peak = max_magnitude(block)
-    return np.array([[peak, -1.0 if np.isfinite(peak) else first_bad_row(block)]])
+    return np.array([[peak, -1.0 if np.isfinite(peak) else first_bad_row(block), len(block)]])
 
 
 def gram_of(block: Array, exponent: int) -> Array:
@@ -75,7 +75,7 @@ def encoded(
         return np.empty(block.shape, transform.dtype)
     with at_most_threads(1):
         engine = _checked_engine(block, called, starts[block_id[0]])
-        return engine.encode(transform, _flat(sparsity))
+        return engine.encode(transform, _flat(sparsity)).astype(transform.dtype, copy=False)
 
 
 def product(
@@ -90,7 +90,7 @@ def product(
 
 def _checked_engine(block: Array, called: str, start: int) -> NumpyEngine:
     """Engine of one block with a scale of its own; errors name the row among all signals."""
-    peak, bad_row = peak_of(block)[0]
+    peak, bad_row, _ = peak_of(block)[0]
     if bad_row >= 0:
         raise ValueError(not_finite(called, int(start + bad_row)))
     return NumpyEngine(block, exponent=scale_exponent(peak, working_dtype(block.dtype)))

@@ -104,7 +104,14 @@ class DaskEngine:
     @cached_property
     def _exponent(self) -> int:
         """Exponent of `scale`. Refuses signals that are not finite."""
-        peaks, bad_rows = self._computed(self._one_for_each_block(peak_of, 2)).T
+        peaks, bad_rows, lengths = self._computed(self._one_for_each_block(peak_of, 3)).T
+        wrong = np.flatnonzero(lengths != self.signals.chunks[0])
+        if wrong.size:
+            i = wrong[0]
+            raise SignalsUnreadable(
+                f"block {i} of {self._name} has {lengths[i]:.0f} rows, not the "
+                f"{self.signals.chunks[0][i]} that its chunks say: mend what it is computed from."
+            )
         bad_blocks = np.flatnonzero(bad_rows >= 0)
         if bad_blocks.size:
             first = bad_blocks[0]

@@ -205,9 +205,14 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
 def _convergence_message(estimator: SparsifyingTransform, result: LearnResult) -> str:
     old, new = result.loss[-2:] if len(result.loss) > 1 else (math.nan, math.nan)
     change = abs(old - new) / abs(old) if old else 0.0
-    where = "while exploring starts, " if result.search.explores else ""
+    if result.search.explores:
+        return (
+            f"{type(estimator).__name__} stopped after {result.n_iter} iterations, while still "
+            f"exploring starts, with max_iter={estimator.max_iter}: increase max_iter (300 are "
+            "enough for most bounds), or choose one start by init='least-squares' or 'dct'."
+        )
     return (
-        f"{type(estimator).__name__} stopped after {result.n_iter} iterations, {where}with "
+        f"{type(estimator).__name__} stopped after {result.n_iter} iterations, with "
         f"max_iter={estimator.max_iter}. The last relative change of the loss is {change:.1e}, "
         f"tol={estimator.tol:g}: increase max_iter or tol."
     )

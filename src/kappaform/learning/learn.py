@@ -47,14 +47,15 @@ def learn(
     ----------
     signals : array of shape (m, n)
         One signal per row, float32 or float64, in any memory layout: an array, also memory-mapped,
-        a dataset of HDF5 or Zarr, or a Dask array in blocks of whole rows.
+        a dataset of HDF5 or Zarr, a Dask array in blocks of whole rows, or a torch tensor.
     method : Conditioned, LogDet or Orthonormal
         By default ``Conditioned()``.
     n_nonzero_coefs : int or array of shape (m,), optional
         Nonzero coefficients of a code, for all signals or for each. By default a tenth of n.
     init : {"auto", "dct", "identity", "least-squares", "procrustes"}, array, LearnResult or tuple
         Where to start. "auto" is the cosine basis, but for the monotone conditioned method the
-        better of two explored starts. An array, its largest entry between 1e-6 and 1e6, is moved to
+        best of two or three explored starts (for bounds above 16, within about 250
+        iterations). An array, its largest entry between 1e-6 and 1e6, is moved to
         an admissible transform near it. A LearnResult of the same method and sparsity, or a fitted
         estimator that has one, is resumed, bitwise as if it had never stopped; any other gives its
         transform. A tuple of these: each is explored, the best goes on.

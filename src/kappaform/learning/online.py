@@ -22,7 +22,7 @@ from kappaform.learning.methods import Method
 from kappaform.learning.problem import error_with, measured
 from kappaform.learning.result import LearnResult, StopReason, learned
 from kappaform.learning.search import Descent
-from kappaform.learning.starts import starts_for
+from kappaform.learning.starts import explores_blindly, starts_for
 from kappaform.learning.updates import Transform, as_matrix, own_steps, updater
 
 Forgetting = float | Literal["auto"]
@@ -85,6 +85,8 @@ def begin(
         n_passes += 1
         return engine.run_pass(as_matrix(transform), n_nonzero)
 
+    if isinstance(init, str) and init == "auto" and explores_blindly(method):
+        init = "dct"  # the codes of earlier batches lead blind steps astray
     starts = starts_for(init, method, n_features, codes_of)
     empty = Statistics.empty(n_features)
     lines = tuple(Descent(*start, statistics=empty) for start in starts)

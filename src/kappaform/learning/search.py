@@ -115,7 +115,7 @@ def evaluated(search: Search, problem: Problem) -> Search:
         return search
     measured = _measured(descent, problem)
     if descent.records and descent.loss == measured.loss:
-        measured = replace(measured, records=descent.records)
+        measured = replace(descent, statistics=measured.statistics)
     elif descent.records:
         search = _without_history(search, problem)
     return _with_active(search, measured)
@@ -131,7 +131,7 @@ def _measured(descent: Descent, problem: Problem) -> Descent:
     """A line that begins here: its statistics, and its error as its only record."""
     statistics = problem.run_pass(descent.transform)
     record = problem.measure(descent.transform, statistics, None)
-    return replace(descent, statistics=statistics, records=(record,))
+    return Descent(descent.transform, descent.explore, (record,), statistics)
 
 
 def _without_history(search: Search, problem: Problem) -> Search:

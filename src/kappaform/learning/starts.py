@@ -51,7 +51,7 @@ def starts_for(
         if not init:
             raise ValueError("init=(): give at least one start, or 'auto'.")
         starts = [s for one in init for s in starts_for(one, method, n_features, codes_of)]
-        steps: Steps = "turn" if _explores_blindly(method) else own_steps(method)
+        steps: Steps = "turn" if explores_blindly(method) else own_steps(method)
         return [start._replace(explore=start.explore or steps) for start in starts]
     init = learned(init, "init")
     if isinstance(init, LearnResult):
@@ -80,7 +80,7 @@ def _explored_starts(
     """No single start wins: the cosine basis is best for small bounds, least squares for large."""
     relative = method.objective == "relative"
     cosine = Start(feasible(basis, method), "relative" if relative else "rescale")
-    if not _explores_blindly(method):
+    if not explores_blindly(method):
         fitted = feasible(least_squares(codes_of(cosine.transform)), method)
         return [cosine, Start(fitted, "relative")]
     codes = codes_of(basis)
@@ -130,7 +130,7 @@ def _explores(method: Conditioned) -> bool:
     return method.variant == "monotone" and method.max_condition > 1 and comparable
 
 
-def _explores_blindly(method: Method) -> bool:
+def explores_blindly(method: Method) -> bool:
     """Whether steps that are blind to the spectrum lead further: for large bounds."""
     if not isinstance(method, Conditioned):
         return False

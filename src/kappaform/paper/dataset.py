@@ -125,7 +125,7 @@ def _read_mat(path: Path) -> NDArray:
     from scipy.io import loadmat
 
     if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file.")
+        raise FileNotFoundError(f"{path}: no such file; copy it from the public repository.")
     try:
         contents = loadmat(path)
     except MemoryError:
@@ -134,7 +134,7 @@ def _read_mat(path: Path) -> NDArray:
         if isinstance(error, OSError) and error.errno is not None:  # of the file system
             raise
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise ValueError(f"{path} is damaged or no MAT file: {reason}") from error
+        raise ValueError(f"{path} is damaged or no MAT file ({reason}): copy it again.") from error
     arrays = [value for name, value in contents.items() if not name.startswith("__")]
     if len(arrays) != 1:
         raise ValueError(f"{path} holds {len(arrays)} variables: one picture is expected.")

@@ -81,9 +81,10 @@ def comparison_lines(figures: Figures) -> list[str]:
             if f"monotone-{error}" in named:
                 reference = named["reference-absolute"][error][-1]
                 ratios.append(named[f"monotone-{error}"][error][-1] / reference)
-    quick = "quick run, too short to tell: " * figures.settings["quick"]
+    if figures.settings["quick"]:
+        return ["quick run: too short to compare the monotone variant with the reference variant"]
     return [
-        f"{quick}{error} error, {error} objective: at or below the reference variant in "
+        f"{error} error, {error} objective: at or below the reference variant in "
         f"{sum(ratio <= 1 for ratio in ratios)} of {len(ratios)} settings (ratios "
         f"{min(ratios):.3f} to {max(ratios):.3f})"
         for error, ratios in found.items()

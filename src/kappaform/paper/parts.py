@@ -53,14 +53,17 @@ def open_parts(out: Path, what: str, settings: dict[str, Any]) -> Path:
     """The folder of the parts of `what` in `out`, made if need be, for these settings only."""
     if out.exists() and not out.is_dir():
         raise NotADirectoryError(f"{out} is a file: give a folder.")
-    out.mkdir(exist_ok=True)
+    out.mkdir(parents=True, exist_ok=True)
     check_writable(out / what)
     folder = parts_folder(out, what)
     folder.mkdir(exist_ok=True)
     file = folder / _SETTINGS
     wanted = json.loads(json.dumps(settings))  # tuples as lists, as they are read back
     if file.exists():
-        _check_same(folder, _read(file) or {}, wanted)
+        found = _read(file)
+        if found is None:
+            raise ValueError(f"{file} is damaged: remove the folder {folder}, or give another OUT.")
+        _check_same(folder, found, wanted)
     else:
         _write(file, wanted)
     return folder
