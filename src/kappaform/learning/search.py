@@ -168,7 +168,8 @@ def _is_explored(descent: Descent, tol: float) -> bool:
 
 
 def _is_hopeless(descent: Descent, best: Descent) -> bool:
-    return len(descent.explored) >= 2 * _TURN and descent.loss > _HOPELESS * best.loss
+    behind = descent.loss - best.loss > (_HOPELESS - 1) * abs(best.loss)
+    return len(descent.explored) >= 2 * _TURN and behind
 
 
 def _with_active(search: Search, descent: Descent) -> Search:

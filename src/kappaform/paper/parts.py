@@ -8,24 +8,22 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from kappaform.engines import single_threaded_blas
+from kappaform.engines.threads import at_most_threads
 from kappaform.files import replaced_when_complete
 from kappaform.image_files import check_writable
 
 Watch = Callable[[int, int, float], None]  #: parts done, parts in all, share of the work done
 
 _SETTINGS = "settings.json"
-_THREADS = "KAPPAFORM_NUM_THREADS"
 
 
 class Part(NamedTuple):
@@ -157,7 +155,8 @@ def _compute(work: Callable[..., Any], part: Part, folder: Path) -> dict[str, An
     """The record of a part, which is then on disk, or what is wrong with its input."""
     started = time.perf_counter()
     try:
-        with _one_thread():
+        # Processes are what runs side by side here.
+        with at_most_threads(1), single_threaded_blas():
             result = work(**part.arguments)
     except (OSError, ValueError) as error:
         return " ".join(str(error).split())
@@ -168,21 +167,6 @@ def _compute(work: Callable[..., Any], part: Part, folder: Path) -> dict[str, An
     }
     _write(folder / f"{part.name}.json", record)
     return record
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """One thread for passes and for BLAS: processes are what runs side by side here."""
-    before = os.environ.get(_THREADS)
-    os.environ[_THREADS] = "1"
-    try:
-        with single_threaded_blas():
-            yield
-    finally:
-        if before is None:
-            del os.environ[_THREADS]
-        else:
-            os.environ[_THREADS] = before
 
 
 def _kept(folder: Path, part: Part) -> Any:
