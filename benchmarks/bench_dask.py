@@ -20,7 +20,7 @@ from bench_pass import nearby_transforms, patches
 from distributed import Client, LocalCluster, wait
 
 from kappaform.engines import engine_for
-from kappaform.engines.threads import at_most_threads
+from kappaform.threads import at_most_threads
 
 SIDE = 8
 N_SIGNALS = 2_000_000

@@ -14,9 +14,9 @@ import numpy as np
 from skimage import data
 
 import kappaform as kf
-from kappaform.engines import single_threaded_blas
 from kappaform.imaging.cleaners import error_cleaner
 from kappaform.imaging.sweep import sweep
+from kappaform.threads import single_threaded_blas
 
 SIGMA, SIDE, REPEATS = 20.0, 11, 5
 

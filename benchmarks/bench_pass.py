@@ -17,7 +17,8 @@ from scipy.fft import dct
 from scipy.linalg import expm
 from skimage import data
 
-from kappaform.engines import engine_for, single_threaded_blas
+from kappaform.engines import engine_for
+from kappaform.threads import single_threaded_blas
 
 N_SIGNALS = 200_000
 REPEATS = 9

@@ -9,9 +9,10 @@ from numpy.lib.stride_tricks import sliding_window_view
 from skimage import data
 
 from kappaform import Conditioned, dct_basis
-from kappaform.engines import Statistics, engine_for, single_threaded_blas
+from kappaform.engines import Statistics, engine_for
 from kappaform.learning.starts import feasible
 from kappaform.learning.updates import updater
+from kappaform.threads import single_threaded_blas
 
 N_ROUNDS = 3
 

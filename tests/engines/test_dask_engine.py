@@ -12,7 +12,7 @@ from distributed import Client, LocalCluster
 
 import kappaform as kf
 from kappaform.engines import SignalsUnreadable, dask_blocks, engine_for
-from kappaform.engines.threads import n_threads
+from kappaform.threads import n_threads
 
 FIELDS = ("gram", "cross", "code_energy", "discarded_energy")
 ROWS = 3000  # of a block of `generated`

@@ -10,7 +10,8 @@ import pytest
 import zarr
 
 import kappaform as kf
-from kappaform.engines import NumpyEngine, SignalsUnreadable, engine_for, is_store, stores
+from kappaform.arrays import is_store
+from kappaform.engines import NumpyEngine, SignalsUnreadable, engine_for, stores
 from kappaform.engines.blocks import block_rows, parts
 
 FIELDS = ("gram", "cross", "code_energy", "discarded_energy")

@@ -5,8 +5,7 @@ import threading
 import pytest
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
-from kappaform.engines import n_threads, single_threaded_blas
-from kappaform.engines.threads import at_most_threads, mapped_in_order
+from kappaform.threads import at_most_threads, mapped_in_order, n_threads, single_threaded_blas
 
 
 def blas_threads():

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from kappaform import dct_basis, random_basis
-from kappaform.engines.image_kernels import leave_out
 from kappaform.imaging.cleaners import error_cleaner, shrinking_cleaner, threshold_cleaner
+from kappaform.imaging.kernels import leave_out
 from kappaform.imaging.sweep import PatchGrid, overlaps, sweep
 
 DOUBLE = np.dtype(np.float64)

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from kappaform.engines import n_threads
 from kappaform.paper.parts import Part, n_finished, open_parts, run_parts
+from kappaform.threads import n_threads
 
 
 def part(name, cost=1.0, source="data", **arguments):

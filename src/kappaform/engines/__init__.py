@@ -7,21 +7,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kappaform.engines.blocks import (
-    BITS,
-    aligned_zeros,
-    block_rows,
-    padded,
-    split_rows,
-    working_dtype,
-)
-from kappaform.engines.engine import Engine
+from kappaform.arrays import as_real_array, as_sparsity, library_of, working_dtype
+from kappaform.engines.blocks import BITS, aligned_zeros, block_rows, padded, split_rows
+from kappaform.engines.engine import Engine, Statistics
 from kappaform.engines.kernels import mark_largest
 from kappaform.engines.numpy_engine import NumpyEngine
-from kappaform.engines.statistics import Statistics
 from kappaform.engines.stores import SignalsUnreadable
-from kappaform.engines.threads import n_threads, single_threaded_blas
-from kappaform.engines.validation import as_real_array, as_sparsity, is_store, library_of
 
 __all__ = [
     "Engine",
@@ -30,10 +21,6 @@ __all__ = [
     "Statistics",
     "engine_for",
     "hard_threshold",
-    "is_store",
-    "library_of",
-    "n_threads",
-    "single_threaded_blas",
 ]
 
 

@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from kappaform.engines.simd import WORD
-
-Array = npt.NDArray[Any]
+from kappaform.arrays import Array
+from kappaform.engines.kernels import WORD
 
 _CACHE_LINE = 64  # bytes
 
@@ -23,11 +20,6 @@ BITS: dict[np.dtype, np.dtype] = {
     np.dtype(np.float32): np.dtype(np.int32),
     np.dtype(np.float64): np.dtype(np.int64),
 }
-
-
-def working_dtype(dtype: np.dtype) -> np.dtype:
-    """Precision of coefficients: float32 for float16 and float32 signals, else float64."""
-    return np.dtype(np.float32 if dtype.kind == "f" and dtype.itemsize <= 4 else np.float64)
 
 
 def block_rows(n_features: int, dtype: np.dtype) -> int:

@@ -9,10 +9,17 @@ import threading
 
 import numpy as np
 
-from kappaform.engines.blocks import BITS, Array, working_dtype
-from kappaform.engines.magnitudes import first_bad_row, max_magnitude, not_finite, scale_exponent
+from kappaform.arrays import (
+    Array,
+    first_bad_row,
+    max_magnitude,
+    not_finite,
+    scale_exponent,
+    working_dtype,
+)
+from kappaform.engines.blocks import BITS
 from kappaform.engines.numpy_engine import NumpyEngine
-from kappaform.engines.threads import at_most_threads
+from kappaform.threads import at_most_threads
 
 
 def peak_of(block: Array) -> Array:

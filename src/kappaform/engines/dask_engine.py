@@ -10,18 +10,20 @@ from uuid import uuid4
 import numpy as np
 import numpy.typing as npt
 
-from kappaform.engines.blocks import Array, working_dtype
-from kappaform.engines.dask_blocks import coded, encoded, gram_of, lost, peak_of, product
-from kappaform.engines.magnitudes import not_finite, scale_exponent
-from kappaform.engines.statistics import Float64Array, Statistics
-from kappaform.engines.stores import SignalsUnreadable
-from kappaform.engines.validation import (
+from kappaform.arrays import (
+    Array,
     as_sparsity,
     as_transform,
     check_at_most,
     check_rows,
+    not_finite,
     real_dtype,
+    scale_exponent,
+    working_dtype,
 )
+from kappaform.engines.dask_blocks import coded, encoded, gram_of, lost, peak_of, product
+from kappaform.engines.engine import Float64Array, Statistics
+from kappaform.engines.stores import SignalsUnreadable
 
 _BRANCHES = 32  # of the tree of sums: its order, and so its rounding, depends on nothing else
 
@@ -76,7 +78,12 @@ class DaskEngine:
         )
         code_energy, discarded_energy = map(float, sums[:2])
         return Statistics(
-            gram, sums[2:].reshape(n, n), code_energy, discarded_energy, self.n_signals
+            gram,
+            sums[2:].reshape(n, n),
+            code_energy,
+            discarded_energy,
+            self.n_signals,
+            self._exponent,
         )
 
     def lost_energy(

@@ -1,13 +1,82 @@
-"""What learning asks of an engine."""
+"""What learning asks of an engine, and what an engine tells of the data: sums of size n x n."""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from kappaform.engines.statistics import Float64Array, Statistics
+Float64Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Statistics:
+    r"""Sums over signals (rows of Y), with coefficients Z = Y Wᵀ and codes X = H_s(Z).
+
+    For these codes, any transform V has :math:`\|X - Y V^T\|^2 = \mathrm{tr}(V G V^T) -
+    2 \langle V, C \rangle + \|X\|^2`. All fields are float64 whatever the dtype of the signals. The
+    sums are of signals times ``2**exponent``, so that no square overflows or vanishes.
+    """
+
+    gram: Float64Array  #: G = YᵀY, (n, n)
+    cross: Float64Array  #: C = XᵀY, (n, n)
+    code_energy: float  #: ‖X‖²
+    discarded_energy: float  #: ‖Z − X‖², summed directly: no cancellation
+    n_signals: float  #: rows of Y; a weight, not a count, after `decay`
+    exponent: int = 0
+
+    @classmethod
+    def empty(cls, n_features: int) -> Statistics:
+        """Statistics of no signals: the neutral element of `merge`."""
+        shape = (n_features, n_features)
+        return cls(np.zeros(shape), np.zeros(shape), 0.0, 0.0, 0)
+
+    @property
+    def scale(self) -> float:
+        """Power of two by which the signals were multiplied."""
+        return 2.0**self.exponent
+
+    def merge(self, other: Statistics) -> Statistics:
+        """Statistics of both sets of signals together, at a scale where the sums of both fit."""
+        both = [each.exponent for each in (self, other) if each.gram.any()]
+        exponent = min(both, default=other.exponent)
+        one, two = self.at_exponent(exponent), other.at_exponent(exponent)
+        return Statistics(
+            one.gram + two.gram,
+            one.cross + two.cross,
+            one.code_energy + two.code_energy,
+            one.discarded_energy + two.discarded_energy,
+            one.n_signals + two.n_signals,
+            exponent,
+        )
+
+    def at_exponent(self, exponent: int) -> Statistics:
+        """The same at another scale: no digit is lost, unless a sum vanishes there."""
+        shift = 2 * (exponent - self.exponent)
+        if shift == 0:
+            return self
+        return replace(
+            self,
+            gram=np.ldexp(self.gram, shift),
+            cross=np.ldexp(self.cross, shift),
+            code_energy=math.ldexp(self.code_energy, shift),
+            discarded_energy=math.ldexp(self.discarded_energy, shift),
+            exponent=exponent,
+        )
+
+    def decay(self, factor: float) -> Statistics:
+        """Let every signal so far count `factor` times (0 ≤ factor ≤ 1): forgetting."""
+        return replace(
+            self,
+            gram=factor * self.gram,
+            cross=factor * self.cross,
+            code_energy=factor * self.code_energy,
+            discarded_energy=factor * self.discarded_energy,
+            n_signals=factor * self.n_signals,
+        )
 
 
 class Engine(Protocol):

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from kappaform.engines.blocks import Array, split_rows
+from kappaform.arrays import Array
+from kappaform.engines.blocks import split_rows
 
 if TYPE_CHECKING:
     from torch import Tensor

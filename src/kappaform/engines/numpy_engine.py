@@ -9,26 +9,23 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from kappaform.engines.blocks import (
-    BITS,
+from kappaform.arrays import (
     Array,
-    aligned_zeros,
-    block_rows,
-    padded,
-    parts,
-    working_dtype,
-)
-from kappaform.engines.kernels import accumulate, mark_largest
-from kappaform.engines.magnitudes import (
+    as_signals,
+    as_sparsity,
+    as_transform,
+    check_at_most,
     first_bad_row,
     max_magnitude,
     not_finite,
     scale_exponent,
+    working_dtype,
 )
-from kappaform.engines.statistics import Float64Array, Statistics
+from kappaform.engines.blocks import BITS, aligned_zeros, block_rows, padded, parts
+from kappaform.engines.engine import Float64Array, Statistics
+from kappaform.engines.kernels import accumulate, mark_largest
 from kappaform.engines.stores import is_on_disk, reader_of
-from kappaform.engines.threads import Workspace, mapped_in_order
-from kappaform.engines.validation import as_signals, as_sparsity, as_transform, check_at_most
+from kappaform.threads import Workspace, mapped_in_order
 
 Result = TypeVar("Result")
 
@@ -95,7 +92,9 @@ class NumpyEngine:
 
         `n_nonzero` is one integer for all signals or one for each.
         """
-        return Statistics(self.gram, *self.coded(transform, n_nonzero), self.n_signals)
+        return Statistics(
+            self.gram, *self.coded(transform, n_nonzero), self.n_signals, self._exponent
+        )
 
     def coded(
         self, transform: npt.ArrayLike, n_nonzero: int | npt.ArrayLike

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from kappaform.engines.blocks import Array, split_rows
-from kappaform.engines.validation import is_store
+from kappaform.arrays import Array, is_store
+from kappaform.engines.blocks import split_rows
 
 # What is read at a time: long enough for a disk, short beside the memory of a machine.
 _PIECE_BYTES = 2**23

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from kappaform.engines.blocks import Array, split_rows
+from kappaform.arrays import Array, as_sparsity, as_transform, check_at_most, scale_exponent
+from kappaform.engines.blocks import split_rows
+from kappaform.engines.engine import Float64Array, Statistics
 from kappaform.engines.fused_pass import FusedPass, can_pass_over
-from kappaform.engines.magnitudes import scale_exponent
-from kappaform.engines.statistics import Float64Array, Statistics
 from kappaform.engines.torch_tensors import (
     allows_tf32,
     as_signal_tensor,
@@ -21,7 +21,6 @@ from kappaform.engines.torch_tensors import (
     keep_largest,
     peak_of,
 )
-from kappaform.engines.validation import as_sparsity, as_transform, check_at_most
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -84,7 +83,7 @@ class TorchEngine:
         matrix = as_transform(transform, self.n_features, self.dtype)
         sparsity = self._checked(n_nonzero)
         sums: Sums = self._by_kernels("run", matrix, sparsity) or self._plain_sums(matrix, sparsity)
-        return Statistics(self.gram, *sums, self.n_signals)
+        return Statistics(self.gram, *sums, self.n_signals, self._exponent)
 
     def lost_energy(
         self, transform: npt.ArrayLike, inverse: Float64Array, n_nonzero: int | npt.ArrayLike

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kappaform.arrays import check_rows, not_finite
 from kappaform.engines.blocks import split_rows
-from kappaform.engines.magnitudes import not_finite
-from kappaform.engines.validation import check_rows
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -15,13 +15,15 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_array
 from sklearn.utils.validation import check_is_fitted
 
-from kappaform.engines import SignalsUnreadable, engine_for, library_of, single_threaded_blas
+from kappaform.arrays import library_of
+from kappaform.engines import SignalsUnreadable, engine_for
 from kappaform.estimators.inputs import chunks, has_own_codes, lives_elsewhere, received
 from kappaform.learning import LearningInterrupted, LearnResult, Method, StopReason, evaluate
 from kappaform.learning.evaluate import checked_sparsity
 from kappaform.learning.learn import check_callback, check_options, learn_on
 from kappaform.learning.online import Forgetting, Stream, begin, goes_on, result_of, step
 from kappaform.learning.stream import check_forgetting, one_sparsity
+from kappaform.threads import single_threaded_blas
 
 _logger = logging.getLogger("kappaform")
 

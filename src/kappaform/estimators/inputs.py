@@ -9,8 +9,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from kappaform.engines import is_store, library_of
-from kappaform.engines.blocks import block_rows, split_rows, working_dtype
+from kappaform.arrays import is_store, library_of, working_dtype
+from kappaform.engines.blocks import block_rows, split_rows
 
 # The engine refuses what is not finite, and names the row. Numbers that it reads block by block are
 # left as they are, whole memory-mapped files of them too; all others become the first type.

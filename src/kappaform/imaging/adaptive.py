@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.engines import library_of
+from kappaform.arrays import library_of
 from kappaform.imaging.cleaners import shrinking_cleaner, threshold_cleaner
 from kappaform.imaging.sweep import PatchGrid, patches_at, sweep
 from kappaform.learning import LearnResult, Method, learn

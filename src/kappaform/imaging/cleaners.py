@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.engines.image_kernels import keep_above, leave_out, shrink
-from kappaform.engines.threads import Workspace
+from kappaform.imaging.kernels import keep_above, leave_out, shrink
 from kappaform.imaging.sweep import Cleaner, block
+from kappaform.threads import Workspace
 
 
 def threshold_cleaner(transform: NDArray, threshold: float, dtype: np.dtype) -> Cleaner:

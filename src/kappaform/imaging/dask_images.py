@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.engines.dask_engine import check_dask_array
-from kappaform.engines.threads import at_most_threads, single_threaded_blas
 from kappaform.imaging.adaptive import learn_rounds, training_positions
 from kappaform.imaging.axes import axis_order, given_or_estimated, with_stack
 from kappaform.imaging.denoise import DenoiseResult
@@ -21,6 +20,7 @@ from kappaform.imaging.slabs import clean_slabs, precision_for, reach
 from kappaform.imaging.sweep import PatchGrid
 from kappaform.imaging.task import Task, make_task
 from kappaform.learning import LearnResult
+from kappaform.threads import at_most_threads, single_threaded_blas
 
 #: A lazy image with its lazy numbers of coefficients, the transform used and how it was learned.
 _Denoised = tuple[Any, Any, NDArray | None, list[LearnResult]]

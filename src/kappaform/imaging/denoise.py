@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kappaform.engines.validation import as_real_array, library_of
+from kappaform.arrays import as_real_array, library_of
 from kappaform.imaging.adaptive import learn_transform
 from kappaform.imaging.axes import axis_order, given_or_estimated, with_stack
 from kappaform.imaging.noise import estimate_sigma

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kappaform.engines.blocks import working_dtype
-from kappaform.engines.validation import as_real_array, library_of
+from kappaform.arrays import as_real_array, library_of, working_dtype
 
 Array = npt.NDArray[Any]
 

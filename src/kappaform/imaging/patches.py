@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
+from kappaform.arrays import as_real_array
 from kappaform.engines.blocks import block_rows, split_rows
-from kappaform.engines.validation import as_real_array
 from kappaform.imaging.grid import Grid, Size, boxes, lay_out, selection
 
 Array = npt.NDArray[Any]

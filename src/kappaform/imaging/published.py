@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.engines.image_kernels import leave_out
 from kappaform.imaging.cleaners import error_cleaner, residual_of
+from kappaform.imaging.kernels import leave_out
 from kappaform.imaging.sweep import PatchGrid, patches_at, sweep
 from kappaform.learning import Conditioned, LearnResult, LogDet, Method, Orthonormal, learn
 from kappaform.learning.methods import Variant

@@ -13,8 +13,8 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.engines.image_kernels import gather, scatter
-from kappaform.engines.threads import Workspace, mapped_in_order
+from kappaform.imaging.kernels import gather, scatter
+from kappaform.threads import Workspace, mapped_in_order
 
 _BLOCK_PATCHES = 2048
 _PART_ROWS = 32

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.engines.validation import as_real_array
+from kappaform.arrays import as_real_array
 from kappaform.imaging.grid import per_axis
 from kappaform.learning import Conditioned, LearnResult, LogDet, Method, Orthonormal
 from kappaform.learning.result import learned

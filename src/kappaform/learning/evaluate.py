@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.engines import Engine, engine_for, single_threaded_blas
-from kappaform.engines.validation import as_sparsity, check_at_most
+from kappaform.arrays import as_sparsity, check_at_most
+from kappaform.engines import Engine, engine_for
 from kappaform.learning.result import LearnResult, learned
 from kappaform.linalg import svd
+from kappaform.threads import single_threaded_blas
 
 
 class Evaluation(NamedTuple):

@@ -11,13 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.engines import (
-    Engine,
-    SignalsUnreadable,
-    Statistics,
-    engine_for,
-    single_threaded_blas,
-)
+from kappaform.engines import Engine, SignalsUnreadable, Statistics, engine_for
 from kappaform.learning.evaluate import checked_sparsity
 from kappaform.learning.methods import Conditioned, LogDet, Method, Orthonormal
 from kappaform.learning.problem import Problem
@@ -25,6 +19,7 @@ from kappaform.learning.result import LearningInterrupted, LearnResult, StopReas
 from kappaform.learning.search import Descent, Search, evaluated, step, without_statistics
 from kappaform.learning.starts import starts_for
 from kappaform.learning.updates import as_matrix
+from kappaform.threads import single_threaded_blas
 
 Callback = Callable[[LearnResult], bool | None]
 

@@ -204,18 +204,9 @@ def _common_scale(stream: Stream, engine: Engine) -> float:
     return min(stream.scale, engine.scale) if engine.gram.any() else stream.scale
 
 
-def _rescaled(statistics: Statistics, old: float, new: float) -> Statistics:
+def _rescaled(statistics: Statistics, _: float, new: float) -> Statistics:
     """Statistics at another scale. Both are powers of two, so that no digit is lost."""
-    if old == new:
-        return statistics
-    shift = 2 * (math.frexp(new)[1] - math.frexp(old)[1])
-    return replace(
-        statistics,
-        gram=np.ldexp(statistics.gram, shift),
-        cross=np.ldexp(statistics.cross, shift),
-        code_energy=math.ldexp(statistics.code_energy, shift),
-        discarded_energy=math.ldexp(statistics.discarded_energy, shift),
-    )
+    return statistics.at_exponent(math.frexp(new)[1] - 1)
 
 
 def _is_explored(stream: Stream) -> bool:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kappaform.arrays import as_real_array
 from kappaform.engines import SignalsUnreadable, engine_for
-from kappaform.engines.validation import as_real_array
 from kappaform.learning.evaluate import Evaluation, checked_sparsity, evaluate
 from kappaform.learning.learn import check_callback, learn
 from kappaform.learning.methods import Conditioned

@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
-from kappaform.engines import SignalsUnreadable, engine_for, single_threaded_blas
+from kappaform.engines import SignalsUnreadable, engine_for
 from kappaform.learning.evaluate import checked_sparsity
 from kappaform.learning.learn import Callback, check_callback, checked_method
 from kappaform.learning.methods import Method
 from kappaform.learning.online import Forgetting, Stream, begin, result_of, step
 from kappaform.learning.result import LearningInterrupted, LearnResult, StopReason
+from kappaform.threads import single_threaded_blas
 
 
 class BatchRefused(ValueError):  # noqa: N818 - as LearningInterrupted says what happened

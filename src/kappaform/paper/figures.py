@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import kappaform
-from kappaform.engines import n_threads
 from kappaform.paper.curves import Curve, learn_curves
 from kappaform.paper.dataset import check_data, signals_of
 from kappaform.paper.parts import Finished, Part, Watch, open_parts, run_parts
 from kappaform.paper.printed import FIGURE_IMAGES, SPARSITIES, WEIGHTS
 from kappaform.paper.tradeoff import BOUNDS, MAX_ITER, PATHS, learn_path
+from kappaform.threads import n_threads
 
 N_ITER, QUICK_N_ITER = 300, 60
 _QUICK_STRIDE = 8  # every eighth signal

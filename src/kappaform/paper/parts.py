@@ -16,10 +16,9 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kappaform.engines import single_threaded_blas
-from kappaform.engines.threads import at_most_threads
 from kappaform.files import replaced_when_complete
 from kappaform.image_files import check_writable
+from kappaform.threads import at_most_threads, single_threaded_blas
 
 Watch = Callable[[int, int, float], None]  #: parts done, parts in all, share of the work done
 

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 import kappaform
-from kappaform.engines import n_threads
 from kappaform.imaging.published import published_denoise, random_positions
 from kappaform.imaging.quality import psnr
 from kappaform.learning.methods import Variant
@@ -18,6 +17,7 @@ from kappaform.paper.dataset import check_data, read_pair, seed_of
 from kappaform.paper.parts import Part, Watch, open_parts, run_parts
 from kappaform.paper.printed import IMAGES, METHODS, SIGMAS, printed_table
 from kappaform.paper.similarity import downsampled_ssim
+from kappaform.threads import n_threads
 
 Choice = TypeVar("Choice")
 Row = dict[str, Any]

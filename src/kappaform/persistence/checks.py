@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.engines.validation import as_sparsity, check_at_most
+from kappaform.arrays import as_sparsity, check_at_most
 from kappaform.learning import Conditioned, LearnResult
 from kappaform.learning.updates import Factors
 

@@ -11,10 +11,11 @@ adds to a patch.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from kappaform.jit import kernel
 
 # Sums may be reordered: that is what makes them fast, and on one machine they are always the same.
-_kernel = njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz", "arcp"})
+_kernel = kernel({"contract", "reassoc", "nsz", "arcp"})
 
 
 @_kernel

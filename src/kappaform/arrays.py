@@ -1,4 +1,4 @@
-"""What an engine accepts, and what it says about the rest."""
+"""Arrays as they come: their kind, what is accepted of them, and the scale of their values."""
 
 from __future__ import annotations
 
@@ -6,6 +6,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+# Signals whose largest magnitude is between 2**-exponent and 2**exponent are left alone: sums of
+# their squares, and squares of what rounding leaves of them, are within the range of the dtype.
+_ORDINARY_EXPONENT = {np.dtype(np.float32): 30, np.dtype(np.float64): 200}
+_LARGEST_SHIFT = 1022  # the scale and its inverse are normal numbers
 
 
 def library_of(values: Any) -> str:
@@ -115,6 +122,21 @@ def as_sparsity(values: Any, n_signals: int, name: str = "n_nonzero") -> npt.NDA
     return np.broadcast_to(sparsity, (n_signals,))
 
 
+def sparsity_of(
+    n_nonzero: Any, n_signals: int, n_features: int, name: str = "n_nonzero_coefs"
+) -> int | Array:
+    """Nonzero entries of a code, checked: one integer, or one for each signal; None is a tenth."""
+    if n_nonzero is None:
+        return max(1, round(0.1 * n_features))
+    if np.ndim(n_nonzero) == 0 and np.asarray(n_nonzero).dtype.kind not in "iu":
+        raise TypeError(
+            f"{name}={n_nonzero!r}: give an integer, or None for a tenth of the features."
+        )
+    sparsity = as_sparsity(n_nonzero, n_signals, name)
+    check_at_most(sparsity, n_features, name)
+    return int(sparsity[0]) if np.ndim(n_nonzero) == 0 else np.array(sparsity)
+
+
 def check_at_most(sparsity: npt.NDArray[Any], n_features: int, name: str = "n_nonzero") -> None:
     """Refuse codes with more nonzero entries than they have entries."""
     if sparsity.max() > n_features:
@@ -122,3 +144,42 @@ def check_at_most(sparsity: npt.NDArray[Any], n_features: int, name: str = "n_no
             f"{name}={sparsity.max()} exceeds n_features={n_features}: "
             f"a code has only {n_features} entries."
         )
+
+
+def working_dtype(dtype: np.dtype) -> np.dtype:
+    """Precision of coefficients: float32 for float16 and float32 signals, else float64."""
+    return np.dtype(np.float32 if dtype.kind == "f" and dtype.itemsize <= 4 else np.float64)
+
+
+def float_dtype(dtype: np.dtype) -> np.dtype:
+    """Dtype of results: that of floats, float64 for integers."""
+    return dtype if dtype.kind == "f" else np.dtype(np.float64)
+
+
+def generator(rng: int | np.random.Generator | None) -> np.random.Generator:
+    """Random numbers of a seed or of a generator. None is seed 0: same call, same result."""
+    return np.random.default_rng(0 if rng is None else rng)
+
+
+def scale_exponent(peak: float, dtype: np.dtype) -> int:
+    """Exponent of the power of two by which signals up to `peak` are multiplied in all sums."""
+    exponent = int(np.frexp(peak)[1])
+    if abs(exponent) <= _ORDINARY_EXPONENT[dtype]:
+        return 0
+    return -max(-_LARGEST_SHIFT, min(exponent, _LARGEST_SHIFT))
+
+
+def max_magnitude(signals: Array) -> float:
+    """Largest magnitude, NaN if one is."""
+    return float(np.maximum(float(signals.max()), -float(signals.min())))
+
+
+def first_bad_row(signals: Array) -> int | None:
+    """First row that is not finite in the dtype of the engine."""
+    good = (np.abs(signals) <= np.finfo(working_dtype(signals.dtype)).max).all(axis=1)
+    return None if good.all() else int(good.argmin())
+
+
+def not_finite(name: str, row: int) -> str:
+    """What errors say of signals that are not finite."""
+    return f"{name} contains NaN or inf, first in row {row}: drop such rows or fill them."

@@ -1,0 +1,119 @@
+"""Orthonormal matrices: the singular value decomposition, polar factors, and bases to start from.
+
+The rows of a basis are its atoms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.fft import dct
+
+# So small a proximal term moves nothing that the data determine, and decides what they leave open.
+_PROXIMITY = 1e-10
+
+
+def svd(matrix: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+    """Factors (left, spectrum, right) of ``matrix == (left * spectrum) @ right``.
+
+    Divide and conquer is fast and, on rare singular matrices, does not converge; the classical
+    iteration then does.
+    """
+    try:
+        return np.linalg.svd(matrix)
+    except np.linalg.LinAlgError:
+        from scipy.linalg import svd as scipy_svd
+
+        return scipy_svd(matrix, lapack_driver="gesvd")
+
+
+def polar(matrix: NDArray, near: NDArray | None = None) -> NDArray:
+    r"""Orthonormal matrix closest to `matrix`.
+
+    .. math:: \arg\max_{Q^T Q = I} \langle Q, M \rangle = R S^T
+              \quad \text{for} \quad M = R \Sigma S^T
+
+    A singular `matrix` leaves part of Q open, and rounding would decide it. With `near`, an
+    orthonormal matrix, the factor is taken of M + epsilon * near instead: a proximal term, so the
+    result is unique, never worse than `near` in the problem above, and `near` itself where the
+    matrix is zero.
+    """
+    if near is not None:
+        largest = np.abs(matrix).max()
+        if largest == 0:
+            return near
+        matrix = matrix / largest  # so that no square overflows or underflows
+        matrix = matrix + (_PROXIMITY * np.linalg.norm(matrix)) * near
+    left, _, right = svd(matrix)
+    return left @ right
+
+
+def inverse_factors(matrix: NDArray) -> tuple[NDArray, NDArray]:
+    r"""Two matrices whose product is the transposed inverse, for rows to be multiplied in turn.
+
+    .. math:: W^{-T} = (U \Sigma^{-1}) V^T \quad \text{for} \quad W = U \Sigma V^T
+
+    Codes times the first and then the second are off by about eps times the condition number; times
+    the inverse as one matrix, by its square. A singular matrix is refused.
+    """
+    left, spectrum, right = svd(matrix)
+    # Half of what the bound on a learned transform leaves at least.
+    if spectrum[-1] <= 0.5 * len(matrix) * float(np.finfo(np.float64).eps) * spectrum[0]:
+        raise ValueError(
+            f"transform is singular (singular values from {spectrum[0]:.3g} to "
+            f"{spectrum[-1]:.3g}): signals cannot be rebuilt from its codes, give a regular one."
+        )
+    return left / spectrum, right
+
+
+def dct_basis(shape: int | Sequence[int]) -> NDArray[np.float64]:
+    """Orthonormal DCT-II basis for signals, or for patches flattened in C order.
+
+    The Kronecker product of one-dimensional bases, so that for every patch ``p``::
+
+        dct_basis(p.shape) @ p.ravel() == scipy.fft.dctn(p, norm="ortho").ravel()
+
+    Parameters
+    ----------
+    shape : int or sequence of int
+        Length of a signal, or shape of a patch of any dimension.
+
+    Returns
+    -------
+    basis : (n, n) array, n the product of `shape`
+        Row 0 is constant.
+    """
+    sides = shape if isinstance(shape, Sequence | np.ndarray) else (shape,)
+    if isinstance(shape, str) or len(sides) == 0 or not all(map(_is_length, sides)):
+        raise ValueError(
+            f"shape={shape!r} is not the shape of a signal: give a positive integer, "
+            "or one for each axis of a patch, e.g. (8, 8)."
+        )
+    return reduce(np.kron, [dct(np.eye(length), norm="ortho", axis=0) for length in sides])
+
+
+def random_basis(
+    n_features: int, rng: int | np.random.Generator | None = None
+) -> NDArray[np.float64]:
+    """Orthonormal basis drawn uniformly (Haar measure) from the orthogonal group.
+
+    Parameters
+    ----------
+    n_features : int
+        Length of a signal.
+    rng : int, Generator or None
+        Seed or generator; the same seed gives the same basis.
+    """
+    if not _is_length(n_features):
+        raise ValueError(f"n_features={n_features!r} is not a length: give a positive integer.")
+    gaussian = np.random.default_rng(rng).standard_normal((n_features, n_features))
+    orthonormal, triangular = np.linalg.qr(gaussian)
+    # QR fixes signs by convention; only with a positive diagonal is the factor uniform.
+    return orthonormal * np.copysign(1.0, np.diag(triangular))
+
+
+def _is_length(value: object) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and int(value) >= 1
