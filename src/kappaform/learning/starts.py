@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.engines import Statistics
-from kappaform.learning.methods import Conditioned, Method, Orthonormal
+from kappaform.learning.methods import Conditioned, LogDet, Method, Orthonormal
 from kappaform.learning.result import LearnResult, learned
 from kappaform.learning.updates import (
     Factors,
     Steps,
     Transform,
     as_matrix,
-    bound_of,
+    kappa_of,
     decompose,
     least_squares,
     norm_of,
@@ -56,7 +56,7 @@ def starts_for(
     init = learned(init, "init")
     if isinstance(init, LearnResult):
         _check_shape(init.transform, n_features)
-        return [Start(feasible(init.search.best.transform, method))]
+        return [Start(feasible(init.state.best.transform, method))]
     if not isinstance(init, str):
         return [Start(feasible(_as_matrix(init, n_features), method))]
     if init not in get_args(Init):
@@ -104,20 +104,37 @@ def feasible(transform: Transform, method: Method) -> Transform:
     public code takes it as it is.
     """
     matrix = as_matrix(transform)
-    n_features = len(matrix)
     if not matrix.any():
-        transform = matrix = np.eye(n_features)
-    if isinstance(method, Conditioned) and method.variant == "public":
-        return matrix
+        transform = matrix = np.eye(len(matrix))
     if isinstance(method, Orthonormal):
         return polar(matrix)
-    factors = transform if isinstance(transform, Factors) else decompose(matrix)
-    kappa = bound_of(method, n_features) if isinstance(method, Conditioned) else _REGULAR
-    spectrum = project_spectrum(factors.spectrum, np.ones(n_features), kappa)
-    factors = Factors(factors.left, spectrum, factors.right)
-    if isinstance(method, Conditioned) and method.variant == "monotone":
-        return factors.scaled_to(norm_of(method, n_features))
+    if isinstance(method, LogDet):
+        return _within(transform, _REGULAR).matrix
+    if method.variant == "public":
+        return matrix
+    factors = _within(transform, kappa_of(method, len(matrix)))
+    if method.variant == "monotone":
+        return factors.scaled_to(norm_of(method, len(matrix)))
     return factors.matrix
+
+
+def shown(transform: Transform, method: Method) -> NDArray:
+    """The transform as learning returns it: always within bound and norm.
+
+    A published variant that has done no update yet holds a start that need not be.
+    """
+    if isinstance(method, Conditioned) and not isinstance(transform, Factors):
+        n_features = len(transform)
+        transform = _within(transform, kappa_of(method, n_features))
+        transform = transform.scaled_to(norm_of(method, n_features))
+    return as_matrix(transform)
+
+
+def _within(transform: Transform, kappa: float) -> Factors:
+    """Factors of the nearest transform with the same singular vectors and this bound."""
+    factors = transform if isinstance(transform, Factors) else decompose(transform)
+    spectrum = project_spectrum(factors.spectrum, np.ones(len(factors.spectrum)), kappa)
+    return Factors(factors.left, spectrum, factors.right)
 
 
 def _explores(method: Conditioned) -> bool:
@@ -144,7 +161,7 @@ def _as_matrix(init: Any, n_features: int) -> NDArray:
         matrix = np.empty(0, dtype=object)
     if matrix.dtype.kind not in "biuf":
         what = f"has dtype {matrix.dtype}" if isinstance(init, np.ndarray) else _short(init)
-        raise TypeError(f"init {what}, which is no real matrix: {_accepted(n_features)}")
+        raise TypeError(f"init {what}, which is not a real matrix: {_accepted(n_features)}")
     _check_shape(matrix, n_features)
     if not np.isfinite(matrix).all():
         raise ValueError("init contains NaN or inf: every entry of a transform must be finite.")
