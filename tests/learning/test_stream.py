@@ -428,7 +428,7 @@ def test_signals_of_a_fit_count_as_one_batch(small):
     result = kf.learn(small, kf.Orthonormal(), **options)
     engine = engine_for(small)
     sums = engine.run_pass(result.transform, 2)
-    state = step(goes_on(result, sums, engine.scale), engine, 1.0, 1)
+    state = step(goes_on(result, sums, 2.0**engine.exponent), engine, 1.0, 1)
     assert state.best.statistics.n_signals == 2 * len(small)
     np.testing.assert_allclose(state.best.statistics.gram, 2 * small.T @ small, rtol=1e-12)
     assert (state.n_iter, state.n_signals) == (result.n_iter + 1, 2 * len(small))

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.arrays import as_sparsity, check_at_most
+from kappaform.arrays import as_sparsity, as_transform, check_at_most
 from kappaform.engines import Engine, engine_for
 from kappaform.learning.result import LearnResult, learned
-from kappaform.linalg import svd
+from kappaform.linalg import inverse_factors
 from kappaform.threads import single_threaded_blas
 
 
@@ -42,21 +41,13 @@ def evaluate(
         By default a tenth of n.
     """
     transform = learned(transform, "transform")
-    matrix = transform.transform if isinstance(transform, LearnResult) else np.asarray(transform)
+    given = transform.transform if isinstance(transform, LearnResult) else transform
     engine = engine_for(signals)
+    matrix = as_transform(given, engine.n_features)
     sparsity = checked_sparsity(n_nonzero_coefs, engine)
     with single_threaded_blas():
-        statistics = engine.run_pass(matrix, sparsity)
-        inverse = _inverse(matrix.astype(np.float64))
-        lost = math.sqrt(engine.lost_energy(matrix, inverse, sparsity))
-    coef_energy = statistics.code_energy + statistics.discarded_energy
-    signal_norm = math.sqrt(np.trace(statistics.gram))
-    absolute = math.sqrt(statistics.discarded_energy)
-    return Evaluation(
-        absolute=absolute / engine.scale,
-        relative=absolute / math.sqrt(coef_energy) if coef_energy else 0.0,
-        reconstruction=lost / signal_norm if signal_norm else 0.0,
-    )
+        energies = engine.energies(matrix, inverse_factors(matrix), sparsity)
+    return Evaluation(energies.absolute, energies.relative, energies.reconstruction)
 
 
 def checked_sparsity(n_nonzero: Any, engine: Engine) -> int | NDArray:
@@ -70,15 +61,4 @@ def checked_sparsity(n_nonzero: Any, engine: Engine) -> int | NDArray:
         )
     sparsity = as_sparsity(n_nonzero, engine.n_signals, name)
     check_at_most(sparsity, engine.n_features, name)
-    return int(sparsity[0]) if np.ndim(n_nonzero) == 0 else np.array(n_nonzero)
-
-
-def _inverse(matrix: NDArray) -> NDArray:
-    spectrum = svd(matrix)[1]
-    # Half of what the bound on a learned transform leaves at least.
-    if spectrum[-1] <= 0.5 * len(matrix) * float(np.finfo(np.float64).eps) * spectrum[0]:
-        raise ValueError(
-            f"transform is singular (singular values from {spectrum[0]:.3g} to "
-            f"{spectrum[-1]:.3g}): signals cannot be rebuilt from its codes, give a regular one."
-        )
-    return np.linalg.inv(matrix)
+    return int(sparsity[0]) if np.ndim(n_nonzero) == 0 else np.array(sparsity)

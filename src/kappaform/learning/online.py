@@ -173,13 +173,13 @@ def _followed(
     method, transform = stream.method, line.transform
     older = _rescaled(statistics_of(line).decay(factor), stream.scale, scale)
     batch = engine.run_pass(as_matrix(transform), stream.n_nonzero)
-    record = measured(method, transform, batch, None, engine.scale)
-    statistics = older.merge(_rescaled(batch, engine.scale, scale))
+    record = measured(method, transform, batch, None, 2.0**engine.exponent)
+    statistics = older.merge(_rescaled(batch, 2.0**engine.exponent, scale))
     update = updater(method, statistics.gram)
     for i in range(n_updates):
         if i > 0:
             batch = engine.run_pass(as_matrix(transform), stream.n_nonzero)
-            statistics = older.merge(_rescaled(batch, engine.scale, scale))
+            statistics = older.merge(_rescaled(batch, 2.0**engine.exponent, scale))
         moved = update(statistics, transform, line.explore or own_steps(method))
         if line.explore == "rescale" and _rises(statistics, transform, moved):
             moved = update(statistics, transform, own_steps(method))
@@ -200,8 +200,8 @@ def _decay_factor(forgetting: Forgetting, n_before: int, n_new: int) -> float:
 def _common_scale(stream: Stream, engine: Engine) -> float:
     """Scale at which the sums of both are finite; signals that are all zero have none."""
     if not statistics_of(stream.descents[0]).gram.any():
-        return engine.scale
-    return min(stream.scale, engine.scale) if engine.gram.any() else stream.scale
+        return 2.0**engine.exponent
+    return min(stream.scale, 2.0**engine.exponent) if engine.gram.any() else stream.scale
 
 
 def _rescaled(statistics: Statistics, _: float, new: float) -> Statistics:

@@ -147,6 +147,7 @@ def _check_validation(validation: Any, n_features: int) -> None:
             f"validation has {engine.n_features} features: its signals must have {n_features}, as "
             "the others."
         )
+    _ = engine.gram  # refuses signals that are not finite
 
 
 def _table(

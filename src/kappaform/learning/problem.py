@@ -63,7 +63,7 @@ class Problem:
 
     def measure(self, transform: Transform, now: Statistics, before: Statistics | None) -> Record:
         """Errors of a transform with its own codes, and with those of the transform before it."""
-        return measured(self.method, transform, now, before, self.engine.scale)
+        return measured(self.method, transform, now, before, 2.0**self.engine.exponent)
 
 
 def measured(
