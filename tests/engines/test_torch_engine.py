@@ -10,6 +10,7 @@ import pytest
 
 import kappaform as kf
 from kappaform.engines import NumpyEngine, engine_for
+from kappaform.linalg import inverse_factors
 
 torch = pytest.importorskip("torch")
 
@@ -179,6 +180,37 @@ def test_extreme_signals_give_the_same_statistics_times_a_power_of_two(
     codes, expected = engine.encode(transform, 3).cpu().numpy(), plain.encode(transform, 3)
     np.testing.assert_array_equal(codes != 0, expected != 0)
     np.testing.assert_allclose(codes, expected, rtol=1e-12 if dtype == "float64" else 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "exponent"),
+    [("float32", 60), ("float32", -110), ("float64", 660), ("float64", -1000)],
+)
+def test_a_scaled_transform_gives_what_it_gives_for_arrays(dtype, exponent, device, rng):
+    signals = rng.standard_normal((900, 20)).astype(dtype)
+    transform = np.ldexp(rng.standard_normal((20, 20)), exponent)
+    inverse = inverse_factors(transform)
+    engine, plain = engine_for(torch.tensor(signals, device=device)), NumpyEngine(signals)
+    tolerance = 1e-12 if dtype == "float64" else 1e-5
+    found, expected = (each.energies(transform, inverse, 3) for each in (engine, plain))
+    np.testing.assert_allclose(found, expected, rtol=tolerance)
+    codes = plain.encode(transform, 3)
+    scale = np.abs(codes).max()
+    np.testing.assert_allclose(
+        engine.encode(transform, 3).cpu().numpy() / scale, codes / scale, atol=tolerance
+    )
+    back = engine_for(torch.tensor(codes, device=device)).decode(inverse).cpu().numpy()
+    np.testing.assert_allclose(back, NumpyEngine(codes).decode(inverse), rtol=1e-4, atol=1e-5)
+
+
+def test_nothing_is_written_to_the_signals(device, rng):
+    signals = torch.tensor(rng.standard_normal((900, 20)), device=device)
+    before, engine, transform = signals.clone(), engine_for(signals), rng.standard_normal((20, 20))
+    engine.run_pass(transform, 3)
+    engine.energies(transform, inverse_factors(transform), 3)
+    engine.encode(transform, 20)
+    engine.decode(inverse_factors(transform))
+    assert torch.equal(signals, before)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
