@@ -381,11 +381,11 @@ def test_memory_mapped_signals_are_never_copied_as_a_whole(dtype, signals, tmp_p
     mapped = np.load(tmp_path / "signals.npy", mmap_mode="r")
     seen = []
 
-    def engine(given, name):
+    def engine(given, *arguments):
         seen.append(given)
-        return NumpyEngine(given, name)
+        return NumpyEngine(given, *arguments)
 
-    monkeypatch.setattr("kappaform.engines.NumpyEngine", engine)
+    monkeypatch.setattr("kappaform.engines.numpy_engine.NumpyEngine", engine)
     estimator = kf.OrthonormalTransform(3, tol=1e-2).fit(mapped)
     codes = estimator.transform(mapped)
     assert len(seen) == 2

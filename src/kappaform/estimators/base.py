@@ -23,6 +23,7 @@ from kappaform.learning.evaluate import checked_sparsity
 from kappaform.learning.learn import check_callback, check_options, learn_on
 from kappaform.learning.online import Forgetting, Stream, begin, goes_on, result_of, step
 from kappaform.learning.stream import check_forgetting, one_sparsity
+from kappaform.linalg import inverse_factors
 from kappaform.threads import single_threaded_blas
 
 _logger = logging.getLogger("kappaform")
@@ -78,7 +79,7 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
             if error.result is not None:
                 self._set_fitted(error.result, engine.dtype, goes_on(error.result))
             raise
-        self._set_fitted(result, engine.dtype, goes_on(result, statistics, engine.scale))
+        self._set_fitted(result, engine.dtype, goes_on(result, statistics, 2.0**engine.exponent))
         if self.verbose:
             _logger.info("%s: %s", type(self).__name__, result.stop_reason)
         if result.stop_reason is StopReason.MAX_ITER:
@@ -149,12 +150,14 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
                 f"X has {codes.shape[1]} features: the codes of this transform have "
                 f"{self.n_features_in_}."
             )
-        inverse = np.linalg.inv(self.result_.transform)
+        with single_threaded_blas():
+            inverse = inverse_factors(self.result_.transform)
         if not sparse.issparse(codes):
-            return engine_for(codes, "X").apply(inverse)
+            return engine_for(codes, "X").decode(inverse)
         signals = np.empty(codes.shape, codes.dtype)
         for rows in chunks(codes):
-            signals[rows] = codes[rows] @ inverse.T
+            some = codes[rows].toarray()
+            signals[rows] = engine_for(some, "X", first_row=rows.start).decode(inverse)
         return signals
 
     def score(self, X: Any, y: Any = None) -> float:  # noqa: ARG002

@@ -51,7 +51,7 @@ def evaluate(
     engine = engine_for(signals)
     return _evaluated(
         engine,
-        as_transform(matrix, engine.n_features, np.dtype(np.float64)),
+        as_transform(matrix, engine.n_features),
         sparsity_of(n_nonzero_coefs, engine.n_signals, engine.n_features),
     )
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from kappaform.arrays import sparsity_of
 from kappaform.engines import Engine, SignalsUnreadable, Statistics, engine_for
+from kappaform.engines.stores import reading
 from kappaform.learning.methods import (
     Callback,
     Conditioned,
@@ -274,7 +275,9 @@ def learn_stream(
         raise LearningInterrupted(result_of(state, StopReason.INTERRUPTED)) from None
     except BatchRefused:
         raise
-    except Exception as error:  # whatever went wrong outside: it stays, and carries what was learned
+    except (
+        Exception
+    ) as error:  # whatever went wrong outside: it stays, and carries what was learned
         if state is not None:
             with suppress(AttributeError):
                 error.result = result_of(state, StopReason.INTERRUPTED)  # type: ignore[attr-defined]
@@ -343,16 +346,10 @@ def _check_batches(batches: Any) -> None:
 def _numbered(batches: Iterable[Any]) -> Iterator[tuple[int, Any]]:
     iterator = iter(batches)
     for index in itertools.count():
-        try:
-            batch = next(iterator)
-        except StopIteration:
-            return
-        except (SignalsUnreadable, *DEFECTS):
-            raise
-        except Exception as error:
-            raise SignalsUnreadable(
-                f"batches[{index}] could not be read: {type(error).__name__}: {error}. If learning "
-                "had begun, `.result` of this error is where to go on (init=...)."
-            ) from error
+        with reading(f"batches[{index}] could not be read"):
+            try:
+                batch = next(iterator)
+            except StopIteration:
+                return
         yield index, batch
         del batch
