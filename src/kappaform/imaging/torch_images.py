@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.arrays import library_of
-from kappaform.engines.torch_tensors import check_tensor
+from kappaform.engines.torch_engine import check_tensor
 from kappaform.imaging.adaptive import NOISE, THRESHOLD, learn_rounds, training_positions
 from kappaform.imaging.slabs import precision_for
 from kappaform.imaging.task import Task
