@@ -5,6 +5,7 @@ import math
 import pickle
 import weakref
 from dataclasses import replace
+from importlib import import_module
 
 import naive
 import numpy as np
@@ -272,7 +273,7 @@ def test_ctrl_c_inside_an_update_keeps_the_batches_before(small, monkeypatch):
             raise KeyboardInterrupt
         return follow(*arguments)
 
-    monkeypatch.setattr("kappaform.learning.learn.follow", pressed)
+    monkeypatch.setattr(import_module("kappaform.learning.learn"), "follow", pressed)
     with pytest.raises(kf.LearningInterrupted) as caught:
         kf.learn_stream(cut(small, 10), kf.Orthonormal(), n_nonzero_coefs=2)
     np.testing.assert_array_equal(caught.value.result.transform, expected.transform)

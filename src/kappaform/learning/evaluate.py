@@ -59,12 +59,7 @@ def evaluate(
 def _evaluated(engine: Engine, matrix: NDArray, n_nonzero: int | NDArray) -> Evaluation:
     with single_threaded_blas():
         energies = engine.energies(matrix, inverse_factors(matrix), n_nonzero)
-    absolute, coefs = math.sqrt(energies.discarded), energies.codes + energies.discarded
-    return Evaluation(
-        absolute=math.ldexp(absolute, -energies.exponent),
-        relative=absolute / math.sqrt(coefs) if coefs else 0.0,
-        reconstruction=math.sqrt(energies.lost / energies.signals) if energies.signals else 0.0,
-    )
+    return Evaluation(energies.absolute, energies.relative, energies.reconstruction)
 
 
 @dataclass(frozen=True, eq=False)

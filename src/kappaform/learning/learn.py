@@ -360,9 +360,9 @@ def _numbered(batches: Iterable[Any]) -> Iterator[tuple[int, Any]]:
             batch = next(iterator)
         except StopIteration:
             return
-        except SignalsUnreadable:
+        except (SignalsUnreadable, *DEFECTS):
             raise
-        except OSError as error:
+        except Exception as error:
             raise SignalsUnreadable(
                 f"batches[{index}] could not be read: {type(error).__name__}: {error}. If learning "
                 "had begun, `.result` of this error is where to go on (init=...)."

@@ -175,8 +175,11 @@ def update_conditioned(
     if steps == "relative":
         kept, discarded = statistics.code_energy, statistics.discarded_energy
         cross = cross * ((kept + discarded) / kept)
-    keeps_norm = steps in ("exact", "turn-exact")
-    project = partial(_project, norm=bounds.norm if keeps_norm else None)
+    project: Callable[..., NDArray] = project_spectrum
+    if bounds.norm is None:
+        project = _project_free
+    elif steps in ("exact", "turn-exact"):
+        project = partial(project_spectrum, norm=bounds.norm)
     if steps in ("turn", "turn-exact"):
         return turn_blindly(statistics, factors, bounds, project)
     for _ in range(n_rounds):
@@ -188,15 +191,13 @@ def update_conditioned(
     return factors.scaled_to(bounds.norm) if steps == "relative" else factors
 
 
-def _project(
-    targets: NDArray, weights: NDArray, max_condition: float, norm: float | None
-) -> NDArray:
-    """The closest spectrum of the given norm or, without one, of a norm of at least 1e-6.
+def _project_free(targets: NDArray, weights: NDArray, max_condition: float) -> NDArray:
+    """The closest spectrum of a norm of at least 1e-6.
 
     The absolute error shrinks with the transform: without an end both would vanish in rounding.
     """
-    spectrum = project_spectrum(targets, weights, max_condition, norm)
-    if norm is None and np.linalg.norm(spectrum) < LEAST_NORM:
+    spectrum = project_spectrum(targets, weights, max_condition)
+    if np.linalg.norm(spectrum) < LEAST_NORM:
         return project_spectrum(targets, weights, max_condition, LEAST_NORM)
     return spectrum
 
