@@ -20,6 +20,7 @@ from kappaform.arrays import sparsity_of
 from kappaform.engines import Engine, SignalsUnreadable, Statistics, engine_for
 from kappaform.engines.stores import reading
 from kappaform.learning.methods import (
+    N_UPDATES,
     Callback,
     Conditioned,
     Forgetting,
@@ -107,16 +108,31 @@ def learn(
     options = learn_options(method, n_nonzero_coefs, init, max_iter, tol, callback)
     engine = engine_for(signals)
     _warn_of_columns(engine, n_nonzero_coefs)
-    return result_of(*learn_on(engine, options))
+    state, reason = learn_on(engine, options)
+    try:
+        return result_of(state, reason)
+    except KeyboardInterrupt:  # after the last iteration
+        raise _interrupted(state) from None
 
 
 def learn_on(engine: Engine, options: LearnOptions) -> tuple[State, StopReason]:
     """`learn` on the signals of an engine: its last state, with its statistics, and why it ended."""
     n_nonzero = sparsity_of(options.n_nonzero, engine.n_signals, engine.n_features)
     _warn_of_float32(engine, options.method)
-    with single_threaded_blas():
-        problem = Problem(engine, options.method, n_nonzero, options.tol)
-        return _run(problem, _state_from(options.init, problem), options)
+    latest: list[State] = []
+    try:
+        with single_threaded_blas():
+            problem = Problem(engine, options.method, n_nonzero, options.tol)
+            reason = _run(problem, _state_from(options.init, problem), options, latest)
+        return latest[0], reason
+    except KeyboardInterrupt:
+        if not latest:
+            raise
+        raise _interrupted(latest[0]) from None
+    except SignalsUnreadable as error:
+        if latest:
+            error.result = result_of(latest[0], StopReason.INTERRUPTED)
+        raise
 
 
 def _state_from(init: Any, problem: Problem) -> State:
@@ -130,31 +146,28 @@ def _state_from(init: Any, problem: Problem) -> State:
     return state
 
 
-def _run(problem: Problem, state: State, options: LearnOptions) -> tuple[State, StopReason]:
-    n_before, reason = state.n_passes, StopReason.MAX_ITER
+def _run(
+    problem: Problem, state: State, options: LearnOptions, latest: list[State]
+) -> StopReason:
+    """Learn until there is a reason to stop. What was learned last is in `latest`, at any time."""
+    n_before = state.n_passes
+    if state.best.records:  # of a result that is resumed
+        latest[:] = [state]
+    state = evaluated(state, problem)
+    latest[:] = [replace(state, n_passes=n_before + problem.n_passes)]
+    for _ in range(options.max_iter):
+        previous, state = state, step(state, problem)
+        latest[:] = [replace(state, n_passes=n_before + problem.n_passes)]
+        reason = _stop_reason(previous, state, problem)
+        if options.callback is not None and _called(options.callback, latest[0]):
+            reason = reason or StopReason.CALLBACK
+        if reason:
+            return reason
+    return StopReason.MAX_ITER
 
-    def counted() -> State:
-        return replace(state, n_passes=n_before + problem.n_passes)
 
-    try:
-        state = evaluated(state, problem)
-        for _ in range(options.max_iter):
-            previous, state = state, step(state, problem)
-            stop = _stop_reason(previous, state, problem)
-            if options.callback is not None and _called(options.callback, counted()):
-                stop = stop or StopReason.CALLBACK
-            if stop:
-                reason = stop
-                break
-        return counted(), reason
-    except KeyboardInterrupt:
-        if not state.best.records:
-            raise
-        raise LearningInterrupted(result_of(counted(), StopReason.INTERRUPTED)) from None
-    except SignalsUnreadable as error:
-        if state.best.records:
-            error.result = result_of(counted(), StopReason.INTERRUPTED)
-        raise
+def _interrupted(state: State) -> LearningInterrupted:
+    return LearningInterrupted(result_of(state, StopReason.INTERRUPTED))
 
 
 def _called(callback: Callback, state: State) -> bool:
@@ -203,7 +216,7 @@ def learn_stream(
     n_nonzero_coefs: int | None = None,
     init: Any = "auto",
     forgetting: Forgetting = "auto",
-    n_updates: int = 5,
+    n_updates: int = N_UPDATES,
     callback: Callback | None = None,
 ) -> LearnResult:
     """Learn a square transform from signals that come in batches, each of them seen once.
@@ -272,7 +285,7 @@ def learn_stream(
     except KeyboardInterrupt:
         if state is None:
             raise
-        raise LearningInterrupted(result_of(state, StopReason.INTERRUPTED)) from None
+        raise _interrupted(state) from None
     except BatchRefused:
         raise
     except (

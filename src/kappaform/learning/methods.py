@@ -105,6 +105,7 @@ class Conditioned:
 Method = Orthonormal | LogDet | Conditioned
 Callback = Callable[[Any], bool | None]  #: sees a LearnResult; returning True stops
 Forgetting = float | Literal["auto"]
+N_UPDATES = 5  #: of the transform for each batch of a stream, at most (docs/scale.md)
 
 
 class LearnOptions(NamedTuple):

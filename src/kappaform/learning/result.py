@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.learning.methods import Method
+from kappaform.threads import single_threaded_blas
 
 if TYPE_CHECKING:
     from kappaform.learning.state import State
@@ -125,7 +126,9 @@ class LearnResult:
     def spectrum(self) -> NDArray:
         """Singular values of the transform, largest first."""
         if "_spectrum" not in self.__dict__:
-            self.__dict__["_spectrum"] = np.linalg.svd(self.transform, compute_uv=False)
+            with single_threaded_blas():
+                spectrum = np.linalg.svd(self.transform, compute_uv=False)
+            self.__dict__["_spectrum"] = spectrum
         return self.__dict__["_spectrum"]
 
     @property

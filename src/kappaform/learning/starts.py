@@ -26,6 +26,7 @@ from kappaform.learning.updates import (
     turned_start,
 )
 from kappaform.linalg import dct_basis, polar, project_spectrum
+from kappaform.threads import single_threaded_blas
 
 Init = Literal["auto", "dct", "identity", "least-squares", "procrustes"]
 
@@ -126,8 +127,9 @@ def shown(transform: Transform, method: Method) -> NDArray:
     """
     if isinstance(method, Conditioned) and not isinstance(transform, Factors):
         n_features = len(transform)
-        transform = _within(transform, kappa_of(method, n_features))
-        transform = transform.scaled_to(norm_of(method, n_features))
+        with single_threaded_blas():
+            transform = _within(transform, kappa_of(method, n_features))
+            transform = transform.scaled_to(norm_of(method, n_features))
     return as_matrix(transform)
 
 

@@ -65,7 +65,9 @@ def own_steps(method: Method) -> Steps:
 
 
 def norm_of(method: Conditioned, n_features: int) -> float | None:
-    return math.sqrt(n_features) if method.norm == "auto" else method.norm
+    if method.norm is None:
+        return None
+    return math.sqrt(n_features) if method.norm == "auto" else float(method.norm)
 
 
 def kappa_of(method: Conditioned, n_features: int) -> float:
@@ -73,7 +75,8 @@ def kappa_of(method: Conditioned, n_features: int) -> float:
 
     Rounding moves every singular value by up to about n * eps times the largest one.
     """
-    return max(1.0, method.max_condition / (1 + n_features * _EPS * method.max_condition))
+    kappa = float(method.max_condition)
+    return max(1.0, kappa / (1 + n_features * _EPS * kappa))
 
 
 def updater(method: Method, gram: NDArray) -> Callable[[Statistics, Transform, Steps], Transform]:
