@@ -312,7 +312,9 @@ def test_a_missing_file_is_named(tmp_path):
 @pytest.mark.parametrize("content", [b"", b"text", b"\x80\x04N.", b"PK\x03\x04", b"\x93NUMPY"])
 def test_files_of_another_kind_are_refused(content, tmp_path):
     (tmp_path / "other").write_bytes(content)
-    with pytest.raises(ValueError, match=r"other is not a transform that kappaform saved.*not an npz"):
+    with pytest.raises(
+        ValueError, match=r"other is not a transform that kappaform saved.*not an npz"
+    ):
         kf.load(tmp_path / "other")
 
 

@@ -146,9 +146,7 @@ def _state_from(init: Any, problem: Problem) -> State:
     return state
 
 
-def _run(
-    problem: Problem, state: State, options: LearnOptions, latest: list[State]
-) -> StopReason:
+def _run(problem: Problem, state: State, options: LearnOptions, latest: list[State]) -> StopReason:
     """Learn until there is a reason to stop. What was learned last is in `latest`, at any time."""
     n_before = state.n_passes
     if state.best.records:  # of a result that is resumed
