@@ -116,7 +116,7 @@ def learn(
 
 
 def learn_on(engine: Engine, options: LearnOptions) -> tuple[State, StopReason]:
-    """`learn` on the signals of an engine: its last state, with its statistics, and why it ended."""
+    """`learn` on the signals of an engine: the last state, with statistics, and why it ended."""
     n_nonzero = sparsity_of(options.n_nonzero, engine.n_signals, engine.n_features)
     _warn_of_float32(engine, options.method)
     latest: list[State] = []

@@ -29,8 +29,8 @@ from kappaform.learning.updates import (
 
 # A start is explored as long as so many iterations lower the loss by `_WORTHWHILE`, and not for
 # ever; nor after two turns, if it is then `_HOPELESS` times as bad as another. Two starts at a time
-# take turns, so that none uses up a small budget alone. Chosen on patches of four pictures (Barbara,
-# Lena, Hill, Peppers): docs/mathematics.md, section 9.
+# take turns, so that none uses up a small budget alone. Chosen on patches of four pictures
+# (Barbara, Lena, Hill, Peppers): docs/mathematics.md, section 9.
 _PATIENCE = 5
 _PATIENCE_WANDERING = 30
 _WORTHWHILE = 0.01
