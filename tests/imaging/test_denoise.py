@@ -1,13 +1,16 @@
 """Denoising as its users see it."""
 
 import inspect
+import re
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from skimage import data
 
 import kappaform as kf
+from kappaform.imaging import clean as clean_module
 
 
 def psnr(reference, image):
@@ -80,8 +83,8 @@ def test_same_seed_same_result_and_another_seed_another(noisy):
     np.testing.assert_array_equal(kf.denoise(noisy, 20.0), kf.denoise(noisy, 20.0))
 
 
-def test_slabs_do_not_show(noisy, details, monkeypatch):
-    monkeypatch.setattr(sys.modules["kappaform.imaging.slabs"], "_SLAB_PIXELS", 1)
+def test_slabs_do_not_change_the_result(noisy, details, monkeypatch):
+    monkeypatch.setattr(clean_module, "_SLAB_PIXELS", 1)
     again = kf.denoise(noisy, 20.0, transform=details.transform)
     np.testing.assert_allclose(again, details.image, atol=1e-6 * 255)  # single precision
 
@@ -156,12 +159,12 @@ def test_noise_common_to_the_channels_is_estimated_as_such(clean, rng):
 
 
 @pytest.mark.parametrize("channel_axis", [None, -1])
-def test_slabs_do_not_show_in_colour_either(rng, monkeypatch, channel_axis):
+def test_slabs_do_not_change_the_result_in_colour_either(rng, monkeypatch, channel_axis):
     noisy = kf.add_noise(data.astronaut()[:150, 100:160].astype(np.float64), 25.0, rng)
     options = {"channel_axis": channel_axis, "stack_axis": -1 if channel_axis is None else None}
     options["transform"] = kf.dct_basis((7, 7))
     whole = kf.denoise(noisy, 25.0, **options)
-    monkeypatch.setattr(sys.modules["kappaform.imaging.slabs"], "_SLAB_PIXELS", 1)
+    monkeypatch.setattr(clean_module, "_SLAB_PIXELS", 1)
     np.testing.assert_allclose(kf.denoise(noisy, 25.0, **options), whole, atol=1e-6 * 255)
 
 
@@ -253,9 +256,33 @@ def test_small_images_have_small_patches(rng):
     assert np.isfinite(result.image).all()
 
 
-def test_denoise_shows_the_signature_that_it_has():
+def test_denoise_and_its_details_have_the_same_explicit_parameters():
+    assert not hasattr(kf.denoise, "__signature__")
     short, long = (inspect.signature(f) for f in (kf.denoise, kf.denoise_with_details))
     assert short.parameters == long.parameters
+    assert all(p.kind is not p.VAR_KEYWORD for p in short.parameters.values())
+
+
+def test_every_parameter_of_denoise_is_described():
+    parameters = inspect.getdoc(kf.denoise).partition("Returns\n")[0]
+    described = re.findall(r"^(\w+) : ", parameters, re.M)
+    assert set(inspect.signature(kf.denoise).parameters) == set(described)
+
+
+def test_every_option_of_denoise_reaches_its_details(monkeypatch, noisy):
+    module = sys.modules["kappaform.imaging.denoise"]
+    seen = {}
+    monkeypatch.setattr(
+        module, "denoise_with_details", lambda *a, **k: seen.update(k) or SimpleNamespace(image=a)
+    )
+    options = {name: object() for name in list(inspect.signature(kf.denoise).parameters)[2:]}
+    assert kf.denoise(noisy, 3.0, **options) == (noisy, 3.0)
+    assert seen == options
+
+
+def test_a_misspelt_keyword_blames_the_function_that_was_called(noisy):
+    with pytest.raises(TypeError, match=r"^denoise\(\) got an unexpected keyword .*'max_conditon'"):
+        kf.denoise(noisy, 20.0, max_conditon=2)
 
 
 @pytest.mark.parametrize(
@@ -285,7 +312,7 @@ def test_denoise_shows_the_signature_that_it_has():
             {"preset": "paper", "value_range": (0, 1)},
             r"value_range=\(0, 1\) with preset",
         ),
-        (np.eye(20), {"channel_axis": 2}, "channel_axis=2 is no axis"),
+        (np.eye(20), {"channel_axis": 2}, "channel_axis=2 is not an axis"),
         (np.ones((9, 9, 9)), {"channel_axis": 0, "stack_axis": -3}, "are the same axis"),
         (np.eye(20), {"transform": np.eye(5)}, r"transform has shape \(5, 5\): patches of"),
         (np.eye(20), {"transform": np.zeros((9, 9))}, "transform is singular"),

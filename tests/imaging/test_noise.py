@@ -13,7 +13,7 @@ from kappaform.imaging import add_noise, estimate_sigma
 small_shapes = (
     st.lists(st.integers(1, 9), min_size=1, max_size=4)
     .map(tuple)
-    .filter(lambda shape: len(shape) != 3 or shape[-1] not in (3, 4))
+    .filter(lambda shape: len(shape) != 3 or not {shape[0], shape[-1]} & {3, 4})
 )
 
 
@@ -23,7 +23,7 @@ def camera():
 
 
 @pytest.mark.parametrize("sigma", [0.01, 1.0, 300.0])
-@pytest.mark.parametrize("shape", [(100, 100), (21, 500), (24, 25, 26), (3, 70, 70), (9000,)])
+@pytest.mark.parametrize("shape", [(100, 100), (21, 500), (24, 25, 26), (70, 3, 70), (9000,)])
 def test_the_level_of_pure_noise_is_found(shape, sigma, rng):
     noise = add_noise(np.full(shape, 5 * sigma), sigma, rng)
     # Off by 4 % if a thousand coefficients are used, the least from images of this size.
@@ -117,7 +117,7 @@ def test_a_colour_image_without_its_channel_axis_is_refused():
 
 def test_a_channel_axis_that_is_none_is_refused():
     with pytest.raises(
-        ValueError, match=r"channel_axis=2 is no axis of an image of shape \(8, 8\)"
+        ValueError, match=r"channel_axis=2 is not an axis of an image of shape \(8, 8\)"
     ):
         estimate_sigma(np.zeros((8, 8)), channel_axis=2)
 
@@ -168,5 +168,5 @@ def test_noise_of_level_zero_changes_nothing(camera):
 
 @pytest.mark.parametrize("sigma", [-1.0, np.nan, np.inf, [1.0, 2.0]])
 def test_a_level_that_is_none_is_refused(sigma):
-    with pytest.raises(ValueError, match="is no noise level: give one finite number, 0 or more"):
+    with pytest.raises(ValueError, match="is not a noise level: give one finite number >= 0"):
         add_noise(np.zeros((4, 4)), sigma)
