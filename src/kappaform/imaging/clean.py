@@ -107,7 +107,8 @@ def clean_slabs(image: NDArray, out: NDArray, counts: NDArray, recipe: Recipe) -
         stop = min(start + height, len(image))
         first, last = max(start - halo, 0), min(stop + halo, len(image))
         values = np.subtract(image[first:last], recipe.centre, dtype=np.float64)
-        slab = np.divide(values, recipe.sigma, dtype=recipe.dtype, casting="same_kind")
+        values /= recipe.sigma
+        slab = values.astype(recipe.dtype, copy=False)
         cleaned, numbers = clean_image(slab, recipe.patch_shape, recipe.transform, recipe.bounds)
         inner = slice(start - first, stop - first)
         restored = np.multiply(cleaned[inner], recipe.sigma, dtype=np.float64)

@@ -194,6 +194,8 @@ def _measure(image: Array, at_limit: Array, eps: float) -> tuple[Array, Array, A
     texture = np.zeros_like(sizes)
     for band in bands.values():
         texture += np.abs(band[whole])
+    # Details that see the limits are not used: running sums would spread a huge value.
+    texture[maximum_filter(at_limit, _WAVELET_LENGTH + 1)[centres]] = 0
     # Rounding depends on the pixels that a detail sees, not on larger ones elsewhere.
     magnitude = maximum_filter(np.abs(image), _WAVELET_LENGTH + 1)[centres]
     sizes[sizes <= _ROUNDING_OF_SUMS * magnitude] = 0
