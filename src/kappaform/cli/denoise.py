@@ -168,7 +168,7 @@ def _denoise_file(job: Job, taken: list[Path], model: Any, arguments: Namespace)
 
 def _on_device(pixels: NDArray, name: str) -> Any:
     """Tensor of a picture; its integers as floats, because torch does not know them all."""
-    from kappaform.imaging.torch_images import device_named
+    from kappaform.imaging.clean_torch import device_named
 
     device = device_named(name)
     import torch
