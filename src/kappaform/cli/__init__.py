@@ -59,14 +59,13 @@ def _signals_interrupt() -> Iterator[list[int]]:
         raise KeyboardInterrupt
 
     numbers = [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)]
-    if threading.current_thread() is not threading.main_thread():
-        numbers = []  # only there handlers can be set
+    in_main_thread = threading.current_thread() is threading.main_thread()  # a rule of Python
     # What the caller handles or ignores (nohup) stays as it is.
-    numbers = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]
-    for number in numbers:
+    ours = [n for n in numbers if in_main_thread and signal.getsignal(n) == signal.SIG_DFL]
+    for number in ours:
         signal.signal(number, interrupt)
     try:
         yield received
     finally:
-        for number in numbers:
+        for number in ours:
             signal.signal(number, signal.SIG_DFL)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 import kappaform as kf
+from kappaform.cli import io
 from kappaform.cli.denoise import compared
-from kappaform.cli.io import check_output, progress, saved_figure, say, say_json
 from kappaform.cli.models import random_patches
 
 _SIGMA = 20.0
@@ -26,19 +26,19 @@ def demo(arguments: Namespace) -> int:
     folder.mkdir(exist_ok=True)
     report, plot = folder / "report.png", folder / "path.png"
     for path in (report, plot):
-        check_output(path, ())
+        io.check_output(path, ())
     clean = camera()
     noisy = kf.add_noise(clean, _SIGMA, rng=0)
-    with progress("denoising") as callback:
+    with io.progress("denoising") as callback:
         options: dict[str, Any] = {"value_range": (0, 255), "rng": 0, "callback": callback}
         details = kf.denoise_with_details(noisy, _SIGMA, **options)
     patches = random_patches(clean, 8, 10_000, np.random.default_rng(0))
-    with progress("path") as callback:
+    with io.progress("path") as callback:
         options = {"n_nonzero_coefs": 6, "max_iter": 30, "tol": 1e-3, "callback": callback}
         table = kf.condition_path(patches[::2], _BOUNDS, validation=patches[1::2], **options)
     with (
-        saved_figure(report, kf.plots.plot_denoising(noisy, details, clean)),
-        saved_figure(plot, kf.plots.plot_path(table)),
+        io.saved_figure(report, kf.plots.plot_denoising(noisy, details, clean)),
+        io.saved_figure(plot, kf.plots.plot_path(table)),
     ):
         pass
     facts: dict[str, Any] = {
@@ -50,22 +50,13 @@ def demo(arguments: Namespace) -> int:
         "written": [str(report), str(plot)],
     }
     if arguments.json:
-        say_json(facts | {"path": table.table})
-    else:
-        _explain(facts, table)
-    return 0
-
-
-def _explain(facts: dict[str, Any], table: Any) -> None:
-    say(f"A photograph with Gaussian noise of deviation {_SIGMA:g}")
-    say(f"(estimated from the noisy picture alone: {facts['sigma_estimated']:.2f})\n")
-    say("                  before    after")
-    say("PSNR (dB)     {psnr_before:10.2f} {psnr_after:8.2f}".format(**facts))
-    say("SSIM          {ssim_before:10.4f} {ssim_after:8.4f}\n".format(**facts))
-    say(f"condition number of the transform: {facts['condition_number']:.6f}, bound 2\n")
-    say("relative errors over the bound, on other patches than were learned from:")
-    say("max_condition  sparsification  reconstruction")
+        io.say_json(facts | {"path": table.table})
+        return 0
+    io.say("A photograph with Gaussian noise, and what becomes of it:\n")
+    io.tell(facts, as_json=False)
+    io.say("\nrelative errors over the bound, on other patches than were learned from:")
+    io.say("max_condition  sparsification  reconstruction")
     names = ("max_condition", "validation_relative", "validation_reconstruction")
     for row in zip(*(table[name] for name in names), strict=True):
-        say("{:13g} {:15.4f} {:15.4f}".format(*row))
-    say(f"\n{facts['seconds']} s; drawn: {', '.join(facts['written'])}")
+        io.say("{:13g} {:15.4f} {:15.4f}".format(*row))
+    return 0

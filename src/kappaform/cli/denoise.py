@@ -15,19 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import kappaform as kf
-from kappaform.cli.io import (
-    REFUSED,
-    check_figure,
-    check_free,
-    complain,
-    failure,
-    is_same,
-    picture_files,
-    progress,
-    saved_figure,
-    say,
-    say_json,
-)
+from kappaform.cli import io
 from kappaform.image_files import Picture, as_stored, check_target, read_image, write_image
 
 _SUFFIX = "_denoised"
@@ -43,33 +31,33 @@ class Job(NamedTuple):
 
 
 def denoise(arguments: Namespace) -> int:
-    files, n_skipped, errors = picture_files(arguments.inputs, arguments.suffix or _SUFFIX)
+    files, n_skipped, errors = io.picture_files(arguments.inputs, arguments.suffix or _SUFFIX)
     jobs = _jobs(files, arguments)
     model = kf.load(arguments.model) if arguments.model else None
     taken = [*files, *(job.reference for job in jobs if job.reference)]
     taken += [Path(arguments.model)] if arguments.model else []
     records: list[dict[str, Any]] = []
-    codes = [REFUSED] * len(errors)
+    codes = [io.REFUSED] * len(errors)
     for path, text in errors.items():
         records.append({"input": str(path), "error": text})
-        complain(text)
+        io.complain(text)
     for job in jobs:
         try:
             records.append(_denoise_file(job, taken, model, arguments))
             if not arguments.json:
-                say(_in_words(records[-1]))
+                io.say(_in_words(records[-1]))
         except BrokenPipeError:
             raise
         except Exception as error:
-            code, text = failure(error, arguments.debug, str(job.source))
+            code, text = io.failure(error, arguments.debug, str(job.source))
             codes.append(code)
             records.append({"input": str(job.source), "error": text})
-            complain(text)
+            io.complain(text)
     if arguments.json:
-        say_json({"files": records, "failed": len(codes), "skipped": n_skipped})
+        io.say_json({"files": records, "failed": len(codes), "skipped": n_skipped})
     elif len(records) + n_skipped > 1:
         n_denoised = len(records) - len(codes)
-        say(f"{n_denoised} denoised, {len(codes)} failed, {n_skipped} skipped")
+        io.say(f"{n_denoised} denoised, {len(codes)} failed, {n_skipped} skipped")
     return max(codes, default=0)
 
 
@@ -78,7 +66,7 @@ def _jobs(files: list[Path], arguments: Namespace) -> list[Job]:
     many = len(files) > 1 or any(Path(name).is_dir() for name in arguments.inputs)
     jobs = [_job(file, arguments, many) for file in files]
     for job in jobs:
-        if job.report and is_same(job.target, job.report):
+        if job.report and io.is_same(job.target, job.report):
             raise ValueError(
                 f"{job.report} is the name of both picture and report: give the report another."
             )
@@ -118,10 +106,10 @@ def _place(option: str, given: str, name: str, many: bool) -> Path:
 def _denoise_file(job: Job, taken: list[Path], model: Any, arguments: Namespace) -> dict[str, Any]:
     """Denoise one picture; what came of it, for people and programs."""
     picture = _interpreted(job.source, arguments)
-    check_free(job.target, taken)
+    io.check_free(job.target, taken)
     target = check_target(job.target, picture)
     if job.report:
-        check_figure(job.report, taken)
+        io.check_figure(job.report, taken)
     noisy, reference = picture.colours, None
     if job.reference:
         reference = _interpreted(job.reference, arguments).colours
@@ -131,7 +119,7 @@ def _denoise_file(job: Job, taken: list[Path], model: Any, arguments: Namespace)
                 "reference is of the same size."
             )
     started = time.perf_counter()
-    with progress(job.source.name) as callback:
+    with io.progress(job.source.name) as callback:
         options = _options(picture, model, arguments)
         image = _floats(noisy, arguments.device)
         details = kf.denoise_with_details(image, arguments.sigma, **options, callback=callback)
@@ -154,7 +142,7 @@ def _denoise_file(job: Job, taken: list[Path], model: Any, arguments: Namespace)
             written = replace(details, image=cleaned)
             channel_axis = axes["channel_axis"]
             figure = kf.plots.plot_denoising(noisy, written, reference, channel_axis=channel_axis)
-            results.enter_context(saved_figure(job.report, figure))
+            results.enter_context(io.saved_figure(job.report, figure))
             record["report"] = str(job.report)
         write_image(target, picture.with_colours(cleaned))
     return record

@@ -69,7 +69,8 @@ def tell(facts: dict[str, Any], as_json: bool) -> None:
         return
     width = max(map(len, facts))
     for name, value in facts.items():
-        text = f"{value:.6g}" if isinstance(value, float) and math.isfinite(value) else str(value)
+        text = f"{value:.6g}" if isinstance(value, float) else str(value)
+        text = ", ".join(value) if isinstance(value, list) else text
         say(f"{name.replace('_', ' '):<{width}}  {text}")
 
 

@@ -13,16 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 import kappaform as kf
-from kappaform.cli.io import (
-    check_figure,
-    check_output,
-    picture_files,
-    progress,
-    saved_figure,
-    say,
-    say_json,
-    tell,
-)
+from kappaform.cli import io
 from kappaform.files import check_readable, replaced_when_complete
 from kappaform.image_files import SUFFIXES, Picture, load_npy, read_image
 
@@ -31,11 +22,11 @@ _LUMINANCE = (0.2126, 0.7152, 0.0722)  # of red, green and blue, ITU-R BT.709
 
 def learn(arguments: Namespace) -> int:
     target = Path(arguments.output)
-    check_output(target, map(Path, arguments.inputs))
+    io.check_output(target, map(Path, arguments.inputs))
     signals, patch_shape = _signals_of(arguments)
     methods = {"log-det": kf.LogDet, "orthonormal": kf.Orthonormal}
     method = methods.get(arguments.method, lambda: kf.Conditioned(arguments.max_condition))()
-    with progress("learning") as callback:
+    with io.progress("learning") as callback:
         result = kf.learn(
             signals,
             method,
@@ -59,18 +50,18 @@ def learn(arguments: Namespace) -> int:
         "relative_error": errors.relative,
         "reconstruction_error": errors.reconstruction,
     }
-    tell(facts, arguments.json)
+    io.tell(facts, arguments.json)
     return 0
 
 
 def path(arguments: Namespace) -> int:
     plot = Path(arguments.plot) if arguments.plot else None
     if plot:
-        check_figure(plot, map(Path, arguments.inputs))
+        io.check_figure(plot, map(Path, arguments.inputs))
     signals, _ = _signals_of(arguments)
     if len(signals) < 2:
         raise ValueError("there is 1 signal: give at least 2, every second one validates.")
-    with progress("path") as callback:
+    with io.progress("path") as callback:
         table = kf.condition_path(
             signals[::2],
             arguments.bounds,
@@ -81,22 +72,22 @@ def path(arguments: Namespace) -> int:
             callback=callback,
         )
     if plot:
-        with saved_figure(plot, kf.plots.plot_path(table)):
+        with io.saved_figure(plot, kf.plots.plot_path(table)):
             pass
     best = table["max_condition"][np.argmin(table["validation_reconstruction"])]
     if arguments.json:
-        say_json({"table": table.table, "best_max_condition": best, "plot": arguments.plot})
+        io.say_json({"table": table.table, "best_max_condition": best, "plot": arguments.plot})
         return 0
-    say(str(table))
-    say(f"max_condition {best:g} rebuilds signals that were not learned from best")
+    io.say(str(table))
+    io.say(f"max_condition {best:g} rebuilds signals that were not learned from best")
     if plot:
-        say(f"drawn: {plot}")
+        io.say(f"drawn: {plot}")
     return 0
 
 
 def encode(arguments: Namespace) -> int:
     target, source = Path(arguments.output), Path(arguments.signals)
-    check_output(target, [Path(arguments.model), source], (".npz",))
+    io.check_output(target, [Path(arguments.model), source], (".npz",))
     model: Any = kf.load(arguments.model)
     signals = _load_signals(source)
     if signals.dtype not in (np.float32, np.float64):
@@ -123,13 +114,13 @@ def encode(arguments: Namespace) -> int:
     with replaced_when_complete(target) as file:
         np.savez_compressed(file, **entries, **means)
     facts = {"output": str(target), "n_signals": codes.shape[0], "n_features": codes.shape[1]}
-    tell(facts | {"n_nonzero": codes.nnz}, arguments.json)
+    io.tell(facts | {"n_nonzero": codes.nnz}, arguments.json)
     return 0
 
 
 def decode(arguments: Namespace) -> int:
     target, source = Path(arguments.output), Path(arguments.codes)
-    check_output(target, [Path(arguments.model), source], (".npy",))
+    io.check_output(target, [Path(arguments.model), source], (".npy",))
     model: Any = kf.load(arguments.model)
     codes, means = _load_codes(source)
     signals = model.inverse_transform(codes)
@@ -138,7 +129,7 @@ def decode(arguments: Namespace) -> int:
     with replaced_when_complete(target) as file:
         np.save(file, signals, allow_pickle=False)
     shape = {"n_signals": signals.shape[0], "n_features": signals.shape[1]}
-    tell({"output": str(target), **shape}, arguments.json)
+    io.tell({"output": str(target), **shape}, arguments.json)
     return 0
 
 
@@ -163,7 +154,7 @@ def info(arguments: Namespace) -> int:
         "stop_reason": str(result.stop_reason),
         "relative_error": result.errors.relative[-1],
     }
-    tell(facts, arguments.json)
+    io.tell(facts, arguments.json)
     return 0
 
 
@@ -172,7 +163,7 @@ def info(arguments: Namespace) -> int:
 
 def _signals_of(arguments: Namespace) -> tuple[NDArray, tuple[int, int] | None]:
     """Signals of .npy files; or mean-free random patches of pictures, and their shape."""
-    files, _, errors = picture_files(arguments.inputs)
+    files, _, errors = io.picture_files(arguments.inputs)
     for text in errors.values():
         raise ValueError(text)
     are_arrays = [file.suffix.lower() == ".npy" for file in files]
