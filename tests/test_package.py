@@ -22,6 +22,7 @@ LAYERS = [
     {"learning"},
     {"imaging", "estimators", "persistence", "plots"},
     {"paper", "cli"},
+    {"__main__"},
 ]
 LAYER = {unit: depth for depth, units in enumerate(LAYERS) for unit in units}
 

@@ -125,7 +125,7 @@ def test_bad_arguments_are_named(photo_patches):
     with pytest.raises(ValueError, match="validation has 5 features"):
         kf.condition_path(photo_patches, [2.0], validation=np.ones((3, 5)))
     with pytest.raises(
-        ValueError, match="n_nonzero_coefs has 4096 entries: a path needs one integer"
+        TypeError, match="n_nonzero_coefs has 4096 entries: a path needs one integer"
     ):
         kf.condition_path(photo_patches, [2.0], n_nonzero_coefs=np.full(len(photo_patches), 3))
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.arrays import float_dtype, library_of
-from kappaform.engines.torch_tensors import check_tensor
+from kappaform.engines.torch_engine import check_tensor
 from kappaform.imaging.clean import NOISE, THRESHOLD, Recipe, representable
 from kappaform.imaging.patches import Grid, mean_free
 
