@@ -16,7 +16,7 @@ from kappaform.paper.figures import Figures
 from kappaform.paper.printed import IMAGES, METHODS, SIGMAS, SPARSITIES
 from kappaform.paper.table import Row, Table
 from kappaform.paper.tradeoff import N_NONZERO
-from kappaform.plots.axes import COLOURS, log_scale, plain_axes
+from kappaform.plots.curves import COLOURS, log_scale, plain_axes
 
 # Colours as in the other figures; dashes too, for print and for colour-blind readers.
 _STYLES: dict[str, dict[str, Any]] = {
