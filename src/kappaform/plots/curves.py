@@ -21,7 +21,7 @@ from kappaform.learning.result import learned
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
 #: Labels of the errors, which are also columns of a `ConditionPath`.
-ERRORS = {
+LABELS = {
     error: rf"{error} error  ${formula}$"
     for error, formula in {
         "absolute": r"\Vert X - YW^{\mathsf{T}}\Vert_F",
@@ -57,7 +57,7 @@ def plot_convergence(
         axes.plot(curve.size - 1, curve[-1], "o", color=colour, markersize=4)
     axes.margins(x=0.02)
     log_scale(axes, "y")
-    axes.set(xlabel="iteration", ylabel=ERRORS[error])
+    axes.set(xlabel="iteration", ylabel=LABELS[error])
     _label_ends(axes, [curve[-1] for curve in errors], list(items))
     return figure
 
@@ -128,7 +128,7 @@ def draw_path_errors(
     A line is a table, the prefix of the columns to take from it, and a style.
     """
     lines = list(lines)
-    for axes, (error, label) in zip(figure.subplots(1, 3), ERRORS.items(), strict=True):
+    for axes, (error, label) in zip(figure.subplots(1, 3), LABELS.items(), strict=True):
         plain_axes(axes)
         for table, prefix, style in lines:
             axes.plot(table["max_condition"], table[prefix + error], markersize=4, **style)
