@@ -75,7 +75,7 @@ def test_every_figure_can_be_written_without_a_warning_or_a_window(name):
     assert isinstance(figure, Figure)
     assert getattr(figure, "number", None) is None  # pyplot does not know it
     stream = BytesIO()
-    figure.savefig(stream)
+    figure.savefig(stream, dpi=30)
     assert stream.getvalue().startswith(b"\x89PNG")
 
 

@@ -5,11 +5,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from scipy.io import savemat
 from skimage import data
 
 from kappaform.cli import main
-from kappaform.paper import table
+from kappaform.paper import report, table
 
 PHOTO = data.camera()
 SIDE = 40
@@ -56,6 +57,8 @@ def images(dataset, tmp_path, monkeypatch):
 def no_pictures(monkeypatch):
     """Pictures are not drawn: they take longer than all the rest."""
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda *_, **__: None)
+    for name in ("draw_table", "_draw_curves", "_draw_paths"):
+        monkeypatch.setattr(report, name, lambda *_: Figure())
 
 
 @pytest.fixture

@@ -246,7 +246,7 @@ def damage(images, kind):
         ("not 2-D", "of shape (40, 40, 3): expected a picture"),
         ("two variables", "I1.mat is not a MAT file of one picture"),
         ("clean is not", "whole numbers from 0 to 255"),
-        ("small", "Barbara has shape (10, 40): give 11 pixels a side"),
+        ("small", "I7.mat has shape (10, 40): give 11 pixels a side"),
     ],
 )
 @pytest.mark.usefixtures("fast")

@@ -26,6 +26,7 @@ SPARSITIES = (6, 8)
 WEIGHTS = (2.1e-5, 2.1e-6, 2.1e-8, 1e-9)
 
 _CLEAN, _NOISY = "I7.mat", "I1.mat"
+_LEAST_SIDE = 11  # of the largest patches, and of the window of SSIM
 
 
 @cache
@@ -114,6 +115,8 @@ def _read_clean(path: Path) -> NDArray:
     values = _read_mat(path)
     if values.min() < 0 or values.max() > 255 or (values != np.rint(values)).any():
         raise ValueError(f"{path}: a clean picture holds whole numbers from 0 to 255.")
+    if min(values.shape) < _LEAST_SIDE:
+        raise ValueError(f"{path} has shape {values.shape}: give {_LEAST_SIDE} pixels a side.")
     return values.astype(np.uint8)
 
 
