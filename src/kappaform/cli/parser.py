@@ -35,10 +35,11 @@ the number of processes nor on which cells are computed. Of an image without pub
 (Man) noise is made with a fixed seed; its cells are marked.
 Ends with 1 if an image was missing or damaged and its cells left out."""
 _FIGURES = """\
-Learn transforms from the patches of barbara, peppers (DIR/peppers.png) and lena, and draw their
-errors over the iterations (Figures 1 and 2 of the paper) and over the bound on the condition
-number (figure 3). Writes figures.csv, figures_summary.csv, path.csv, figures.md, figure1.png to
-figure3.png and figures_timings.csv. Ends with 2 for bad input."""
+Learn transforms from the patches of barbara, peppers (DIR/peppers.png, which is not in the public
+repository) and lena, or of those that are there, and draw their errors over the iterations
+(Figures 1 and 2 of the paper) and over the bound on the condition number (figure 3). Writes
+figures.csv, figures_summary.csv, path.csv, figures.md, figure1.png to figure3.png and
+figures_timings.csv. Ends with 2 for bad input."""
 
 
 def _number(least: float) -> Callable[[str], float]:
@@ -234,7 +235,7 @@ def _add_reproduce(commands: Any) -> None:
     text = "Figures 1 and 2, and errors over the bound"
     example = "kappaform reproduce figures --data ConditionedTransformLearning -o results --quick"
     figures = _command(parts, "figures", text, example, _FIGURES, "reproduce")
-    help_text = "folders in DIR/img or pictures DIR/NAME.png (default: barbara peppers lena)"
+    help_text = "folders in DIR/img or pictures DIR/NAME.png (default: those above that are there)"
     figures.add_argument("--images", nargs="+", metavar="NAME", help=help_text)
     figures.add_argument("--n-iter", help="default: 300; quick: 60", **_COUNT)
     _add_seed(figures, "the half that validates figure 3")
