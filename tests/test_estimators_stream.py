@@ -40,7 +40,7 @@ def assert_same(one, other):
     np.testing.assert_array_equal(one.result_.transform, other.result_.transform)
     np.testing.assert_array_equal(one.loss_curve_, other.loss_curve_)
     assert one.n_iter_ == other.n_iter_
-    for mine, its in zip(one._stream.descents, other._stream.descents, strict=True):
+    for mine, its in zip(one._stream.lines, other._stream.lines, strict=True):
         for name, value in vars(mine.statistics).items():
             np.testing.assert_array_equal(getattr(its.statistics, name), value)
 
@@ -78,10 +78,7 @@ def test_after_every_batch_the_estimator_is_ready_for_use(estimator_class, batch
 def test_signals_of_another_length_are_refused_and_change_nothing(estimator_class, batches):
     estimator = learned_from(estimator_class(3), batches[:2])
     before = pickle.loads(pickle.dumps(estimator))
-    message = (
-        f"X has 15 features, but {estimator_class.__name__} is expecting 16 features as input: "
-        "give signals of the length"
-    )
+    message = f"X has 15 features, but {estimator_class.__name__} is expecting 16 features as input"
     for call in (estimator.partial_fit, estimator.transform, estimator.score):
         with pytest.raises(ValueError, match=message):
             call(batches[2][:, 1:])
@@ -109,7 +106,7 @@ def test_an_interrupted_batch_changes_nothing(estimator_class, batches, monkeypa
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("kappaform.learning.online.updater", press_ctrl_c)
+        patch.setattr("kappaform.learning.state.updater", press_ctrl_c)
         with pytest.raises(KeyboardInterrupt):
             estimator.partial_fit(batches[2])
     assert_same(estimator, before)
@@ -239,10 +236,10 @@ def rewrite(path, **changes):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"scale": 0.3}, "the scale of its stream is 0.3, no power of two"),
-        ({"scale": 0.0}, "the scale of its stream is 0.0, no power of two"),
-        ({"weight": -1.0}, "the weight of its stream is -1.0, not a finite number >= 0"),
-        ({"code_energy": float("inf")}, "the code_energy of its stream is inf"),
+        ({"scale": 0.3}, "the scale of its stream is 0.3, not a power of two"),
+        ({"scale": 0.0}, "the scale of its stream is 0.0, not a power of two"),
+        ({"weight": -1.0}, "its weight is -1.0, not a finite number >= 0"),
+        ({"code_energy": float("inf")}, "its code_energy is inf"),
         ({"n_signals": "many"}, "many"),
         ({"n_updates": ...}, "it has no 'n_updates'"),
     ],

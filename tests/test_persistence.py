@@ -312,7 +312,9 @@ def test_a_missing_file_is_named(tmp_path):
 @pytest.mark.parametrize("content", [b"", b"text", b"\x80\x04N.", b"PK\x03\x04", b"\x93NUMPY"])
 def test_files_of_another_kind_are_refused(content, tmp_path):
     (tmp_path / "other").write_bytes(content)
-    with pytest.raises(ValueError, match=r"other is not a transform that kappaform saved.*no npz"):
+    with pytest.raises(
+        ValueError, match=r"other is not a transform that kappaform saved.*not an npz"
+    ):
         kf.load(tmp_path / "other")
 
 
@@ -379,11 +381,12 @@ def test_files_of_a_newer_format_ask_for_an_upgrade(saved):
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"n_features": 9}, r"transform is float64 of shape \(16, 16\), not float64 \(9, 9\)"),
+        ({"n_features": 9}, r"transform is float64 of shape \(16, 16\), not float64 of .*\(9, 9\)"),
+        ({"n_features": True}, "n_features is True, not a number of features"),
         ({"n_nonzero_coefs": 17}, "n_nonzero_coefs=17 exceeds n_features=16"),
         ({"n_nonzero_coefs": 1.5}, "n_nonzero_coefs"),
         ({"condition_number": 1.5}, "has condition number .*, the header says 1.5"),
-        ({"condition_number": float("nan")}, "the header says nan"),
+        ({"condition_number": float("nan")}, "condition_number is nan"),
         ({"patch_shape": [3, 3]}, r"patch_shape=\[3, 3\]"),
         ({"patch_mean": 1}, "patch_mean=1"),
         ({"stop_reason": "TIRED"}, "TIRED"),
@@ -399,9 +402,7 @@ def test_files_of_a_newer_format_ask_for_an_upgrade(saved):
 )
 def test_headers_that_contradict_the_transform_are_refused(changes, reason, saved):
     rewrite(saved, **changes)
-    with pytest.raises(
-        ValueError, match=rf"transform\.npz is damaged: .*{reason}.* learn and save"
-    ):
+    with pytest.raises(ValueError, match=rf"transform\.npz is .*damaged: .*{reason}"):
         kf.load(saved)
 
 
@@ -416,13 +417,13 @@ def test_headers_that_contradict_the_transform_are_refused(changes, reason, save
         ({"left": None}, "it has no 'left'"),
         ({"spectrum": np.ones(15)}, r"spectrum is float64 of shape \(15,\)"),
         ({"records": np.ones((3, 2))}, r"records is float64 of shape \(3, 2\)"),
-        ({"records": np.ones((0, 6))}, r"records is float64 of shape \(0, 6\)"),
+        ({"records": np.ones((0, 6))}, "it has 0 records of 7 iterations"),
         ({"records": np.full((2, 6), "a")}, "records is <U1"),
     ],
 )
 def test_arrays_that_contradict_the_header_are_refused(arrays, reason, saved):
     rewrite(saved, arrays)
-    with pytest.raises(ValueError, match=f"is damaged: .*{reason}"):
+    with pytest.raises(ValueError, match=f"damaged: .*{reason}"):
         kf.load(saved)
 
 

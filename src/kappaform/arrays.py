@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ Array = npt.NDArray[Any]
 # Signals whose largest magnitude is between 2**-exponent and 2**exponent are left alone: sums of
 # their squares, and squares of what rounding leaves of them, are within the range of the dtype.
 _ORDINARY_EXPONENT = {np.dtype(np.float32): 30, np.dtype(np.float64): 200}
+_LARGEST_NORM_EXPONENT = 1010  # of all signals: leaves 2**13 for the norm of a transform
 _LARGEST_SHIFT = 1022  # the scale and its inverse are normal numbers
 
 
@@ -94,17 +96,17 @@ def check_rows(shape: Any, name: str) -> None:
         )
 
 
-def as_transform(values: Any, n_features: int, dtype: np.dtype) -> npt.NDArray[Any]:
-    """Check a transform and round it to the dtype of the engine."""
-    transform = as_real_array(values, "transform")
+def as_transform(values: Any, n_features: int, name: str = "transform") -> Array:
+    """Check a transform of signals of so many features: a float64 matrix."""
+    transform = as_real_array(values, name)
     if transform.shape != (n_features, n_features):
         raise ValueError(
-            f"transform has shape {transform.shape}: with signals of {n_features} features it "
+            f"{name} has shape {transform.shape}: with signals of {n_features} features it "
             f"must be ({n_features}, {n_features})."
         )
     if not np.isfinite(transform).all():
-        raise ValueError("transform contains NaN or inf: every entry must be finite.")
-    return transform.astype(dtype, order="C", copy=False)
+        raise ValueError(f"{name} contains NaN or inf: every entry must be finite.")
+    return transform.astype(np.float64, copy=False)
 
 
 def as_sparsity(values: Any, n_signals: int, name: str = "n_nonzero") -> npt.NDArray[Any]:
@@ -174,10 +176,22 @@ def max_magnitude(signals: Array) -> float:
     return float(np.maximum(float(signals.max()), -float(signals.min())))
 
 
-def first_bad_row(signals: Array) -> int | None:
-    """First row that is not finite in the dtype of the engine."""
+def check_energy(energy: float, exponent: int, name: str) -> None:
+    """Refuse signals whose norm, times that of a transform, would overflow.
+
+    `energy` is the sum of their squares, each times 2**exponent.
+    """
+    if energy > 0 and 0.5 * math.log2(energy) - exponent > _LARGEST_NORM_EXPONENT:
+        raise ValueError(
+            f"{name} has a norm above 2**{_LARGEST_NORM_EXPONENT} (1e304), so that norms of "
+            f"coefficients overflow: scale it, for instance {name} / 1e100."
+        )
+
+
+def first_bad_row(signals: Array) -> int:
+    """First row that is not finite in the dtype of the engine, where there is one."""
     good = (np.abs(signals) <= np.finfo(working_dtype(signals.dtype)).max).all(axis=1)
-    return None if good.all() else int(good.argmin())
+    return int(good.argmin())
 
 
 def not_finite(name: str, row: int) -> str:

@@ -73,28 +73,36 @@ def mapped_in_order(
 
     Each thread takes the next item when it is done with one, and hands its own workspace to all of
     its calls: fresh memory is slow. The caller sleeps until the last item is done, because every
-    time it woke for a result it would stop a thread that computes.
+    time it woke for a result it would stop a thread that computes. Of several errors, that of the
+    first item is raised: items before it were begun before it.
     """
     results: list[Any] = [None] * len(items)
+    errors: dict[int, BaseException] = {}
     waiting = iter(enumerate(items))
 
     def work() -> None:
         workspace: Workspace = {}
         for i, item in waiting:
-            results[i] = function(item, workspace)
+            try:
+                results[i] = function(item, workspace)
+            except BaseException as error:
+                errors[i] = error
+                deque(waiting, maxlen=0)  # the other threads find nothing more to do
 
     workers = min(n_threads(), len(items))
     with single_threaded_blas():
         if workers == 1:
             work()
-            return results
-        # A pool of its own for every call: one that lives on would be dead in a forked process.
-        with ThreadPoolExecutor(workers, thread_name_prefix="kappaform") as pool:
-            try:
-                for done in [pool.submit(work) for _ in range(workers)]:
-                    done.result()
-            finally:
-                deque(waiting, maxlen=0)  # after an error the other threads find nothing to do
+        else:
+            # A pool of its own for every call: one that lives on is dead in a forked process.
+            with ThreadPoolExecutor(workers, thread_name_prefix="kappaform") as pool:
+                try:
+                    for done in [pool.submit(work) for _ in range(workers)]:
+                        done.result()
+                finally:
+                    deque(waiting, maxlen=0)  # also if the caller is interrupted
+    if errors:
+        raise errors.pop(min(errors))
     return results
 
 
@@ -140,3 +148,8 @@ def _blas() -> list[LibController]:
     import scipy.linalg  # noqa: F401
 
     return ThreadpoolController().select(user_api="blas").lib_controllers
+
+
+@contextmanager
+def users_blas() -> Iterator[None]:
+    yield

@@ -14,7 +14,7 @@ if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # read when triton is imported
 pytest.importorskip("triton")
 
-from kappaform.engines.fused_pass import FusedPass, can_pass_over  # noqa: E402
+from kappaform.engines.triton_pass import FusedPass, can_pass_over  # noqa: E402
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -139,13 +139,13 @@ def test_any_number_of_rows_is_cut_without_loss(n_rows, n, rng):
 
 
 def test_what_does_not_fit_at_once_is_summed_in_parts(rng, monkeypatch):
-    from kappaform.engines import fused_pass
+    from kappaform.engines import triton_pass
 
-    monkeypatch.setattr(fused_pass, "_SUM_BYTES", 1)
-    monkeypatch.setattr(fused_pass, "_SUM_BYTES_BESIDE_CODES", 3 * 8 * 192**2)
-    monkeypatch.setattr(fused_pass, "_CODE_ENTRIES", 130 * 128)
-    shape = fused_pass._CROSS_SHAPES[64]._replace(most_rows=128)
-    monkeypatch.setitem(fused_pass._CROSS_SHAPES, 64, shape)
+    monkeypatch.setattr(triton_pass, "_SUM_BYTES", 1)
+    monkeypatch.setattr(triton_pass, "_SUM_BYTES_BESIDE_CODES", 3 * 8 * 192**2)
+    monkeypatch.setattr(triton_pass, "_CODE_ENTRIES", 130 * 128)
+    shape = triton_pass._CROSS_SHAPES[64]._replace(most_rows=128)
+    monkeypatch.setitem(triton_pass._CROSS_SHAPES, 64, shape)
     for n, n_rows in ((10, 300), (130, 500)):
         signals, transform = normal(rng, n_rows, n), normal(rng, n, n)
         wanted = rng.integers(0, n + 1, n_rows)

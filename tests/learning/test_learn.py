@@ -12,8 +12,8 @@ import kappaform as kf
 from kappaform.engines import engine_for
 from kappaform.engines.blocks import parts
 from kappaform.learning import StopReason
-from kappaform.learning.problem import Problem
 from kappaform.learning.result import Record
+from kappaform.learning.state import Problem
 
 METHODS = {
     "orthonormal": kf.Orthonormal(),
@@ -48,6 +48,10 @@ def states_of(signals, method, **options):
     states = []
     result = kf.learn(signals, method, callback=states.append, **options)
     return result, states
+
+
+# Some of the signals below are fewer than their features, which `learn` warns of.
+pytestmark = pytest.mark.filterwarnings("ignore:signals has shape:UserWarning")
 
 
 def test_objective_never_increases(signals, method):
@@ -276,16 +280,16 @@ def test_of_several_starts_the_best_goes_on(photo_patches):
     signals, starts = photo_patches[::8], ("identity", "dct", "procrustes")
     options = {"n_nonzero_coefs": 6, "tol": 0}
     together, states = states_of(signals, kf.Conditioned(3.0), init=starts, max_iter=150, **options)
-    chosen = next(state.search for state in states if not state.search.explores)
-    losses = [line.loss for line in chosen.descents]
+    chosen = next(state.state for state in states if not state.state.explores)
+    losses = [line.loss for line in chosen.lines]
     assert chosen.active == np.argmin(losses)
     assert len(set(losses)) == 3
-    for start, line in zip(starts, together.search.descents, strict=True):
+    for start, line in zip(starts, together.state.lines, strict=True):
         alone = kf.learn(signals, kf.Conditioned(3.0), init=(start,), max_iter=100, **options)
         shared = min(len(line.records), len(alone.records))
         assert shared > 5
         np.testing.assert_array_equal(alone.records[:shared], line.records[:shared])
-    assert together.records == together.search.descents[chosen.active].records
+    assert together.records == together.state.lines[chosen.active].records
 
 
 @pytest.mark.parametrize("init", ["auto", "dct", "identity", "least-squares", "procrustes"])
@@ -364,7 +368,7 @@ def test_a_result_shows_no_matrix_and_keeps_no_statistics(photo_patches):
     assert repr(result).endswith("stop_reason=MAX_ITER)")
     assert "array" not in repr(result)
     for each in (result, *states):
-        assert all(line.statistics is None for line in each.search.descents)
+        assert all(line.statistics is None for line in each.state.lines)
         # The transform, and for each of two lines the three factors and perhaps their product.
         assert len(pickle.dumps(each)) < 8 * 8 * 64 * 64
 
@@ -408,9 +412,9 @@ def test_no_loss_of_other_signals_ends_an_exploration(rng):
     signals = rng.standard_normal((300, 16)).cumsum(axis=1)
     method = kf.Conditioned(50.0)
     begun = kf.learn(signals, method, n_nonzero_coefs=3, max_iter=20, tol=0)
-    assert begun.search.explores
+    assert begun.state.explores
     resumed = kf.learn(
         100 * rng.standard_normal((300, 16)), method, n_nonzero_coefs=3, init=begun, max_iter=1
     )
-    for line in resumed.search.descents:
+    for line in resumed.state.lines:
         assert len(line.explored) <= 1

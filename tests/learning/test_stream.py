@@ -5,6 +5,7 @@ import math
 import pickle
 import weakref
 from dataclasses import replace
+from importlib import import_module
 
 import naive
 import numpy as np
@@ -13,8 +14,11 @@ from scipy import sparse
 
 import kappaform as kf
 from kappaform.engines import SignalsUnreadable, engine_for
-from kappaform.learning import StopReason, online
-from kappaform.learning.online import begin, goes_on, step
+from kappaform.learning import StopReason
+from kappaform.learning import state as steps
+from kappaform.learning.learn import begin_stream, learn_on
+from kappaform.learning.methods import learn_options, stream_options
+from kappaform.learning.state import as_stream, follow
 from kappaform.learning.updates import as_matrix
 
 METHODS = [
@@ -24,6 +28,14 @@ METHODS = [
     kf.Conditioned(3.0, None, "relative"),
 ]
 each_method = pytest.mark.parametrize("method", METHODS, ids=lambda method: str(method)[:11])
+
+
+def begin(init, method, n_nonzero, engine):
+    return begin_stream(stream_options(method, n_nonzero, init, "auto", 5, None), engine)
+
+
+def step(before, engine, forgetting="auto", n_updates=5):
+    return follow(before, engine, forgetting, n_updates)
 
 
 def cut(signals, size, n_epochs=1):
@@ -41,8 +53,8 @@ def followed(batches, method=None, **options):
 
 def assert_same(one, other):
     """All that two states of a stream go on with has the same bits."""
-    assert (one.scale, one.n_signals, one.n_iter) == (other.scale, other.n_signals, other.n_iter)
-    for line, its_like in zip(one.descents, other.descents, strict=True):
+    assert (one.n_signals, one.n_iter) == (other.n_signals, other.n_iter)
+    for line, its_like in zip(one.lines, other.lines, strict=True):
         matrices = (as_matrix(each.transform) for each in (line, its_like))
         np.testing.assert_array_equal(*matrices)
         np.testing.assert_array_equal(line.records, its_like.records)
@@ -72,7 +84,7 @@ def test_what_remains_are_sums_with_the_codes_of_the_time_and_fading_weights(for
     for batch, transform, weight in zip(batches, transforms, weights, strict=False):
         sums = naive.pass_statistics(batch, transform, 2)
         expected = [old + weight * new for old, new in zip(expected, sums, strict=True)]
-    kept = result.search.best.statistics
+    kept = result.state.best.statistics
     for name, value in zip(
         ("gram", "cross", "code_energy", "discarded_energy"), expected, strict=True
     ):
@@ -91,10 +103,10 @@ def test_a_single_batch_is_learned_as_by_learn(method, n_updates, small):
 @each_method
 def test_a_step_leaves_the_state_before_it_as_it_was(method, small):
     first, second = engine_for(small[:30]), engine_for(small[30:])
-    state = step(begin("auto", method, 2, first), first)
-    kept = copy.deepcopy(state)
-    after = step(state, second)
-    assert_same(state, kept)
+    begun = step(begin("auto", method, 2, first), first)
+    kept = copy.deepcopy(begun)
+    after = step(begun, second)
+    assert_same(begun, kept)
     assert_same(step(kept, second), after)
 
 
@@ -198,10 +210,10 @@ def test_statistics_of_other_scales_count_by_their_true_size(exponent, small):
     ordinary, extreme = small[:30], np.ldexp(small[30:], exponent)
     options = {"n_nonzero_coefs": 2, "init": "dct", "forgetting": 1.0, "n_updates": 1}
     for batches in ([ordinary, extreme], [extreme, ordinary]):
-        stream = kf.learn_stream(batches, kf.Orthonormal(), **options).search
+        stream = kf.learn_stream(batches, kf.Orthonormal(), **options).state
         larger = ordinary if exponent < 0 else extreme
         shift = 0 if exponent < 0 else -exponent
-        kept = np.ldexp(stream.best.statistics.gram, -2 * int(np.log2(stream.scale)) + 2 * shift)
+        kept = np.ldexp(stream.best.statistics.gram, 2 * (shift - stream.best.statistics.exponent))
         gram = np.ldexp(larger, shift).T @ np.ldexp(larger, shift)
         np.testing.assert_allclose(kept, gram, rtol=1e-12, atol=1e-12)
 
@@ -254,15 +266,15 @@ def test_ctrl_c_keeps_what_was_learned(small):
 
 def test_ctrl_c_inside_an_update_keeps_the_batches_before(small, monkeypatch):
     expected = kf.learn_stream(cut(small[:20], 10), kf.Orthonormal(), n_nonzero_coefs=2)
-    steps = []
+    seen = []
 
     def pressed(*arguments):
-        steps.append(arguments)
-        if len(steps) == 3:
+        seen.append(arguments)
+        if len(seen) == 3:
             raise KeyboardInterrupt
-        return step(*arguments)
+        return follow(*arguments)
 
-    monkeypatch.setattr("kappaform.learning.stream.step", pressed)
+    monkeypatch.setattr(import_module("kappaform.learning.learn"), "follow", pressed)
     with pytest.raises(kf.LearningInterrupted) as caught:
         kf.learn_stream(cut(small, 10), kf.Orthonormal(), n_nonzero_coefs=2)
     np.testing.assert_array_equal(caught.value.result.transform, expected.transform)
@@ -390,13 +402,13 @@ def test_several_starts_are_followed_until_enough_was_seen_and_the_best_goes_on(
     signals = photo_patches[:, :9].copy()  # 5 * 9**2 = 405 signals are enough, and 25 updates
     states = []
     kf.learn_stream(cut(signals[:700], 100), n_nonzero_coefs=2, callback=states.append)
-    assert [len(state.search.descents) for state in states] == [2, 2, 2, 2, 2, 1, 1]
-    assert [state.search.n_updates for state in states] == [5, 10, 15, 19, 23, 26, 29]
-    before, chosen = states[4].search, states[5].search
+    assert [len(state.state.lines) for state in states] == [2, 2, 2, 2, 2, 1, 1]
+    assert [state.state.n_updates for state in states] == [5, 10, 15, 19, 23, 26, 29]
+    before, chosen = states[4].state, states[5].state
     assert before.explores
     assert not chosen.explores
-    lost = [line.statistics.discarded_energy for line in before.descents]
-    assert before.best is before.descents[int(np.argmin(lost))]
+    lost = [line.statistics.discarded_energy for line in before.lines]
+    assert before.best is before.lines[int(np.argmin(lost))]
 
 
 def test_a_rescaling_step_that_would_raise_the_error_is_replaced_by_the_exact_one(
@@ -404,11 +416,11 @@ def test_a_rescaling_step_that_would_raise_the_error_is_replaced_by_the_exact_on
 ):
     method, engine = kf.Conditioned(2.0), engine_for(small)
     exact = begin("dct", method, 2, engine)
-    (line,) = exact.descents
-    exploring = replace(exact, descents=(replace(line, explore="rescale"),))
+    (line,) = exact.lines
+    exploring = replace(exact, lines=(replace(line, explore="rescale"),))
     explored = step(exploring, engine)
     backwards = replace(line.transform, left=-line.transform.left)
-    original = online.updater
+    original = steps.updater
 
     def misled(method, gram):
         update = original(method, gram)
@@ -416,7 +428,7 @@ def test_a_rescaling_step_that_would_raise_the_error_is_replaced_by_the_exact_on
             backwards if steps == "rescale" else update(statistics, transform, steps)
         )
 
-    monkeypatch.setattr(online, "updater", misled)
+    monkeypatch.setattr(steps, "updater", misled)
     assert_same(step(exploring, engine), step(exact, engine))
     assert (
         as_matrix(explored.best.transform) != as_matrix(step(exact, engine).best.transform)
@@ -424,14 +436,12 @@ def test_a_rescaling_step_that_would_raise_the_error_is_replaced_by_the_exact_on
 
 
 def test_signals_of_a_fit_count_as_one_batch(small):
-    options = {"n_nonzero_coefs": 2, "init": "dct"}
-    result = kf.learn(small, kf.Orthonormal(), **options)
     engine = engine_for(small)
-    sums = engine.run_pass(result.transform, 2)
-    state = step(goes_on(result, sums, engine.scale), engine, 1.0, 1)
-    assert state.best.statistics.n_signals == 2 * len(small)
-    np.testing.assert_allclose(state.best.statistics.gram, 2 * small.T @ small, rtol=1e-12)
-    assert (state.n_iter, state.n_signals) == (result.n_iter + 1, 2 * len(small))
+    fitted, _ = learn_on(engine, learn_options(kf.Orthonormal(), 2, "dct", 100, 1e-4, None))
+    after = step(as_stream(fitted), engine, 1.0, 1)
+    assert after.best.statistics.n_signals == 2 * len(small)
+    np.testing.assert_allclose(after.best.statistics.gram, 2 * small.T @ small, rtol=1e-12)
+    assert (after.n_iter, after.n_signals) == (fitted.n_iter + 1, 2 * len(small))
 
 
 # Measured: 0.7 % and 0.2 % above, and 1.7 % in the order of the photograph.
@@ -492,3 +502,53 @@ def test_large_bounds_start_at_the_cosine_basis(rng):
         kf.learn_stream(batches, method, n_nonzero_coefs=3, init=init) for init in ("auto", "dct")
     )
     np.testing.assert_array_equal(automatic.transform, dct.transform)
+
+
+def test_a_long_stream_keeps_a_bounded_history(rng):
+    batches = (rng.standard_normal((4, 4)) for _ in range(1100))
+    sizes = {}
+
+    def watch(result):
+        if result.n_iter in (1000, 1100):
+            sizes[result.n_iter] = len(pickle.dumps(result))
+
+    result = kf.learn_stream(batches, kf.Orthonormal(), n_nonzero_coefs=1, callback=watch)
+    assert result.n_iter == 1100
+    assert len(result.loss) == 1000
+    assert sizes[1100] == pytest.approx(sizes[1000], rel=0.01)
+
+
+class _Unreadable:
+    """A batch whose conversion fails in a way of its own."""
+
+    def __array__(self, *_, **__):
+        raise RuntimeError("the cable is out")
+
+
+class _Shapeless:
+    dtype = np.dtype(float)
+
+    @property
+    def shape(self):
+        raise ZeroDivisionError("a defect")
+
+    def __getitem__(self, _):
+        return None
+
+
+@pytest.mark.parametrize("spoilt", [_Unreadable(), _Shapeless()])
+def test_a_batch_that_fails_in_its_own_way_keeps_what_was_learned(spoilt, small):
+    expected = kf.learn_stream([small], kf.Orthonormal(), n_nonzero_coefs=2)
+    with pytest.raises((RuntimeError, ZeroDivisionError)) as caught:
+        kf.learn_stream([small, spoilt], kf.Orthonormal(), n_nonzero_coefs=2)
+    np.testing.assert_array_equal(caught.value.result.transform, expected.transform)
+
+
+def test_a_defect_of_the_users_generator_is_not_called_a_reading_error(small):
+    def batches():
+        yield small
+        undefined_name  # noqa: B018, F821
+
+    with pytest.raises(NameError, match="undefined_name") as caught:
+        kf.learn_stream(batches(), kf.Orthonormal(), n_nonzero_coefs=2)
+    assert caught.value.result.n_iter == 1

@@ -161,8 +161,7 @@ def test_a_run_that_is_repeated_computes_what_is_missing_only(reproduce, monkeyp
         assert reproduce(*words)[0] == 0
         assert content() == before
         cell.unlink()
-        with pytest.raises(AssertionError, match="there was work"):
-            reproduce(*words)
+        assert "there was work" in reproduce(*words)[2]
     cell.write_bytes(kept[:40])  # cut off: computed again
     assert reproduce(*words)[0] == 0
     assert content() == before

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kappaform.cli.console import complain, say, say_json
+from kappaform.cli.io import complain, say, say_json
 from kappaform.paper.curves import summary_rows
 from kappaform.paper.figure_text import comparison_lines
 from kappaform.paper.figures import reproduce_figures

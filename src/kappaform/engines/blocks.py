@@ -1,25 +1,243 @@
-"""How rows are cut into blocks.
+"""What is done with blocks of rows: threads, stores and Dask map these functions and add.
 
-The shape of the signals alone decides, so that no result depends on the number of threads.
+How rows are cut follows from their number and width alone, so that no result depends on the number
+of threads. Functions take a run of blocks, each with its slice among the rows of the run, and keep
+memory that they use again in a workspace.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from kappaform.arrays import Array
-from kappaform.engines.kernels import WORD
+from kappaform.arrays import (
+    Array,
+    first_bad_row,
+    max_magnitude,
+    not_finite,
+    scale_exponent,
+    working_dtype,
+)
+from kappaform.engines.engine import Float64Array
+from kappaform.engines.kernels import WORD, accumulate, mark_largest
+from kappaform.threads import Workspace
+
+Blocks = Iterable[tuple[slice, Array]]
 
 _CACHE_LINE = 64  # bytes
+_DOUBLE = np.dtype(np.float64)
+# A transform whose largest entry is between 2**-8 and 2**8 is left alone: with signals that are
+# left alone (`scale_exponent`), squares of coefficients are then within the range of float32.
+_ORDINARY_TRANSFORM = 8
 
 #: Integers that share the memory of floats, through which kernels compare magnitudes.
 BITS: dict[np.dtype, np.dtype] = {
     np.dtype(np.float32): np.dtype(np.int32),
     np.dtype(np.float64): np.dtype(np.int64),
 }
+
+
+class NotFinite(ValueError):  # noqa: N818 - says what the signals are
+    """Signals with NaN or inf: the message, and the number of the first such row."""
+
+    def __init__(self, message: str, row: int) -> None:
+        super().__init__(message, row)
+        self.row = row
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class Kind(NamedTuple):
+    """What all blocks of some signals share."""
+
+    n_features: int
+    dtype: np.dtype  #: of coefficients and codes: float32 or float64
+    n_rows: int  #: of a block, at most
+    name: str  #: of the signals, in errors
+    first_row: int = 0  #: number of row 0 among all signals, in errors
+
+
+class Weights(NamedTuple):
+    """A transposed transform times 2**exponent, in the dtype of coefficients."""
+
+    matrix: Array
+    exponent: int
+
+
+class Inverse(NamedTuple):
+    """Two factors of a transposed inverse, their product times 2**exponent."""
+
+    first: Float64Array
+    second: Float64Array
+    exponent: int
+
+
+class ScaledSums:
+    """Sums of squares and products of signals, at the scale that the largest so far asks for.
+
+    Attributes
+    ----------
+    sums : float64 array
+        Of signals times ``2**exponent``.
+    peak : float
+        Largest magnitude of the signals.
+    """
+
+    def __init__(self, shape: tuple[int, ...] | int, dtype: np.dtype) -> None:
+        self.sums, self.peak, self.exponent, self._dtype = np.zeros(shape), 0.0, 0, dtype
+
+    def add(self, peak: float, sums: Array, exponent: int) -> None:
+        """Add sums of more signals. Powers of two lose no digit, unless a sum vanishes."""
+        self.peak = max(self.peak, peak)
+        common = scale_exponent(self.peak, self._dtype)
+        if common != self.exponent:
+            self.sums = np.ldexp(self.sums, 2 * (common - self.exponent))
+            self.exponent = common
+        self.sums += np.ldexp(sums, 2 * (common - exponent)) if common != exponent else sums
+
+    def merge(self, other: ScaledSums) -> None:
+        """Add those of another run of blocks."""
+        self.add(other.peak, other.sums, other.exponent)
+
+
+def kind_of(signals: Any, name: str, first_row: int = 0) -> Kind:
+    """How checked rows are cut and computed with."""
+    n_signals, n_features = map(int, signals.shape)
+    dtype = working_dtype(np.dtype(signals.dtype))
+    return Kind(
+        n_features, dtype, min(block_rows(n_features, dtype), max(n_signals, 1)), name, first_row
+    )
+
+
+def weights_of(transform: Array, dtype: np.dtype) -> Weights:
+    """A transform as blocks are multiplied by it: scaled, if its scale is out of the ordinary."""
+    exponent = _centring_exponent(transform, _ORDINARY_TRANSFORM)
+    scaled = np.ldexp(transform, exponent) if exponent else transform
+    return Weights(scaled.astype(dtype, order="C", copy=False).T, exponent)
+
+
+def inverse_of(factors: tuple[Float64Array, Float64Array]) -> Inverse:
+    """The factors of `kappaform.linalg.inverse_factors`, scaled as `weights_of` does."""
+    exponents = [_centring_exponent(factor, _ORDINARY_TRANSFORM) for factor in factors]
+    first, second = (
+        np.ldexp(factor, e) if e else factor for factor, e in zip(factors, exponents, strict=True)
+    )
+    return Inverse(first, second, sum(exponents))
+
+
+def _centring_exponent(matrix: Array, ordinary: int) -> int:
+    exponent = int(np.frexp(np.abs(matrix).max(initial=0))[1])
+    return 0 if abs(exponent) <= ordinary else -exponent
+
+
+def survey(blocks: Blocks, kind: Kind, workspace: Workspace) -> ScaledSums:
+    """YᵀY, and the largest magnitude. Refuses rows that are not finite."""
+    n = kind.n_features
+    total = ScaledSums((n, n), kind.dtype)
+    for rows, block in blocks:
+        peak = _checked_peak(rows, block, kind)
+        exponent = scale_exponent(peak, kind.dtype)
+        signals = _scaled(block, exponent, _DOUBLE, kind, workspace)[:, :n]
+        total.add(peak, signals.T @ signals, exponent)
+    return total
+
+
+def pass_over(
+    blocks: Blocks,
+    kind: Kind,
+    weights: Weights,
+    sparsity: Array,
+    exponent: int,
+    cuts: Array,
+    workspace: Workspace,
+) -> tuple[Float64Array, float, float]:
+    """XᵀY, ‖X‖² and ‖Z − X‖² of signals times 2**exponent, for the scaled transform.
+
+    `cuts` has what an earlier pass left for each row, zeros at first. It changes no result, makes
+    this pass faster and receives what it finds; it may be shorter than there are rows.
+    """
+    n = kind.n_features
+    cross = np.zeros((n, n))
+    block_cross = _buffer(workspace, "cross", n, kind.dtype, n)
+    code_energy = discarded_energy = 0.0
+    for rows, block in blocks:
+        signals = _scaled(block, exponent, kind.dtype, kind, workspace)
+        coefs = _coefs(signals, weights, kind, workspace)
+        kept, discarded = accumulate(
+            signals,
+            coefs,
+            coefs.view(BITS[kind.dtype]),
+            sparsity[rows].astype(np.int64),
+            _cuts_of(rows, cuts, workspace),
+            block_cross,
+            cross,
+        )
+        code_energy += kept
+        discarded_energy += discarded
+    return cross, code_energy, discarded_energy
+
+
+def energies(
+    blocks: Blocks,
+    kind: Kind,
+    weights: Weights,
+    inverse: Inverse,
+    sparsity: Array,
+    workspace: Workspace,
+) -> ScaledSums:
+    """‖Y‖², and ‖X‖², ‖Z − X‖² for the scaled transform, and ‖Y − X W⁻ᵀ‖²."""
+    n, total = kind.n_features, ScaledSums(4, kind.dtype)
+    # Codes of the scaled transform, and factors of the scaled inverse: what is left is near 1.
+    first = np.ldexp(inverse.first, -(weights.exponent + inverse.exponent))
+    for rows, block in blocks:
+        peak = _checked_peak(rows, block, kind)
+        exponent = scale_exponent(peak, kind.dtype)
+        scaled = _scaled(block, exponent, kind.dtype, kind, workspace)
+        coefs = _coefs(scaled, weights, kind, workspace)
+        kept = _kept(coefs, sparsity[rows], n)
+        signals, exact = scaled[:, :n].astype(np.float64), coefs[:, :n].astype(np.float64)
+        codes, discarded = np.where(kept, exact, 0), np.where(kept, 0, exact)
+        lost = signals - codes @ first @ inverse.second
+        sums = [float(np.vdot(part, part)) for part in (signals, codes, discarded, lost)]
+        total.add(peak, np.array(sums), exponent)
+    return total
+
+
+def encode(
+    blocks: Blocks,
+    kind: Kind,
+    weights: Weights,
+    sparsity: Array,
+    codes: Array,
+    workspace: Workspace,
+) -> None:
+    """Write the codes of the signals as given into `codes`, zeros before."""
+    n = kind.n_features
+    for rows, block in blocks:
+        exponent = scale_exponent(_checked_peak(rows, block, kind), kind.dtype)
+        signals = _scaled(block, exponent, kind.dtype, kind, workspace)
+        coefs = _coefs(signals, weights, kind, workspace)
+        kept = _kept(coefs, sparsity[rows], n)
+        if exponent + weights.exponent:
+            np.ldexp(coefs, -(exponent + weights.exponent), out=coefs)
+        np.copyto(codes[rows], coefs[:, :n], where=kept)
+
+
+def decode(
+    blocks: Blocks, kind: Kind, inverse: Inverse, signals: Array, workspace: Workspace
+) -> None:
+    """Write rows as given times both factors into `signals`."""
+    for rows, block in blocks:
+        exponent = scale_exponent(_checked_peak(rows, block, kind), _DOUBLE)
+        codes = _scaled(block, exponent, _DOUBLE, kind, workspace)[:, : kind.n_features]
+        product = codes @ inverse.first @ inverse.second
+        if exponent + inverse.exponent:
+            np.ldexp(product, -(exponent + inverse.exponent), out=product)
+        signals[rows] = product
 
 
 def block_rows(n_features: int, dtype: np.dtype) -> int:
@@ -31,6 +249,12 @@ def split_rows(start: int, stop: int, length: int) -> Iterator[slice]:
     """Slices of `length` rows, the last one shorter, that cover start, ..., stop - 1."""
     for first in range(start, stop, length):
         yield slice(first, min(first + length, stop))
+
+
+def blocks_of(signals: Array, part: slice, length: int) -> Iterator[tuple[slice, Array]]:
+    """Blocks of some rows of an array."""
+    for rows in split_rows(part.start, part.stop, length):
+        yield rows, signals[rows]
 
 
 def parts(n_signals: int, n_features: int, dtype: np.dtype) -> list[slice]:
@@ -56,3 +280,61 @@ def aligned_zeros(shape: tuple[int, int], dtype: np.dtype) -> Array:
     memory = np.zeros(size + _CACHE_LINE, np.uint8)
     first = -memory.ctypes.data % _CACHE_LINE
     return memory[first : first + size].view(dtype).reshape(shape)
+
+
+def _checked_peak(rows: slice, block: Array, kind: Kind) -> float:
+    """Largest magnitude of a block of finite rows."""
+    peak = max_magnitude(block)
+    if not math.isfinite(peak):
+        row = kind.first_row + rows.start + first_bad_row(block)
+        raise NotFinite(not_finite(kind.name, row), row)
+    return peak
+
+
+def _scaled(
+    block: Array, exponent: int, dtype: np.dtype, kind: Kind, workspace: Workspace
+) -> Array:
+    """A block times 2**exponent, padded, in the one layout that kernels are compiled for.
+
+    It is copied unless it is C-ordered, writeable, of this dtype and needs no padding.
+    """
+    n = kind.n_features
+    if not exponent and block.dtype == dtype and block.flags.carray and n == padded(n):
+        return block
+    scaled = _buffer(workspace, "signals", kind.n_rows, dtype, n)[: len(block)]
+    scaled[:, :n] = block
+    return np.ldexp(scaled, exponent, out=scaled) if exponent else scaled
+
+
+def _coefs(signals: Array, weights: Weights, kind: Kind, workspace: Workspace) -> Array:
+    n = kind.n_features
+    coefs = _buffer(workspace, "coefs", kind.n_rows, kind.dtype, n)[: len(signals)]
+    np.matmul(signals[:, :n], weights.matrix, out=coefs[:, :n])
+    return coefs
+
+
+def _kept(coefs: Array, sparsity: Array, n_features: int) -> Array:
+    kept = np.empty((len(coefs), n_features), np.bool_)
+    mark_largest(coefs.view(BITS[coefs.dtype]), sparsity.astype(np.int64), kept)
+    return kept
+
+
+def _cuts_of(rows: slice, cuts: Array, workspace: Workspace) -> Array:
+    """Guesses for some rows: none beyond those that are remembered."""
+    if rows.stop <= len(cuts):
+        return cuts[rows]
+    n_rows = rows.stop - rows.start
+    if len(workspace.get("cuts", ())) < n_rows:
+        workspace["cuts"] = np.empty(n_rows, cuts.dtype)
+    guesses = workspace["cuts"][:n_rows]
+    guesses[:] = 0
+    return guesses
+
+
+def _buffer(
+    workspace: Workspace, name: str, n_rows: int, dtype: np.dtype, n_features: int
+) -> Array:
+    """Padded rows, zeros at first."""
+    if name not in workspace:
+        workspace[name] = aligned_zeros((n_rows, padded(n_features)), dtype)
+    return workspace[name]

@@ -1,156 +1,158 @@
-"""The pass over Dask arrays: every block where it lies, sums in a tree whose order is fixed."""
+"""The pass over Dask arrays: every chunk where it lies, sums in a tree whose order is fixed."""
 
 from __future__ import annotations
 
+import math
+import threading
 from collections.abc import Callable
-from functools import cached_property
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
 import numpy as np
-import numpy.typing as npt
 
 from kappaform.arrays import (
     Array,
-    as_sparsity,
-    as_transform,
-    check_at_most,
+    as_real_array,
+    check_energy,
     check_rows,
     not_finite,
     real_dtype,
     scale_exponent,
-    working_dtype,
 )
-from kappaform.engines.dask_blocks import coded, encoded, gram_of, lost, peak_of, product
-from kappaform.engines.engine import Float64Array, Statistics
-from kappaform.engines.stores import SignalsUnreadable
+from kappaform.engines import blocks
+from kappaform.engines.blocks import BITS, Inverse, Kind, NotFinite, ScaledSums, Weights
+from kappaform.engines.engine import Energies, Float64Array, Statistics
+from kappaform.engines.stores import SignalsUnreadable, check_sums, reading
+from kappaform.threads import single_threaded_blas
 
 _BRANCHES = 32  # of the tree of sums: its order, and so its rounding, depends on nothing else
 
 
 class DaskEngine:
-    """One pass over a Dask array of signals, in blocks of whole rows.
+    """One pass over a Dask array of signals, in chunks of whole rows.
 
-    The scheduler is whatever Dask uses at the call: threads, processes or a cluster. A block is the
+    The scheduler is whatever Dask uses at the call: threads, processes or a cluster. A chunk is the
     work of one thread, and of a pass only sums of size (n, n) travel. For given chunks results have
     the same bits on any number of workers. Every pass computes the signals: `persist` those that
-    take long to make. Good blocks have 50 to 200 MB: a few for each worker, and so long that the
+    take long to make. Good chunks have 50 to 200 MB: a few for each worker, and so long that the
     milliseconds which Dask needs to hand out a task do not count.
 
-    Codes and products are Dask arrays, computed when they are needed: only then signals that are
-    not finite are refused, while a pass refuses them at once.
+    Codes and decoded signals are Dask arrays, computed when they are needed: only then signals that
+    are not finite are refused, while a pass refuses them at once.
 
     Attributes
     ----------
     signals : dask.array.Array of shape (n_signals, n_features)
-    n_signals, n_features, dtype, scale
+    n_signals, n_features, dtype
         As those of `NumpyEngine`.
     """
 
-    def __init__(self, signals: Any, name: str = "signals") -> None:
-        self.signals, self._name = _as_blocks_of_rows(signals, name), name
+    def __init__(self, signals: Any, name: str = "signals", first_row: int = 0) -> None:
+        self.signals = _as_chunks_of_rows(signals, name)
         self.n_signals, self.n_features = map(int, signals.shape)
-        self.dtype = working_dtype(signals.dtype)
-        self._key = uuid4().hex
+        self._kind = blocks.kind_of(signals, name, first_row)
+        self.dtype = self._kind.dtype
+        self._surveyed: ScaledSums | None = None
+        self._key = uuid4().hex  # of what workers remember of passes
 
-    @cached_property
-    def scale(self) -> float:
-        """Power of two by which signals are multiplied in all that is summed."""
-        return 2.0**self._exponent
+    @property
+    def exponent(self) -> int:
+        """Of the power of two that multiplies signals in all that is summed."""
+        return self._survey().exponent
 
-    @cached_property
+    @property
     def gram(self) -> Float64Array:
         """G = YᵀY of the scaled signals, float64."""
         n = self.n_features
-        return self._summed(gram_of, n * n, exponent=self._exponent).reshape(n, n)
+        return self._survey().sums.reshape(n, n)
 
-    def run_pass(self, transform: npt.ArrayLike, n_nonzero: int | npt.ArrayLike) -> Statistics:
+    def run_pass(self, transform: Float64Array, n_nonzero: int | Array) -> Statistics:
         """Statistics of the scaled signals with their codes H_s(Y Wᵀ)."""
-        n = self.n_features
-        gram = self.gram
-        sums = self._summed(
-            coded,
+        n, exponent = self.n_features, self.exponent
+        weights = blocks.weights_of(transform, self.dtype)
+        each = self._for_each_chunk(
+            _pass_over,
             n * n + 2,
-            *self._sparsity(n_nonzero),
-            transform=self._sent(transform),
-            exponent=self._exponent,
+            self._sparsity(n_nonzero),
+            _sent(weights),
+            exponent=exponent,
             key=self._key,
         )
-        code_energy, discarded_energy = map(float, sums[:2])
-        return Statistics(
-            gram,
-            sums[2:].reshape(n, n),
-            code_energy,
-            discarded_energy,
-            self.n_signals,
-            self._exponent,
+        sums = self._computed(each.sum(axis=0, split_every=_BRANCHES))
+        check_sums(self._kind.name, sums)
+        return Statistics.of_scaled_transform(
+            self.gram, sums[2:].reshape(n, n), sums[:2], self.n_signals, exponent, weights.exponent
         )
 
-    def lost_energy(
-        self, transform: npt.ArrayLike, inverse: Float64Array, n_nonzero: int | npt.ArrayLike
-    ) -> float:
-        """‖Y − X W⁻ᵀ‖² of the scaled signals: what codes do not give back."""
-        sums = self._summed(
-            lost,
-            1,
-            *self._sparsity(n_nonzero),
-            transform=self._sent(transform),
-            inverse=self._sent(inverse, np.float64),
-            exponent=self._exponent,
-        )
-        return float(sums[0])
+    def energies(
+        self,
+        transform: Float64Array,
+        inverse: tuple[Float64Array, Float64Array],
+        n_nonzero: int | Array,
+    ) -> Energies:
+        """Squared norms of signals, codes and errors."""
+        weights = blocks.weights_of(transform, self.dtype)
+        matrices = _sent(weights), _sent(blocks.inverse_of(inverse))
+        total = self._scaled_sums(_energies, 4, self._sparsity(n_nonzero), *matrices)
+        check_energy(total.sums[0], total.exponent, self._kind.name)
+        return Energies.of(total.sums, total.exponent, weights.exponent)
 
-    def encode(self, transform: npt.ArrayLike, n_nonzero: int | npt.ArrayLike) -> Any:
+    def encode(self, transform: Float64Array, n_nonzero: int | Array) -> Any:
         """Codes H_s(Y Wᵀ) of the signals as given (not scaled): a Dask array."""
-        return self._rows(encoded, *self._sparsity(n_nonzero), transform=self._sent(transform))
+        weights = blocks.weights_of(transform, self.dtype)
+        return self._rows(_encoded, self._sparsity(n_nonzero), _sent(weights))
 
-    def apply(self, matrix: npt.ArrayLike) -> Any:
-        """Product of every signal as given with a matrix, Y Mᵀ: a Dask array."""
-        return self._rows(product, matrix=self._sent(matrix, np.float64))
+    def decode(self, inverse: tuple[Float64Array, Float64Array]) -> Any:
+        """Rows times two matrices, one after the other: a Dask array."""
+        return self._rows(_decoded, _sent(blocks.inverse_of(inverse)))
 
-    @cached_property
-    def _exponent(self) -> int:
-        """Exponent of `scale`. Refuses signals that are not finite."""
-        peaks, bad_rows, lengths = self._computed(self._one_for_each_block(peak_of, 3)).T
-        wrong = np.flatnonzero(lengths != self.signals.chunks[0])
-        if wrong.size:
-            i = wrong[0]
-            raise SignalsUnreadable(
-                f"block {i} of {self._name} has {lengths[i]:.0f} rows, not the "
-                f"{self.signals.chunks[0][i]} that its chunks say: mend what it is computed from."
-            )
-        bad_blocks = np.flatnonzero(bad_rows >= 0)
-        if bad_blocks.size:
-            first = bad_blocks[0]
-            raise ValueError(not_finite(self._name, int(self._starts[first] + bad_rows[first])))
-        return scale_exponent(float(peaks.max()), self.dtype)
+    def _survey(self) -> ScaledSums:
+        if self._surveyed is None:
+            total = self._scaled_sums(_survey, self.n_features**2)
+            squares = total.sums[:: self.n_features + 1]
+            check_energy(squares.sum(), total.exponent, self._kind.name)
+            self._surveyed = total
+        return self._surveyed
 
-    @property
-    def _starts(self) -> Array:
-        """Number of the first row of each block."""
-        return np.cumsum((0, *self.signals.chunks[0][:-1]))
-
-    def _sparsity(self, n_nonzero: int | npt.ArrayLike) -> tuple[Any, ...]:
-        """One integer, or a column of them in blocks like those of the signals."""
+    def _scaled_sums(
+        self, function: Callable[..., Array], width: int, *arguments: Any
+    ) -> ScaledSums:
+        """Sums of all chunks. Refuses signals that are not finite."""
         import dask.array as da
 
-        sparsity = as_sparsity(n_nonzero, self.n_signals)
-        check_at_most(sparsity, self.n_features)
+        each = self._for_each_chunk(function, width + 2, *arguments)
+        merged = da.reduction(
+            each,
+            chunk=_unchanged,
+            combine=partial(_merged, dtype_of_sums=self.dtype),
+            aggregate=partial(_merged, dtype_of_sums=self.dtype),
+            axis=0,
+            split_every=_BRANCHES,
+            dtype=each.dtype,
+        )
+        bad_row, *rest = self._computed(merged)
+        if math.isfinite(bad_row):
+            raise ValueError(not_finite(self._kind.name, int(bad_row)))
+        return _sums_of([bad_row, *rest], self.dtype)
+
+    def _sparsity(self, n_nonzero: int | Array) -> Any:
+        """One integer, or a column of them in chunks like those of the signals."""
+        import dask.array as da
+
         if np.ndim(n_nonzero) == 0:
-            return (int(sparsity[0]),)
-        small = sparsity.astype(np.min_scalar_type(self.n_features))  # they travel with every pass
-        return (da.from_array(small[:, np.newaxis], chunks=(self.signals.chunks[0], 1)),)
+            return int(n_nonzero)
+        small = np.asarray(n_nonzero, np.min_scalar_type(self.n_features))  # it travels every time
+        return da.from_array(small[:, np.newaxis], chunks=(self.signals.chunks[0], 1))
 
-    def _sent(self, matrix: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> Any:
-        """A matrix that is in the graph once, not once for each block; made again if it is lost."""
-        from dask.delayed import delayed
-
-        return delayed(as_transform(matrix, self.n_features, np.dtype(dtype or self.dtype)))
-
-    def _one_for_each_block(
-        self, function: Callable[..., Array], width: int, *arguments: Any, **options: Any
+    def _for_each_chunk(
+        self,
+        function: Callable[..., Array],
+        width: int,
+        *arguments: Any,
+        **options: Any,
     ) -> Any:
-        """Rows of `width` numbers, one for each block of signals."""
+        """Rows of `width` numbers, one for each chunk of signals."""
         import dask.array as da
 
         return da.map_blocks(
@@ -158,40 +160,180 @@ class DaskEngine:
             self.signals,
             *arguments,
             **options,
+            kind=self._kind,
+            starts=_sent(self._starts),
             chunks=((1,) * self.signals.numblocks[0], (width,)),
             meta=np.empty((0, 0)),
         )
 
-    def _summed(
-        self, function: Callable[..., Array], width: int, *args: Any, **options: Any
-    ) -> Any:
-        each = self._one_for_each_block(function, width, *args, **options)
-        return self._computed(each.sum(axis=0, split_every=_BRANCHES))
-
-    def _rows(self, function: Callable[..., Array], *arguments: Any, **options: Any) -> Any:
+    def _rows(self, function: Callable[..., Array], *arguments: Any) -> Any:
         """A Dask array with a row for each signal."""
         import dask.array as da
-        from dask.delayed import delayed
 
         return da.map_blocks(
             function,
             self.signals,
             *arguments,
-            **options,
-            called=self._name,
-            starts=delayed(self._starts),
+            kind=self._kind,
+            starts=_sent(self._starts),
             meta=np.empty((0, 0), self.dtype),
         )
 
+    @property
+    def _starts(self) -> Array:
+        """Number of the first row of each chunk, and of the first row after all."""
+        return np.cumsum((0, *self.signals.chunks[0]))
+
     def _computed(self, lazy: Any) -> Array:
-        try:
+        with reading(f"{self._kind.name} could not be computed"):
             return np.asarray(lazy.compute())
-        except Exception as error:
-            raise SignalsUnreadable(
-                f"{self._name} could not be computed: {type(error).__name__}: {error}. Mend what "
-                "they are computed from and call again; if learning had begun, `.result` of this "
-                "error is where to go on (init=...)."
-            ) from error
+
+
+# What workers do with one chunk, as the work of one thread. Rows that are to be summed have shape
+# (1, width); those of `ScaledSums` begin with the first row that is not finite (inf: none) and the
+# largest magnitude.
+
+
+def _survey(chunk: Array, kind: Kind, starts: Array, block_id: tuple[int, int]) -> Array:
+    run, kind = _run(chunk, kind, starts, block_id)
+    return _as_row(lambda: blocks.survey(run, kind, {}), kind.n_features**2)
+
+
+def _energies(
+    chunk: Array,
+    sparsity: int | Array,
+    weights: Weights,
+    inverse: Inverse,
+    kind: Kind,
+    starts: Array,
+    block_id: tuple[int, int],
+) -> Array:
+    run, kind = _run(chunk, kind, starts, block_id)
+    wanted = _flat(sparsity, chunk)
+    return _as_row(lambda: blocks.energies(run, kind, weights, inverse, wanted, {}), 4)
+
+
+def _pass_over(
+    chunk: Array,
+    sparsity: int | Array,
+    weights: Weights,
+    exponent: int,
+    key: str,
+    kind: Kind,
+    starts: Array,
+    block_id: tuple[int, int],
+) -> Array:
+    run, kind = _run(chunk, kind, starts, block_id)
+    cuts = _remembered_cuts(key, block_id[0], len(chunk), kind.dtype)
+    with single_threaded_blas():
+        cross, *energies = blocks.pass_over(
+            run, kind, weights, _flat(sparsity, chunk), exponent, cuts, {}
+        )
+    return np.concatenate([energies, cross.ravel()])[np.newaxis]
+
+
+def _encoded(
+    chunk: Array,
+    sparsity: int | Array,
+    weights: Weights,
+    kind: Kind,
+    starts: Array,
+    block_id: tuple[int, int],
+) -> Array:
+    run, kind = _run(chunk, kind, starts, block_id)
+    codes = np.zeros(chunk.shape, kind.dtype)
+    with single_threaded_blas():
+        blocks.encode(run, kind, weights, _flat(sparsity, chunk), codes, {})
+    return codes
+
+
+def _decoded(
+    chunk: Array, inverse: Inverse, kind: Kind, starts: Array, block_id: tuple[int, int]
+) -> Array:
+    run, kind = _run(chunk, kind, starts, block_id)
+    signals = np.empty(chunk.shape, kind.dtype)
+    with single_threaded_blas():
+        blocks.decode(run, kind, inverse, signals, {})
+    return signals
+
+
+def _run(
+    chunk: Array, kind: Kind, starts: Array, block_id: tuple[int, int]
+) -> tuple[blocks.Blocks, Kind]:
+    """Blocks of a chunk, and what they share. Refuses a chunk of other rows than declared."""
+    chunk, i = as_real_array(chunk, kind.name), block_id[0]
+    n_rows = int(starts[i + 1] - starts[i])
+    if len(chunk) != n_rows:
+        raise SignalsUnreadable(
+            f"block {i} of {kind.name} has {len(chunk)} rows, not the {n_rows} that its chunks "
+            "say: mend what it is computed from."
+        )
+    kind = kind._replace(first_row=kind.first_row + int(starts[i]))
+    return blocks.blocks_of(chunk, slice(0, n_rows), kind.n_rows), kind
+
+
+def _as_row(make: Callable[[], ScaledSums], width: int) -> Array:
+    with single_threaded_blas():
+        try:
+            total = make()
+        except NotFinite as error:
+            return np.array([[error.row, 0.0, *[0.0] * width]])
+    return np.concatenate([[math.inf, total.peak], total.sums.ravel()])[np.newaxis]
+
+
+def _sums_of(row: Any, dtype: np.dtype) -> ScaledSums:
+    total = ScaledSums(len(row) - 2, dtype)
+    total.add(float(row[1]), np.asarray(row[2:]), scale_exponent(float(row[1]), dtype))
+    return total
+
+
+def _merged(rows: Array, dtype_of_sums: np.dtype, keepdims: bool = False, **_: Any) -> Array:
+    """Rows of `ScaledSums` as one."""
+    total = ScaledSums(rows.shape[1] - 2, dtype_of_sums)
+    for row in rows:
+        total.merge(_sums_of(row, dtype_of_sums))
+    merged = np.concatenate([[rows[:, 0].min(initial=math.inf), total.peak], total.sums])
+    return merged[np.newaxis] if keepdims else merged
+
+
+def _unchanged(rows: Array, **_: Any) -> Array:
+    return rows
+
+
+def _flat(sparsity: int | Array, chunk: Array) -> Array:
+    """Sparsity of every row of a chunk."""
+    return np.broadcast_to(np.ravel(sparsity), (len(chunk),))
+
+
+def _sent(value: Any) -> Any:
+    """A value that is in the graph once, not once for each chunk; made again if it is lost."""
+    from dask.delayed import delayed
+
+    return delayed(value, traverse=False)
+
+
+# Guesses of earlier passes stay on the worker that made them. They change no result, so nothing is
+# lost with a worker, and a chunk that moves to another is a little slower once.
+_MOST_CUTS_BYTES = 2**26
+_cuts: dict[tuple[str, int], Array] = {}
+_cuts_lock = threading.Lock()
+
+
+def _remembered_cuts(key: str, block: int, n_rows: int, dtype: np.dtype) -> Array:
+    with _cuts_lock:
+        if (key, block) in _cuts:
+            return _cuts[key, block]
+        cuts = np.zeros(n_rows, BITS[dtype])
+        if _bytes_with(cuts) > _MOST_CUTS_BYTES:
+            for other in [other for other in _cuts if other[0] != key]:
+                del _cuts[other]
+        if _bytes_with(cuts) <= _MOST_CUTS_BYTES:
+            _cuts[key, block] = cuts
+        return cuts
+
+
+def _bytes_with(cuts: Array) -> int:
+    return cuts.nbytes + sum(kept.nbytes for kept in _cuts.values())
 
 
 def check_dask_array(values: Any, name: str) -> None:
@@ -216,7 +358,7 @@ def check_dask_array(values: Any, name: str) -> None:
         )
 
 
-def _as_blocks_of_rows(signals: Any, name: str) -> Any:
+def _as_chunks_of_rows(signals: Any, name: str) -> Any:
     """Check all of a Dask array that can be seen without computing it."""
     check_dask_array(signals, name)
     check_rows(signals.shape, name)

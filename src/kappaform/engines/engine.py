@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+from kappaform.arrays import Array, library_of
 
 Float64Array = npt.NDArray[np.float64]
 
@@ -33,6 +35,24 @@ class Statistics:
         """Statistics of no signals: the neutral element of `merge`."""
         shape = (n_features, n_features)
         return cls(np.zeros(shape), np.zeros(shape), 0.0, 0.0, 0)
+
+    @classmethod
+    def of_scaled_transform(
+        cls,
+        gram: Float64Array,
+        cross: Float64Array,
+        energies: Float64Array,
+        n_signals: int,
+        exponent: int,
+        transform_exponent: int,
+    ) -> Statistics:
+        """Statistics from XᵀY and (‖X‖², ‖Z − X‖²) of a transform times a power of two."""
+        if transform_exponent:
+            with np.errstate(over="ignore", under="ignore"):
+                cross = np.ldexp(cross, -transform_exponent)
+                energies = np.ldexp(energies, -2 * transform_exponent)
+        code_energy, discarded_energy = map(float, energies)
+        return cls(gram, cross, code_energy, discarded_energy, n_signals, exponent)
 
     @property
     def scale(self) -> float:
@@ -79,11 +99,52 @@ class Statistics:
         )
 
 
+class Energies(NamedTuple):
+    """Squared norms over signals, their codes and their errors, of which no scale is lost.
+
+    They are those of signals times ``2**exponent`` and, for `codes` and `discarded`, of a transform
+    times ``2**transform_exponent``. Both are 0 unless scales are out of the ordinary.
+    """
+
+    signals: float  #: ‖Y‖²
+    codes: float  #: ‖X‖²
+    discarded: float  #: ‖Z − X‖²
+    lost: float  #: ‖Y − X W⁻ᵀ‖²
+    exponent: int = 0
+    transform_exponent: int = 0
+
+    @classmethod
+    def of(cls, sums: Float64Array, exponent: int, transform_exponent: int) -> Energies:
+        """From the four in an array."""
+        signals, codes, discarded, lost = sums.tolist()
+        return cls(signals, codes, discarded, lost, exponent, transform_exponent)
+
+    @property
+    def absolute(self) -> float:
+        """‖X − Y Wᵀ‖ of signals and transform as given; inf, where it is beyond float64."""
+        with np.errstate(over="ignore", under="ignore"):
+            shift = -(self.exponent + self.transform_exponent)
+            return float(np.ldexp(math.sqrt(self.discarded), shift))
+
+    @property
+    def relative(self) -> float:
+        """‖X − Y Wᵀ‖ / ‖Y Wᵀ‖, 0 for coefficients that are all zero."""
+        energy = self.codes + self.discarded
+        return math.sqrt(self.discarded / energy) if energy else 0.0
+
+    @property
+    def reconstruction(self) -> float:
+        """‖Y − X W⁻ᵀ‖ / ‖Y‖, 0 for signals that are all zero."""
+        return math.sqrt(self.lost / self.signals) if self.signals else 0.0
+
+
 class Engine(Protocol):
     """One pass over signals, wherever they live.
 
-    Everything (n, n) is float64 and in the memory of the host; whatever has a row for each signal
-    stays where the signals are.
+    An engine trusts its arguments: transforms are finite float64 matrices of the right shape,
+    `n_nonzero` comes from `kappaform.arrays.sparsity_of`. Signals are first read when they are
+    needed; those that are not finite are refused then. Everything (n, n) is float64 and in the
+    memory of the host; whatever has a row for each signal stays where the signals are.
     """
 
     n_signals: int
@@ -91,23 +152,58 @@ class Engine(Protocol):
     dtype: np.dtype  #: of coefficients and codes: float32 or float64
 
     @property
-    def scale(self) -> float:
-        """Power of two that multiplies signals in all that is summed: squares stay finite."""
+    def exponent(self) -> int:
+        """Of the power of two that multiplies signals in all that is summed. Read with `gram`."""
 
     @property
     def gram(self) -> Float64Array:
-        """G = YᵀY of the scaled signals."""
+        """G = YᵀY of the scaled signals: one read, the first time."""
 
-    def run_pass(self, transform: npt.ArrayLike, n_nonzero: int | npt.ArrayLike) -> Statistics:
-        """Statistics of the scaled signals with their codes H_s(Y Wᵀ)."""
+    def run_pass(self, transform: Float64Array, n_nonzero: int | Array) -> Statistics:
+        """Statistics of the scaled signals with their codes H_s(Y Wᵀ): one read.
 
-    def lost_energy(
-        self, transform: npt.ArrayLike, inverse: Float64Array, n_nonzero: int | npt.ArrayLike
-    ) -> float:
-        """‖Y − X W⁻ᵀ‖² of the scaled signals: what codes do not give back."""
+        They are of the transform as given: for one of norm 1e150, squares of codes overflow.
+        """
 
-    def encode(self, transform: npt.ArrayLike, n_nonzero: int | npt.ArrayLike) -> Any:
-        """Codes H_s(Y Wᵀ) of the signals as given (not scaled)."""
+    def energies(
+        self,
+        transform: Float64Array,
+        inverse: tuple[Float64Array, Float64Array],
+        n_nonzero: int | Array,
+    ) -> Energies:
+        """Squared norms of signals, codes and errors: one read, which needs no `gram`.
 
-    def apply(self, matrix: npt.ArrayLike) -> Any:
-        """Product of every signal as given with a matrix: Y Mᵀ."""
+        `inverse` as for `decode`.
+        """
+
+    def encode(self, transform: Float64Array, n_nonzero: int | Array) -> Any:
+        """Codes H_s(Y Wᵀ) of the signals as given (not scaled): one read."""
+
+    def decode(self, inverse: tuple[Float64Array, Float64Array]) -> Any:
+        """Rows times two matrices, one after the other: signals, where the rows are codes.
+
+        The two are those of `kappaform.linalg.inverse_factors`: their product is the transposed
+        inverse of a transform, but as one matrix it would lose twice as many digits.
+        """
+
+
+def engine_for(signals: Any, name: str = "signals", first_row: int = 0) -> Engine:
+    """The engine that performs the pass where `signals` live; errors call them `name`.
+
+    Torch tensors and Dask arrays have engines of their own. Arrays, memory-maps, stores whose rows
+    can be sliced and whatever `numpy.asarray` understands are passed over by `NumpyEngine`. Where
+    the signals are some rows of others, `first_row` is the number of their first among these: the
+    rows that errors name are counted from there.
+    """
+    library = library_of(signals)
+    if library == "torch":
+        from kappaform.engines.torch_engine import TorchEngine
+
+        return TorchEngine(signals, name, first_row)
+    if library == "dask":
+        from kappaform.engines.dask_engine import DaskEngine
+
+        return DaskEngine(signals, name, first_row)
+    from kappaform.engines.numpy_engine import NumpyEngine
+
+    return NumpyEngine(signals, name, first_row)

@@ -1,9 +1,8 @@
-"""The pass over arrays, in memory or memory-mapped, and over stores."""
+"""The pass over arrays, in memory or memory-mapped, and over stores: blocks, mapped by threads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import cached_property, partial
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -11,20 +10,17 @@ import numpy.typing as npt
 
 from kappaform.arrays import (
     Array,
+    as_real_array,
     as_signals,
     as_sparsity,
-    as_transform,
-    check_at_most,
-    first_bad_row,
-    max_magnitude,
-    not_finite,
-    scale_exponent,
+    check_energy,
     working_dtype,
 )
-from kappaform.engines.blocks import BITS, aligned_zeros, block_rows, padded, parts
-from kappaform.engines.engine import Float64Array, Statistics
-from kappaform.engines.kernels import accumulate, mark_largest
-from kappaform.engines.stores import is_on_disk, reader_of
+from kappaform.engines import blocks
+from kappaform.engines.blocks import BITS, Blocks, ScaledSums
+from kappaform.engines.engine import Energies, Float64Array, Statistics
+from kappaform.engines.kernels import mark_largest
+from kappaform.engines.stores import check_sums, is_on_disk, reader_of
 from kappaform.threads import Workspace, mapped_in_order
 
 Result = TypeVar("Result")
@@ -46,218 +42,166 @@ class NumpyEngine:
         A store has a shape, a dtype and rows that can be sliced.
     name : str
         What errors call the signals.
-    exponent : int, optional
-        Of the scale, where it is known; these signals are finite, and are not looked at for it.
-    cuts : array of shape (n_signals,), optional
-        Of the dtype ``BITS[engine.dtype]``: what passes of another engine left, zeros at first.
-        Passes are faster with it and leave there what they find.
+    first_row : int
+        What errors call the first of the rows.
 
     Attributes
     ----------
     signals : ndarray or store
-        As given, never copied as a whole.
+        As given, never copied as a whole, and not read before something is asked for.
     n_signals, n_features : int
     dtype : dtype
         Of coefficients and codes: float32 for float16 and float32 signals, else float64.
-    scale : float
-        Power of two by which signals are multiplied in `gram` and `run_pass`: 1 unless their
-        squares could overflow or vanish.
     """
 
-    def __init__(
-        self,
-        signals: Any,
-        name: str = "signals",
-        *,
-        exponent: int | None = None,
-        cuts: Array | None = None,
-    ) -> None:
-        self.signals, self._name = as_signals(signals, name), name
+    def __init__(self, signals: Any, name: str = "signals", first_row: int = 0) -> None:
+        self.signals = as_signals(signals, name)
         self.n_signals, self.n_features = map(int, self.signals.shape)
-        self.dtype = working_dtype(np.dtype(self.signals.dtype))
-        self._block_rows = min(block_rows(self.n_features, self.dtype), self.n_signals)
+        self._kind = blocks.kind_of(self.signals, name, first_row)
+        self.dtype = self._kind.dtype
         self._read = reader_of(self.signals, name)
-        self._exponent = self._find_exponent() if exponent is None else exponent
-        self.scale = 2.0**self._exponent
+        self._surveyed: ScaledSums | None = None
         # Where the last pass separated the magnitudes of each row: the guess of the next one.
-        self._cuts = self._new_cuts() if cuts is None else cuts
+        self._cuts: Array | None = None
 
-    @cached_property
+    @property
+    def exponent(self) -> int:
+        """Of the power of two that multiplies signals in all that is summed."""
+        return self._survey().exponent
+
+    @property
     def gram(self) -> Float64Array:
         """G = YᵀY of the scaled signals, float64."""
-        return sum(self._mapped_parts(self._gram_of), np.zeros((self.n_features,) * 2))
+        return self._survey().sums
 
-    def run_pass(self, transform: npt.ArrayLike, n_nonzero: int | npt.ArrayLike) -> Statistics:
-        """Statistics of the scaled signals with their codes H_s(Y Wᵀ).
-
-        `n_nonzero` is one integer for all signals or one for each.
-        """
-        return Statistics(
-            self.gram, *self.coded(transform, n_nonzero), self.n_signals, self._exponent
+    def run_pass(self, transform: Float64Array, n_nonzero: int | Array) -> Statistics:
+        """Statistics of the scaled signals with their codes H_s(Y Wᵀ)."""
+        exponent = self.exponent
+        if self._cuts is None:
+            self._cuts = self._no_cuts()
+        weights = blocks.weights_of(transform, self.dtype)
+        options = (weights, self._sparsity(n_nonzero), exponent, self._cuts)
+        cross = np.zeros((self.n_features, self.n_features))
+        energies = np.zeros(2)
+        for part_cross, *part_energies in self._mapped(
+            lambda run, workspace: blocks.pass_over(run, self._kind, *options, workspace)
+        ):
+            cross += part_cross
+            energies += part_energies
+        check_sums(self._kind.name, cross, energies)
+        return Statistics.of_scaled_transform(
+            self.gram, cross, energies, self.n_signals, exponent, weights.exponent
         )
 
-    def coded(
-        self, transform: npt.ArrayLike, n_nonzero: int | npt.ArrayLike
-    ) -> tuple[Float64Array, float, float]:
-        """What depends on the codes: XᵀY, ‖X‖² and ‖Z − X‖² of the scaled signals."""
-        weights = as_transform(transform, self.n_features, self.dtype).T
+    def energies(
+        self,
+        transform: Float64Array,
+        inverse: tuple[Float64Array, Float64Array],
+        n_nonzero: int | Array,
+    ) -> Energies:
+        """Squared norms of signals, codes and errors."""
+        weights, back = blocks.weights_of(transform, self.dtype), blocks.inverse_of(inverse)
         sparsity = self._sparsity(n_nonzero)
-        cross = np.zeros((self.n_features, self.n_features))
-        code_energy = discarded_energy = 0.0
-        pass_over = partial(self._pass_over, weights=weights, sparsity=sparsity)
-        for part_cross, part_code_energy, part_discarded_energy in self._mapped_parts(pass_over):
-            cross += part_cross
-            code_energy += part_code_energy
-            discarded_energy += part_discarded_energy
-        return cross, code_energy, discarded_energy
+        total = ScaledSums(4, self.dtype)
+        for part in self._mapped(
+            lambda run, workspace: blocks.energies(
+                run, self._kind, weights, back, sparsity, workspace
+            )
+        ):
+            total.merge(part)
+        check_energy(total.sums[0], total.exponent, self._kind.name)
+        return Energies.of(total.sums, total.exponent, weights.exponent)
 
-    def lost_energy(
-        self, transform: npt.ArrayLike, inverse: Float64Array, n_nonzero: int | npt.ArrayLike
-    ) -> float:
-        """‖Y − X W⁻ᵀ‖² of the scaled signals: what codes do not give back."""
-        weights = as_transform(transform, self.n_features, self.dtype).T
-        sparsity = self._sparsity(n_nonzero)
-        lost = partial(self._lost, weights=weights, inverse=inverse.T, sparsity=sparsity)
-        return sum(self._mapped_parts(lost))
-
-    def encode(self, transform: npt.ArrayLike, n_nonzero: int | npt.ArrayLike) -> Array:
+    def encode(self, transform: Float64Array, n_nonzero: int | Array) -> Array:
         """Codes H_s(Y Wᵀ) of the signals as given (not scaled), (n_signals, n_features).
 
         They are an array in memory, also those of signals on disk.
         """
-        weights = as_transform(transform, self.n_features, self.dtype).T
-        sparsity = self._sparsity(n_nonzero)
+        weights, sparsity = blocks.weights_of(transform, self.dtype), self._sparsity(n_nonzero)
         codes = np.zeros((self.n_signals, self.n_features), self.dtype)
-        self._mapped_parts(partial(self._encode, codes=codes, weights=weights, sparsity=sparsity))
+        self._mapped(
+            lambda run, workspace: blocks.encode(
+                run, self._kind, weights, sparsity, codes, workspace
+            )
+        )
         return codes
 
-    def apply(self, matrix: npt.ArrayLike) -> Array:
-        """Product of every signal as given with a matrix: Y Mᵀ, an array in memory."""
-        weights = as_transform(matrix, self.n_features, np.dtype(np.float64)).T
-        products = np.empty((self.n_signals, self.n_features), self.dtype)
+    def decode(self, inverse: tuple[Float64Array, Float64Array]) -> Array:
+        """Rows times two matrices, one after the other: an array in memory."""
+        back = blocks.inverse_of(inverse)
+        signals = np.empty((self.n_signals, self.n_features), self.dtype)
+        self._mapped(
+            lambda run, workspace: blocks.decode(run, self._kind, back, signals, workspace)
+        )
+        return signals
 
-        def multiply(part: slice, _: Workspace) -> None:
-            for rows, block in self._read(part, self._block_rows):
-                products[rows] = block @ weights
+    def _survey(self) -> ScaledSums:
+        if self._surveyed is None:
+            total = ScaledSums((self.n_features, self.n_features), self.dtype)
+            for part in self._mapped(
+                lambda run, workspace: blocks.survey(run, self._kind, workspace)
+            ):
+                total.merge(part)
+            check_energy(np.trace(total.sums), total.exponent, self._kind.name)
+            self._surveyed = total
+        return self._surveyed
 
-        self._mapped_parts(multiply)
-        return products
-
-    def _gram_of(self, part: slice, workspace: Workspace) -> Float64Array:
-        gram = np.zeros((self.n_features, self.n_features))
-        for _, block in self._blocks(part, np.dtype(np.float64), workspace):
-            signals = block[:, : self.n_features]
-            gram += signals.T @ signals
-        return gram
-
-    def _pass_over(
-        self, part: slice, workspace: Workspace, weights: Array, sparsity: Array
-    ) -> tuple[Float64Array, float, float]:
-        cross = np.zeros((self.n_features, self.n_features))
-        block_cross = self._buffer(workspace, "cross", self.n_features, self.dtype)
-        code_energy = discarded_energy = 0.0
-        for rows, block, coefs in self._coefs(part, workspace, weights):
-            bits, wanted = coefs.view(BITS[self.dtype]), sparsity[rows].astype(np.int64)
-            cuts = self._cuts_of(rows, workspace)
-            energies = accumulate(block, coefs, bits, wanted, cuts, block_cross, cross)
-            code_energy += energies[0]
-            discarded_energy += energies[1]
-        return cross, code_energy, discarded_energy
-
-    def _encode(
-        self, part: slice, workspace: Workspace, codes: Array, weights: Array, sparsity: Array
-    ) -> None:
-        for rows, _, coefs in self._coefs(part, workspace, weights):
-            kept = np.empty(codes[rows].shape, np.bool_)
-            mark_largest(coefs.view(BITS[self.dtype]), sparsity[rows].astype(np.int64), kept)
-            if self._exponent:
-                np.ldexp(coefs, -self._exponent, out=coefs)
-            np.copyto(codes[rows], coefs[:, : self.n_features], where=kept)
-
-    def _lost(
-        self, part: slice, workspace: Workspace, weights: Array, inverse: Array, sparsity: Array
-    ) -> float:
-        energy = 0.0
-        for rows, block, coefs in self._coefs(part, workspace, weights):
-            kept = np.empty((len(block), self.n_features), np.bool_)
-            mark_largest(coefs.view(BITS[self.dtype]), sparsity[rows].astype(np.int64), kept)
-            codes = np.where(kept, coefs[:, : self.n_features], 0).astype(np.float64)
-            residual = block[:, : self.n_features] - codes @ inverse
-            energy += float(np.vdot(residual, residual))
-        return energy
-
-    def _find_exponent(self) -> int:
-        """Exponent of `scale`. Refuses signals that are not finite."""
-        peak = float(np.max(self._mapped_parts(self._peak)))
-        if not np.isfinite(peak):
-            raise ValueError(not_finite(self._name, self._first_bad_row()))
-        return scale_exponent(peak, self.dtype)
-
-    def _peak(self, part: slice, _: Workspace) -> float:
-        """Largest magnitude of some rows, NaN if one is."""
-        peaks = [max_magnitude(block) for _, block in self._read(part, self._block_rows)]
-        return float(np.max(peaks))
-
-    def _first_bad_row(self) -> int:
-        blocks = self._read(slice(0, self.n_signals), self._block_rows)
-        bad = ((rows, first_bad_row(block)) for rows, block in blocks)
-        return next(rows.start + row for rows, row in bad if row is not None)
-
-    def _new_cuts(self) -> Array:
-        cuts, most = np.dtype(BITS[self.dtype]), self.n_signals
+    def _no_cuts(self) -> Array:
+        cuts, most = BITS[self.dtype], self.n_signals
         if is_on_disk(self.signals):
             most = min(most, _MOST_CUTS_BYTES // cuts.itemsize)
         return np.zeros(most, cuts)
 
-    def _cuts_of(self, rows: slice, workspace: Workspace) -> Array:
-        """Guesses for some rows: none beyond those that are remembered."""
-        if rows.stop <= len(self._cuts):
-            return self._cuts[rows]
-        if "cuts" not in workspace:
-            workspace["cuts"] = np.empty(self._block_rows, self._cuts.dtype)
-        guesses = workspace["cuts"][: rows.stop - rows.start]
-        guesses[:] = 0
-        return guesses
+    def _sparsity(self, n_nonzero: int | Array) -> Array:
+        return np.broadcast_to(n_nonzero, (self.n_signals,))
 
-    def _sparsity(self, n_nonzero: int | npt.ArrayLike) -> Array:
-        sparsity = as_sparsity(n_nonzero, self.n_signals)
-        check_at_most(sparsity, self.n_features)
-        return sparsity
+    def _mapped(self, function: Callable[[Blocks, Workspace], Result]) -> list[Result]:
+        """Results of a function of runs of blocks, in their order."""
+        return mapped_in_order(
+            lambda part, workspace: function(self._read(part, self._kind.n_rows), workspace),
+            blocks.parts(self.n_signals, self.n_features, self.dtype),
+        )
 
-    def _mapped_parts(self, function: Callable[[slice, Workspace], Result]) -> list[Result]:
-        return mapped_in_order(function, parts(self.n_signals, self.n_features, self.dtype))
 
-    def _coefs(
-        self, part: slice, workspace: Workspace, weights: Array
-    ) -> Iterator[tuple[slice, Array, Array]]:
-        """Rows, scaled signals and their coefficients, block by block; both padded with zeros."""
-        n = self.n_features
-        buffer = self._buffer(workspace, "coefs", self._block_rows, self.dtype)
-        for rows, block in self._blocks(part, self.dtype, workspace):
-            coefs = buffer[: len(block)]
-            np.matmul(block[:, :n], weights, out=coefs[:, :n])
-            yield rows, block, coefs
+def hard_threshold(coefs: npt.ArrayLike, n_nonzero: int | npt.ArrayLike) -> npt.NDArray[Any]:
+    """Keep the entries of largest magnitude of each row and set the others to zero.
 
-    def _blocks(
-        self, part: slice, dtype: np.dtype, workspace: Workspace
-    ) -> Iterator[tuple[slice, Array]]:
-        """Scaled blocks of some rows, in the one layout that kernels are compiled for.
+    .. math:: H_s(z) = \\arg\\min_x \\|x - z\\|  \\quad \\text{s.t.} \\quad \\|x\\|_0 \\le s
 
-        A block is copied unless it is C-ordered, writeable, of this dtype and needs no padding.
-        """
-        n = self.n_features
-        for rows, block in self._read(part, self._block_rows):
-            fits = block.dtype == dtype and block.flags.carray and n == padded(n)
-            if self._exponent or not fits:
-                buffer = self._buffer(workspace, "signals", self._block_rows, dtype)
-                buffer[: len(block), :n] = block
-                block = buffer[: len(block)]
-                if self._exponent:
-                    np.ldexp(block, self._exponent, out=block)
-            yield rows, block
+    Parameters
+    ----------
+    coefs : array of shape (n_signals, n_features) or (n_features,)
+        Real numbers without NaN. Integers are compared as float64.
+    n_nonzero : int or integers of shape (n_signals,)
+        How many to keep; all, where it exceeds n_features. Among equal magnitudes the first
+        are kept.
 
-    def _buffer(self, workspace: Workspace, name: str, n_rows: int, dtype: np.dtype) -> Array:
-        """Padded rows, zeros at first."""
-        if name not in workspace:
-            workspace[name] = aligned_zeros((n_rows, padded(self.n_features)), dtype)
-        return workspace[name]
+    Returns
+    -------
+    ndarray
+        Codes, of the shape and dtype of `coefs`.
+    """
+    coefs = as_real_array(coefs, "coefs")
+    if coefs.ndim == 1:
+        return hard_threshold(coefs[np.newaxis], n_nonzero)[0]
+    if coefs.ndim != 2:
+        raise ValueError(
+            f"coefs has shape {coefs.shape}: it must be 2-D, one signal per row, or 1-D."
+        )
+    n_signals, n_features = coefs.shape
+    sparsity = np.minimum(as_sparsity(n_nonzero, n_signals), n_features).astype(np.int64)
+    codes = np.zeros(coefs.shape, coefs.dtype)
+    if codes.size == 0:
+        return codes
+    dtype = working_dtype(coefs.dtype)
+    length = blocks.block_rows(n_features, dtype)
+    buffer = blocks.aligned_zeros((length, blocks.padded(n_features)), dtype)
+    for rows, block in blocks.blocks_of(coefs, slice(0, n_signals), length):
+        if np.isnan(block).any():
+            bad = rows.start + int(np.isnan(block).any(axis=1).argmax())
+            raise ValueError(f"coefs contains NaN, first in row {bad}: magnitudes must be ordered.")
+        buffer[: len(block), :n_features] = block
+        kept = np.empty(block.shape, np.bool_)
+        mark_largest(buffer.view(BITS[dtype]), sparsity[rows], kept)
+        np.copyto(codes[rows], block, where=kept)
+    return codes

@@ -9,17 +9,30 @@ from __future__ import annotations
 import mmap
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from kappaform.arrays import Array, is_store
-from kappaform.engines.blocks import split_rows
+from kappaform.engines.blocks import blocks_of, split_rows
 
 # What is read at a time: long enough for a disk, short beside the memory of a machine.
 _PIECE_BYTES = 2**23
+
+# What a mistake in a program raises. It stays as it is: to read again would not help.
+_MISTAKES = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    ImportError,
+    NameError,
+    NotImplementedError,
+    SyntaxError,
+    TypeError,
+)
+_AGAIN = "If learning had begun, `.result` of this error is where to go on (init=...)."
 
 #: Blocks of some rows, each with its slice: called with these rows and the length of a block.
 Reader = Callable[[slice, int], Iterator[tuple[slice, Array]]]
@@ -40,6 +53,28 @@ class SignalsUnreadable(OSError):  # noqa: N818 - as LearningInterrupted says wh
     finished: tuple[Any, ...] = ()
 
 
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Turn errors of what signals are read or computed from into `SignalsUnreadable`."""
+    try:
+        yield
+    except (*_MISTAKES, SignalsUnreadable):
+        raise
+    except Exception as error:
+        raise SignalsUnreadable(
+            f"{what}: {type(error).__name__}: {error}. Mend that and call again. {_AGAIN}"
+        ) from error
+
+
+def check_sums(name: str, *sums: Array) -> None:
+    """Refuse what a pass over signals that were finite gives, if they no longer are."""
+    if not all(np.isfinite(values).all() for values in sums):
+        raise SignalsUnreadable(
+            f"{name} gave NaN or inf in a pass, although they were finite before: mend what they "
+            f"are read from and call again. {_AGAIN}"
+        )
+
+
 def reader_of(signals: Any, name: str) -> Reader:
     """How to read signals block by block: in place, through a memory-map, or from a store."""
     if is_store(signals):
@@ -47,17 +82,12 @@ def reader_of(signals: Any, name: str) -> Reader:
     mapped = _memory_map(signals)
     if mapped is not None and _may_be_advised(signals, mapped):
         return partial(_mapped_blocks, signals, mapped._mmap)
-    return partial(_blocks_in_place, signals)
+    return partial(blocks_of, signals)
 
 
 def is_on_disk(signals: Any) -> bool:
     """Whether signals may be more than fit into memory."""
     return is_store(signals) or _memory_map(signals) is not None
-
-
-def _blocks_in_place(signals: Array, part: slice, length: int) -> Iterator[tuple[slice, Array]]:
-    for rows in split_rows(part.start, part.stop, length):
-        yield rows, signals[rows]
 
 
 def _mapped_blocks(
@@ -79,7 +109,7 @@ def _mapped_blocks(
         stop = min(start + n_rows, part.stop)
         if stop < part.stop:
             advise(mmap.MADV_WILLNEED, stop, stop + n_rows)
-        yield from _blocks_in_place(signals, slice(start, stop), length)
+        yield from blocks_of(signals, slice(start, stop), length)
         # With its first and last page the system may have mapped some of the neighbours.
         advise(mmap.MADV_DONTNEED, start - n_rows, stop + n_rows)
 
@@ -156,16 +186,10 @@ def _chunk_rows(store: Any) -> int:
 
 def _read(store: Any, name: str, rows: slice) -> Array:
     where = f"{name} could not be read, rows {rows.start} to {rows.stop - 1}"
-    again = (
-        "Call again when they can be read; if learning had begun, `.result` of this error is where "
-        "to go on (init=...)."
-    )
-    try:
+    with reading(where):
         given = store[rows.start : rows.stop]
         masked = np.ma.is_masked(given)
         piece = np.asarray(given)
-    except Exception as error:
-        raise SignalsUnreadable(f"{where}: {type(error).__name__}: {error}. {again}") from error
     expected = (rows.stop - rows.start, store.shape[1])
     if piece.shape != expected:
         raise SignalsUnreadable(

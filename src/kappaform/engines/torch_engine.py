@@ -3,43 +3,39 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterator
-from functools import cache, cached_property
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
-from kappaform.arrays import Array, as_sparsity, as_transform, check_at_most, scale_exponent
-from kappaform.engines.blocks import split_rows
-from kappaform.engines.engine import Float64Array, Statistics
-from kappaform.engines.fused_pass import FusedPass, can_pass_over
-from kappaform.engines.torch_tensors import (
-    allows_tf32,
-    as_signal_tensor,
-    chunk_rows,
-    keep_largest,
-    peak_of,
-)
+from kappaform.arrays import Array, check_energy, check_rows, not_finite, scale_exponent
+from kappaform.engines.blocks import ScaledSums, Weights, inverse_of, split_rows, weights_of
+from kappaform.engines.engine import Energies, Float64Array, Statistics
+from kappaform.engines.stores import check_sums
+from kappaform.engines.triton_pass import FusedPass, can_pass_over
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-Sums = tuple[Float64Array, float, float]  #: XᵀY, ‖X‖² and ‖Z − X‖²
 
 _logger = logging.getLogger("kappaform")
 _OLDEST_TRITON = (3, 2)
 _OLDEST_GPU = (8, 0)  # compute capability
 
+# Bytes of the coefficients that are in memory at once, a seventh of all that then is: on a GPU
+# enough to keep it busy, on a CPU what stays in its cache.
+_CHUNK_BYTES = {"cpu": 2**20, "cuda": 2**25}
+
 
 class TorchEngine:
     """One pass over a tensor of signals on the device where it is, chunk of rows by chunk of rows.
 
-    Sums are float64 and come to the host; codes and products stay on the device, without gradients.
-    On an NVIDIA GPU with Triton, fused kernels pass over signals of at most 256 features that are
-    float32 or shorter. Beyond the data a pass needs less than 256 MB and, with these kernels, 4
-    bytes a signal (8, where each has a sparsity of its own). Float32 products follow torch's own
-    setting: TF32 is used if ``torch.set_float32_matmul_precision`` allows it.
+    Sums are float64 and come to the host; codes and decoded signals stay on the device, without
+    gradients. On an NVIDIA GPU with Triton, fused kernels pass over signals of at most 256 features
+    that are float32 or shorter. Beyond the data a pass needs less than 256 MB and, with these
+    kernels, 4 bytes a signal (8, where each has a sparsity of its own). Float32 products follow
+    torch's own setting: TF32 is used if ``torch.set_float32_matmul_precision`` allows it.
 
     Attributes
     ----------
@@ -48,137 +44,175 @@ class TorchEngine:
     n_signals, n_features : int
     dtype : dtype
         Of coefficients and codes: float64 for float64 signals, else float32.
-    scale : float
-        Power of two by which signals are multiplied in `gram` and `run_pass`: 1 unless their
-        squares could overflow or vanish.
     """
 
-    def __init__(self, signals: Tensor, name: str = "signals") -> None:
+    def __init__(self, signals: Tensor, name: str = "signals", first_row: int = 0) -> None:
         import torch
 
-        self.signals = as_signal_tensor(signals, name)
+        self.signals, self._name, self._first_row = _as_signals(signals, name), name, first_row
         self.n_signals, self.n_features = self.signals.shape
         double = self.signals.dtype == torch.float64
         self.dtype = np.dtype(np.float64 if double else np.float32)
         self._tensor_dtype = torch.float64 if double else torch.float32
-        peak = peak_of(self.signals, name)
-        self._exponent = scale_exponent(peak, self.dtype)
-        self.scale = 2.0**self._exponent
-        self._fused = FusedPass(self.signals, peak) if self._can_be_fused() else None
+        self._surveyed: ScaledSums | None = None
+        self._fused: FusedPass | None = None
+        self._may_fuse = not double and _can_be_fused(self.signals)
 
-    @cached_property
+    @property
+    def exponent(self) -> int:
+        """Of the power of two that multiplies signals in all that is summed."""
+        return self._survey().exponent
+
+    @property
     def gram(self) -> Float64Array:
         """G = YᵀY of the scaled signals, float64."""
-        gram = self._zeros(self.n_features, self.n_features)
-        for _, chunk in self._chunks():
-            exact = chunk.double()
-            gram += exact.T @ exact
-        return gram.cpu().numpy()
+        return self._survey().sums
 
-    def run_pass(self, transform: npt.ArrayLike, n_nonzero: int | npt.ArrayLike) -> Statistics:
-        """Statistics of the scaled signals with their codes H_s(Y Wᵀ).
+    def run_pass(self, transform: Float64Array, n_nonzero: int | Array) -> Statistics:
+        """Statistics of the scaled signals with their codes H_s(Y Wᵀ)."""
+        exponent, weights = self.exponent, weights_of(transform, self.dtype)
+        sparsity = self._sparsity(n_nonzero)
+        cross, *energies = self._by_kernels("run", weights, sparsity) or self._plain_sums(
+            weights, sparsity
+        )
+        check_sums(self._name, cross, np.array(energies))
+        return Statistics.of_scaled_transform(
+            self.gram, cross, np.array(energies), self.n_signals, exponent, weights.exponent
+        )
 
-        `n_nonzero` is one integer for all signals or one for each.
-        """
-        matrix = as_transform(transform, self.n_features, self.dtype)
-        sparsity = self._checked(n_nonzero)
-        sums: Sums = self._by_kernels("run", matrix, sparsity) or self._plain_sums(matrix, sparsity)
-        return Statistics(self.gram, *sums, self.n_signals, self._exponent)
+    def energies(
+        self,
+        transform: Float64Array,
+        inverse: tuple[Float64Array, Float64Array],
+        n_nonzero: int | Array,
+    ) -> Energies:
+        """Squared norms of signals, codes and errors."""
+        import torch
 
-    def lost_energy(
-        self, transform: npt.ArrayLike, inverse: Float64Array, n_nonzero: int | npt.ArrayLike
-    ) -> float:
-        """‖Y − X W⁻ᵀ‖² of the scaled signals: what codes do not give back."""
-        matrix = as_transform(transform, self.n_features, self.dtype)
-        back = self._on_device(np.asarray(inverse, np.float64).T)
-        energy = self._zeros()
-        for _, chunk, _, codes in self._coded(matrix, self._checked(n_nonzero)):
-            energy += (chunk.double() - codes.double() @ back).square_().sum()
-        return float(energy)
+        weights, back = weights_of(transform, self.dtype), inverse_of(inverse)
+        shift = -(weights.exponent + back.exponent)
+        first, second = map(self._on_device, (np.ldexp(back.first, shift), back.second))
+        total = ScaledSums(4, self.dtype)
+        for _, chunk, coefs, codes, peak, exponent in self._coded(
+            weights, self._sparsity(n_nonzero)
+        ):
+            signals, exact = chunk.double(), codes.double()
+            lost = signals - exact @ first @ second
+            squares = (signals, exact, coefs.double().sub_(exact), lost)
+            sums = torch.stack([part.square().sum() for part in squares])
+            total.add(peak, sums.cpu().numpy(), exponent)
+        check_energy(total.sums[0], total.exponent, self._name)
+        return Energies.of(total.sums, total.exponent, weights.exponent)
 
-    def encode(self, transform: npt.ArrayLike, n_nonzero: int | npt.ArrayLike) -> Tensor:
+    def encode(self, transform: Float64Array, n_nonzero: int | Array) -> Tensor:
         """Codes H_s(Y Wᵀ) of the signals as given (not scaled), on their device."""
-        matrix = as_transform(transform, self.n_features, self.dtype)
-        sparsity = self._checked(n_nonzero)
-        codes = self._by_kernels("encode", matrix, sparsity)
+        weights, sparsity = weights_of(transform, self.dtype), self._sparsity(n_nonzero)
+        codes = self._by_kernels("encode", weights, sparsity)
         if codes is not None:
-            return codes
+            return _shifted(codes, -weights.exponent)
         codes = self._empty()
-        for rows, _, _, some in self._coded(matrix, sparsity):
-            codes[rows] = self._shifted(some, -self._exponent)
+        for rows, _, _, some, _, exponent in self._coded(weights, sparsity):
+            codes[rows] = _shifted(some, -(exponent + weights.exponent))
         return codes
 
-    def apply(self, matrix: npt.ArrayLike) -> Tensor:
-        """Product of every signal as given with a matrix: Y Mᵀ, on their device."""
-        weights = self._on_device(as_transform(matrix, self.n_features, np.dtype(np.float64)).T)
-        products = self._empty()
-        for rows in split_rows(0, self.n_signals, chunk_rows(self.signals)):
-            products[rows] = self.signals[rows].double() @ weights
-        return products
+    def decode(self, inverse: tuple[Float64Array, Float64Array]) -> Tensor:
+        """Rows times two matrices, one after the other, on their device."""
+        back = inverse_of(inverse)
+        first, second = map(self._on_device, (back.first, back.second))
+        signals = self._empty()
+        for rows in self._rows():
+            chunk = self.signals[rows].double()
+            exponent = scale_exponent(self._checked_peak(rows), np.dtype(np.float64))
+            product = _shifted(chunk, exponent) @ first @ second
+            signals[rows] = _shifted(product, -(exponent + back.exponent)).to(signals.dtype)
+        return signals
 
-    def _by_kernels(self, operation: str, matrix: Array, sparsity: Tensor) -> Any:
+    def _survey(self) -> ScaledSums:
+        if self._surveyed is None:
+            total = ScaledSums((self.n_features, self.n_features), self.dtype)
+            for _, chunk, peak, exponent in self._chunks():
+                exact = chunk.double()
+                total.add(peak, (exact.T @ exact).cpu().numpy(), exponent)
+            check_energy(np.trace(total.sums), total.exponent, self._name)
+            self._surveyed = total
+        return self._surveyed
+
+    def _peak(self) -> float:
+        """Largest magnitude: without a survey, which codes do not need."""
+        if self._surveyed is not None:
+            return self._surveyed.peak
+        return max(self._checked_peak(rows) for rows in self._rows())
+
+    def _by_kernels(self, operation: str, weights: Weights, sparsity: Tensor) -> Any:
         """What the fused kernels make of it; None if they do not run here."""
+        if self._may_fuse and self._fused is None:
+            peak = self._peak()
+            self._may_fuse = scale_exponent(peak, self.dtype) == 0
+            self._fused = FusedPass(self.signals, peak) if self._may_fuse else None
         if self._fused is None:
             return None
         from triton.runtime.errors import OutOfResources
 
         try:
+            matrix = np.ascontiguousarray(weights.matrix.T)
             return getattr(self._fused, operation)(matrix, sparsity, exact=not allows_tf32())
         except OutOfResources as error:
             _logger.info("the fused pass needs a larger GPU (%s): passes use torch", error)
-            self._fused = None
+            self._fused, self._may_fuse = None, False
             return None
 
-    def _plain_sums(self, matrix: Array, sparsity: Tensor) -> Sums:
+    def _plain_sums(self, weights: Weights, sparsity: Tensor) -> tuple[Float64Array, float, float]:
         """XᵀY, ‖X‖² and ‖Z − X‖² of the scaled signals by operations of torch."""
         import torch
 
         cross, energies = self._zeros(self.n_features, self.n_features), self._zeros(2)
-        for _, chunk, coefs, codes in self._coded(matrix, sparsity):
+        for _, chunk, coefs, codes, _, _ in self._coded(weights, sparsity, self.exponent):
             cross += codes.double().T @ chunk.double()
             energies[0] += codes.square().sum(dtype=torch.float64)
             energies[1] += coefs.sub_(codes).square_().sum(dtype=torch.float64)
         return cross.cpu().numpy(), *energies.tolist()
 
     def _coded(
-        self, matrix: Array, sparsity: Tensor
-    ) -> Iterator[tuple[slice, Tensor, Tensor, Tensor]]:
-        """Rows, scaled signals, their coefficients and their codes, chunk by chunk."""
-        weights, most = self._on_device(matrix.T), int(sparsity.max())
-        for rows, chunk in self._chunks():
-            coefs = chunk @ weights
+        self, weights: Weights, sparsity: Tensor, exponent: int | None = None
+    ) -> Iterator[tuple[slice, Tensor, Tensor, Tensor, float, int]]:
+        """Chunks as of `_chunks`, with their coefficients and codes after the signals."""
+        matrix, most = self._on_device(weights.matrix), int(sparsity.max())
+        for rows, chunk, *scale in self._chunks(exponent):
+            coefs = chunk @ matrix
             wanted = sparsity if len(sparsity) == 1 else sparsity[rows]
-            yield rows, chunk, coefs, keep_largest(coefs, wanted, most)
+            yield rows, chunk, coefs, keep_largest(coefs, wanted, most), *scale
 
-    def _chunks(self) -> Iterator[tuple[slice, Tensor]]:
-        """Rows and their scaled signals, chunk by chunk."""
-        for rows in split_rows(0, self.n_signals, chunk_rows(self.signals)):
-            chunk = self.signals[rows].to(self._tensor_dtype)
-            yield rows, self._shifted(chunk, self._exponent)
+    def _chunks(self, exponent: int | None = None) -> Iterator[tuple[slice, Tensor, float, int]]:
+        """Rows, scaled signals, largest magnitude and exponent of the scale, chunk by chunk.
 
-    def _checked(self, n_nonzero: int | npt.ArrayLike) -> Tensor:
-        """Sparsity on the device: one entry, or one for each signal."""
+        If an exponent is given, the magnitudes are known to be right and not looked at.
+        """
+        for rows in self._rows():
+            peak = math.nan if exponent is not None else self._checked_peak(rows)
+            scale = scale_exponent(peak, self.dtype) if exponent is None else exponent
+            yield rows, _shifted(self.signals[rows].to(self._tensor_dtype), scale), peak, scale
+
+    def _rows(self) -> Iterator[slice]:
+        """Rows to work on at a time."""
+        row_bytes = max(4, self.signals.dtype.itemsize) * self.n_features
+        length = max(1, _CHUNK_BYTES[self.signals.device.type] // row_bytes)
+        return split_rows(0, self.n_signals, length)
+
+    def _checked_peak(self, rows: slice) -> float:
+        """Largest magnitude of some rows. Refuses those that are not finite."""
+        chunk = self.signals[rows]
+        low, high = (float(value) for value in chunk.aminmax())
+        if not (math.isfinite(low) and math.isfinite(high)):
+            bad = int(chunk.isfinite().all(1).int().argmin())
+            raise ValueError(not_finite(self._name, self._first_row + rows.start + bad))
+        return max(-low, high)
+
+    def _sparsity(self, n_nonzero: int | Array) -> Tensor:
+        """On the device: one entry, or one for each signal."""
         import torch
 
-        sparsity = as_sparsity(n_nonzero, self.n_signals)
-        if np.ndim(n_nonzero) == 0:
-            sparsity = sparsity[:1]
-        check_at_most(sparsity, self.n_features)
-        return torch.from_numpy(sparsity.astype(np.int32)).to(self.signals.device)
-
-    def _can_be_fused(self) -> bool:
-        ordinary = self.dtype == np.float32 and self._exponent == 0
-        on_gpu = self.signals.device.type == "cuda" and can_pass_over(self.signals)
-        return ordinary and on_gpu and _kernels_run_on(self.signals.device.index)
-
-    def _shifted(self, values: Tensor, exponent: int) -> Tensor:
-        """Values times a power of two, which itself may be out of range."""
-
-        if exponent == 0:
-            return values
-        # In two steps: 2**exponent need not be a float32, and both steps are exact.
-        half = exponent // 2
-        return values.mul(2.0**half).mul_(2.0 ** (exponent - half))
+        sparsity = np.atleast_1d(n_nonzero).astype(np.int32)
+        return torch.from_numpy(sparsity).to(self.signals.device)
 
     def _on_device(self, values: Array) -> Tensor:
         import torch
@@ -195,6 +229,75 @@ class TorchEngine:
 
         shape, device = self.signals.shape, self.signals.device
         return torch.empty(shape, dtype=self._tensor_dtype, device=device)
+
+
+def check_tensor(values: Tensor, name: str) -> None:
+    """Refuse tensors without entries of their own, or out of reach."""
+    import torch
+
+    if values.layout != torch.strided:
+        raise TypeError(f"{name} is sparse: pass a dense tensor, {name}.to_dense().")
+    if values.device.type not in ("cpu", "cuda"):
+        raise TypeError(
+            f"{name} is on the device {str(values.device)!r}: pass a tensor on the CPU or on a "
+            "CUDA GPU."
+        )
+
+
+def _as_signals(signals: Tensor, name: str) -> Tensor:
+    """Check all of a tensor that can be seen without reading it; without its gradient."""
+    check_tensor(signals, name)
+    if not signals.dtype.is_floating_point or signals.dtype.itemsize < 2:
+        raise TypeError(
+            f"{name} has dtype {signals.dtype}: pass float64, float32, float16 or bfloat16, for "
+            f"instance {name}.float()."
+        )
+    check_rows(signals.shape, name)
+    return signals.detach()
+
+
+def keep_largest(coefs: Tensor, sparsity: Tensor, most: int) -> Tensor:
+    """Codes: the largest magnitudes of each row, of equal ones the first; the others zero.
+
+    `sparsity` has one entry, or one for each row; `most` is the largest.
+    """
+    import torch
+
+    sizes, wanted = coefs.abs(), sparsity[:, None]
+    if most == 0:
+        return torch.zeros_like(coefs)
+    if len(sparsity) == 1:
+        least = sizes.kthvalue(sizes.shape[1] - most + 1, dim=1, keepdim=True).values
+    else:
+        least = sizes.topk(most, dim=1).values.gather(1, (wanted - 1).clamp(min=0).long())
+    kept = sizes >= least
+    if bool((kept.sum(1, keepdim=True, dtype=torch.int32) != wanted).any()):
+        above, ties = sizes > least, sizes == least
+        missing = wanted - above.sum(1, keepdim=True)
+        kept = above | (ties & (ties.cumsum(1, dtype=torch.int32) <= missing))
+    return torch.where(kept, coefs, 0)
+
+
+def allows_tf32() -> bool:
+    """Whether torch may round the factors of a float32 product on a GPU to 10 bits."""
+    import torch
+
+    matmul: Any = torch.backends.cuda.matmul
+    precision = getattr(matmul, "fp32_precision", None)  # where torch has it, the older one warns
+    return bool(matmul.allow_tf32 if precision is None else precision == "tf32")
+
+
+def _shifted(values: Tensor, exponent: int) -> Tensor:
+    """Values times a power of two, which itself may be out of range."""
+    while exponent:
+        step = max(-100, min(exponent, 100))  # 2**step is a float32
+        values, exponent = values * 2.0**step, exponent - step
+    return values
+
+
+def _can_be_fused(signals: Tensor) -> bool:
+    on_gpu = signals.device.type == "cuda" and can_pass_over(signals)
+    return on_gpu and _kernels_run_on(signals.device.index)
 
 
 @cache

@@ -1,11 +1,18 @@
-"""What the estimators share: all but the method."""
+"""What the estimators share: all but the method.
+
+Whatever stops an estimator in the middle, a refused array or Ctrl-C, it is afterwards as it was
+before, or it has all that was learned: attributes are set in one step, at the end.
+"""
 
 from __future__ import annotations
 
+import copy
 import logging
-import math
 import warnings
-from typing import Any, Literal, Self
+from collections.abc import Callable
+from dataclasses import fields, replace
+from functools import partial
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -13,23 +20,43 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_array
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from kappaform.arrays import library_of
+from kappaform.arrays import is_store, library_of, working_dtype
 from kappaform.engines import SignalsUnreadable, engine_for
-from kappaform.estimators.inputs import chunks, has_own_codes, lives_elsewhere, received
-from kappaform.learning import LearningInterrupted, LearnResult, Method, StopReason, evaluate
-from kappaform.learning.evaluate import checked_sparsity
-from kappaform.learning.learn import check_callback, check_options, learn_on
-from kappaform.learning.online import Forgetting, Stream, begin, goes_on, result_of, step
-from kappaform.learning.stream import check_forgetting, one_sparsity
+from kappaform.engines.blocks import block_rows, split_rows
+from kappaform.engines.stores import reader_of
+from kappaform.learning import (
+    LearningInterrupted,
+    LearnResult,
+    Method,
+    StopReason,
+    evaluate,
+)
+from kappaform.learning.learn import begin_stream, learn_on
+from kappaform.learning.methods import (
+    N_UPDATES,
+    Forgetting,
+    LearnOptions,
+    StreamOptions,
+    learn_options,
+    one_sparsity,
+    stream_options,
+)
+from kappaform.learning.state import State, as_stream, follow, result_of
+from kappaform.linalg import inverse_factors
 from kappaform.threads import single_threaded_blas
 
 _logger = logging.getLogger("kappaform")
 
+# Rows of a chunk, in blocks of the engine: enough for every core, and a few dozen megabytes.
+_CHUNK_BLOCKS = 64
+
 
 class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """A learned transform of signals, one per row, and their codes."""
+
+    _specification: ClassVar[type]  #: of the method; most of its fields are parameters here
 
     def __init__(
         self,
@@ -52,38 +79,30 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         self.callback = callback
         self.verbose = verbose
 
-    def _method(self) -> Method:
-        raise NotImplementedError
-
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
         """Learn the transform of signals, one per row; whatever was learned before is left.
 
         Ctrl-C raises LearningInterrupted; what was learned until then is kept.
         """
-        method, sparsity = self._method(), one_sparsity(self.n_nonzero_coefs, "an estimator")
-        check_options(self.max_iter, self.tol)
-        check_callback(self.callback)
-        engine = engine_for(received(self, X, reset=True))
+        options = self._fit_options()
+        signals, features = self._received(X, reset=True)
+        engine = engine_for(signals)
         try:
-            result, statistics = learn_on(
-                engine,
-                method,
-                n_nonzero_coefs=sparsity,
-                init=self.init,
-                max_iter=self.max_iter,
-                tol=self.tol,
-                callback=self._logged_callback if self.verbose else self.callback,
-            )
+            state, reason = learn_on(engine, options)
         except (LearningInterrupted, SignalsUnreadable) as error:
             if error.result is not None:
-                self._set_fitted(error.result, engine.dtype, goes_on(error.result))
+                self._take(error.result, as_stream(error.result.state), engine.dtype, features)
             raise
-        self._set_fitted(result, engine.dtype, goes_on(result, statistics, engine.scale))
-        if self.verbose:
-            _logger.info("%s: %s", type(self).__name__, result.stop_reason)
-        if result.stop_reason is StopReason.MAX_ITER:
-            message = _convergence_message(self, result)
-            warnings.warn(message, ConvergenceWarning, stacklevel=2)
+        try:
+            self._take(result_of(state, reason), as_stream(state), engine.dtype, features)
+            if self.verbose:
+                _logger.info("%s: %s", type(self).__name__, reason)
+            if reason is StopReason.MAX_ITER:
+                warnings.warn(_convergence_message(self), ConvergenceWarning, stacklevel=2)
+        except KeyboardInterrupt:  # after the last iteration: nothing of it is lost
+            result = result_of(state, StopReason.INTERRUPTED)
+            self._take(result, as_stream(state), engine.dtype, features)
+            raise LearningInterrupted(result) from None
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
@@ -94,27 +113,22 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         What `forgetting` means, and what to expect, is said by :func:`kappaform.learn_stream`. A
         batch that is refused, or interrupted, changes nothing. `max_iter` and `tol` have no effect.
         """
-        method, sparsity = self._method(), one_sparsity(self.n_nonzero_coefs, "an estimator")
-        check_forgetting(self.forgetting)
-        check_callback(self.callback)
-        before: Stream | None = getattr(self, "_stream", None)
-        engine = engine_for(received(self, X, reset=before is None))
+        options = self._stream_options()
+        signals, features = self._received(X, reset=not hasattr(self, "_stream"))
+        engine = engine_for(signals)
         with single_threaded_blas():
-            n_nonzero = int(checked_sparsity(sparsity, engine))
-            init = self.init if before is None else self.result_
-            stream = begin(init, method, n_nonzero, engine, before)
-            stream = step(stream, engine, self.forgetting)
-        self._set_fitted(
-            result_of(stream, StopReason.RUNNING),
+            before = begin_stream(options, engine)
+            state = follow(before, engine, options.forgetting, options.n_updates)
+        self._take(
+            result_of(state, StopReason.RUNNING),
+            state,
             engine.dtype,
-            stream,
-            getattr(self, "patch_shape_", None),
-            getattr(self, "patch_mean_", "kept"),
+            features,
+            patch_shape=getattr(self, "patch_shape_", None),
+            patch_mean=getattr(self, "patch_mean_", "kept"),
         )
-        if self.verbose:
-            self._logged_callback(self.result_)
-        elif self.callback is not None:
-            self.callback(self.result_)
+        if options.callback is not None:
+            options.callback(self.result_)
         return self
 
     def transform(self, X: Any) -> Any:
@@ -123,17 +137,21 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         Codes of a Dask array or a tensor are one too, all others are arrays in memory.
         """
         check_is_fitted(self, "result_")
-        signals = received(self, X, reset=False)
+        signals, _ = self._received(X, reset=False)
+        engine, how = engine_for(signals), (self.result_.transform, self.n_nonzero_coefs_)
         if not self.sparse_output:
-            return self._encoded(signals)
-        if has_own_codes(signals):
+            return engine.encode(*how)
+        if _has_own_codes(signals):
             raise ValueError(
                 f"sparse_output=True: codes of {library_of(signals)} signals are as dense as these "
                 "and stay where they are; set sparse_output=False, or give arrays of NumPy."
             )
-        # Chunks are whole blocks of the engine, so the bits are those of dense codes.
-        coded = (self._encoded(signals[rows]) for rows in chunks(signals))
-        return sparse.vstack([sparse.csr_array(codes) for codes in coded], "csr")
+        all_rows, length = slice(0, engine.n_signals), _chunk_rows(engine.n_features, engine.dtype)
+        chunks = (
+            engine_for(chunk, first_row=rows.start).encode(*how)
+            for rows, chunk in reader_of(signals, "signals")(all_rows, length)
+        )
+        return sparse.vstack([sparse.csr_array(codes) for codes in chunks], "csr")
 
     def inverse_transform(self, X: Any) -> Any:
         r"""Signals that have the given coefficients: :math:`X W^{-T}`.
@@ -141,20 +159,20 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         `X` are codes, dense or sparse, one per row; the signals are dense and of the same dtype.
         """
         check_is_fitted(self, "result_")
-        codes = X
-        if not lives_elsewhere(X):
-            codes = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32])
+        codes = X if _lives_elsewhere(X) else _checked(X, check_array, accept_sparse="csr")
         if len(codes.shape) == 2 and codes.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"X has {codes.shape[1]} features: the codes of this transform have "
                 f"{self.n_features_in_}."
             )
-        inverse = np.linalg.inv(self.result_.transform)
+        with single_threaded_blas():
+            inverse = inverse_factors(self.result_.transform)
         if not sparse.issparse(codes):
-            return engine_for(codes, "X").apply(inverse)
-        signals = np.empty(codes.shape, codes.dtype)
-        for rows in chunks(codes):
-            signals[rows] = codes[rows] @ inverse.T
+            return engine_for(codes, "X").decode(inverse)
+        signals = np.empty(codes.shape, working_dtype(codes.dtype))
+        for rows in split_rows(0, len(signals), _chunk_rows(self.n_features_in_, signals.dtype)):
+            dense = codes[rows].toarray()
+            signals[rows] = engine_for(dense, "X", first_row=rows.start).decode(inverse)
         return signals
 
     def score(self, X: Any, y: Any = None) -> float:  # noqa: ARG002
@@ -163,7 +181,7 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         .. math:: -\|Y - H_s(Y W^T) W^{-T}\|_F / \|Y\|_F
         """
         check_is_fitted(self, "result_")
-        signals = received(self, X, reset=False)
+        signals, _ = self._received(X, reset=False)
         return -evaluate(signals, self.result_, self.n_nonzero_coefs_).reconstruction
 
     def __sklearn_tags__(self) -> Tags:
@@ -175,46 +193,129 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     def _n_features_out(self) -> int:
         return len(self.components_)
 
-    def _set_fitted(
-        self,
-        result: LearnResult,
-        dtype: DTypeLike,
-        stream: Stream,
-        patch_shape: tuple[int, ...] | None = None,
-        patch_mean: Literal["kept", "removed"] = "kept",
-    ) -> None:
-        self.result_ = result
-        self._stream = stream  # where `partial_fit` goes on
-        self.components_ = result.transform.astype(dtype)
-        self.singular_values_ = result.spectrum
-        self.condition_number_ = result.condition_number
-        self.loss_curve_ = result.loss
-        self.n_iter_ = result.n_iter
-        self.n_nonzero_coefs_ = int(result.n_nonzero_coefs)
-        self.n_features_in_ = len(result.transform)
-        # What `save` was told about the signals, and `load` tells again.
-        self.patch_shape_, self.patch_mean_ = patch_shape, patch_mean
+    def _fit_options(self) -> LearnOptions:
+        options = learn_options(
+            self._method(self._specification()),
+            one_sparsity(self.n_nonzero_coefs, "an estimator"),
+            self.init,
+            self.max_iter,
+            self.tol,
+            self.callback,
+        )
+        return options._replace(callback=self._logged_callback) if self.verbose else options
+
+    def _stream_options(self) -> StreamOptions:
+        before: State | None = getattr(self, "_stream", None)
+        options = stream_options(
+            self._method(self._specification() if before is None else before.method),
+            self.n_nonzero_coefs,
+            self.init if before is None else result_of(before, StopReason.RUNNING),
+            self.forgetting,
+            N_UPDATES,
+            self.callback,
+            "an estimator",
+        )
+        return options._replace(callback=self._logged_callback) if self.verbose else options
+
+    def _method(self, basis: Any) -> Method:
+        """A method with the parameters of the estimator; those that it lacks are of `basis`.
+
+        So `partial_fit` goes on with the variant of a loaded result, which no parameter says.
+        """
+        names = {field.name for field in fields(basis)} & set(self._get_param_names())
+        return replace(basis, **{name: getattr(self, name) for name in names})
 
     def _logged_callback(self, state: LearnResult) -> bool:
         loss = state.records[-1].loss
         _logger.info("%s: iteration %d, loss %.6g", type(self).__name__, state.n_iter, loss)
         return self.callback is not None and bool(self.callback(state))
 
-    def _encoded(self, signals: Any) -> Any:
-        return engine_for(signals).encode(self.result_.transform, self.n_nonzero_coefs_)
+    def _received(self, X: Any, *, reset: bool) -> tuple[Any, dict[str, Any]]:
+        """Signals as an engine takes them, and what scikit-learn remembers of their features.
+
+        They have the features that were fitted, unless these are reset. scikit-learn would gather
+        what lives elsewhere, so of that it only sees the shape.
+        """
+        stand_in = copy.copy(self)  # scikit-learn writes on it, and may refuse the signals then
+        check = partial(validate_data, stand_in, reset=reset)
+        if not _lives_elsewhere(X):
+            signals = _checked(X, check)
+        else:
+            signals = X
+            if len(X.shape) == 2:  # else the engine refuses it
+                check(X, skip_check_array=True)
+        names = ("n_features_in_", "feature_names_in_")
+        return signals, {name: vars(stand_in)[name] for name in names if name in vars(stand_in)}
+
+    def _take(
+        self,
+        result: LearnResult,
+        stream: State,
+        dtype: DTypeLike,
+        features: dict[str, Any],
+        *,
+        patch_shape: tuple[int, ...] | None = None,
+        patch_mean: Literal["kept", "removed"] = "kept",
+    ) -> None:
+        """Be fitted with this, and with nothing of what was learned before."""
+        learned = {
+            **features,
+            "result_": result,
+            "_stream": stream,  # where `partial_fit` goes on
+            "components_": result.transform.astype(dtype),
+            "singular_values_": result.spectrum,
+            "condition_number_": result.condition_number,
+            "loss_curve_": result.loss,
+            "n_iter_": result.n_iter,
+            "n_nonzero_coefs_": int(result.n_nonzero_coefs),
+            # What `save` was told about the signals, and `load` tells again.
+            "patch_shape_": patch_shape,
+            "patch_mean_": patch_mean,
+        }
+        kept = {name: value for name, value in vars(self).items() if name != "feature_names_in_"}
+        self.__dict__ = kept | learned  # in one step, which Ctrl-C cannot divide
 
 
-def _convergence_message(estimator: SparsifyingTransform, result: LearnResult) -> str:
-    old, new = result.loss[-2:] if len(result.loss) > 1 else (math.nan, math.nan)
+def _convergence_message(estimator: SparsifyingTransform) -> str:
+    result: LearnResult = estimator.result_
+    old, new = result.loss[-2:] if len(result.loss) > 1 else (0.0, 0.0)
     change = abs(old - new) / abs(old) if old else 0.0
-    if result.search.explores:
+    begin = (
+        f"{type(estimator).__name__} stopped after {result.n_iter} iterations, with "
+        f"max_iter={estimator.max_iter}"
+    )
+    # A change of no more than tol stops learning, unless its start was only chosen then.
+    if result.state.explores or change <= estimator.tol:
         return (
-            f"{type(estimator).__name__} stopped after {result.n_iter} iterations, while still "
-            f"exploring starts, with max_iter={estimator.max_iter}: increase max_iter (300 are "
-            "enough for most bounds), or choose one start by init='least-squares' or 'dct'."
+            f"{begin}, while starts were still being explored: increase max_iter (300 are enough "
+            "for most bounds), or choose one start by init='least-squares' or 'dct'."
         )
     return (
-        f"{type(estimator).__name__} stopped after {result.n_iter} iterations, with "
-        f"max_iter={estimator.max_iter}. The last relative change of the loss is {change:.1e}, "
-        f"tol={estimator.tol:g}: increase max_iter or tol."
+        f"{begin}. The last relative change of the loss is {change:.1e}, tol={estimator.tol:g}: "
+        "increase max_iter or tol."
     )
+
+
+def _checked(X: Any, check: Callable[..., Any], **options: Any) -> Any:
+    """Numbers as they are, memory-maps of big-endian ones too, if scikit-learn's `check` agrees.
+
+    The engine reads them block by block, refuses what is not finite and names the row.
+    """
+    if isinstance(X, np.ma.MaskedArray):  # of which scikit-learn would see the hidden values
+        raise TypeError("X is a masked array: fill or drop the masked entries first.")
+    return check(X, dtype="numeric", ensure_all_finite=False, **options)
+
+
+def _lives_elsewhere(X: Any) -> bool:
+    """Whether rows are on a device, on a cluster or in a store, where an engine goes to them."""
+    return _has_own_codes(X) or (is_store(X) and not hasattr(X, "columns"))  # of a data frame
+
+
+def _has_own_codes(X: Any) -> bool:
+    """Whether codes are of the same library as the signals, and not arrays of NumPy."""
+    return library_of(X) in ("dask", "torch")
+
+
+def _chunk_rows(n_features: int, dtype: np.dtype) -> int:
+    """Rows of a chunk: whole blocks of the engine, so that codes have the same bits."""
+    return _CHUNK_BLOCKS * block_rows(n_features, dtype)

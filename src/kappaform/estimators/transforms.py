@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from kappaform.estimators.base import SparsifyingTransform
 from kappaform.learning import Conditioned, LogDet, Orthonormal
-from kappaform.learning.online import Forgetting
+from kappaform.learning.methods import Forgetting
 
 
 class ConditionedTransform(SparsifyingTransform):
@@ -78,6 +78,8 @@ class ConditionedTransform(SparsifyingTransform):
     True
     """
 
+    _specification = Conditioned
+
     def __init__(
         self,
         n_nonzero_coefs: int | None = None,
@@ -107,9 +109,6 @@ class ConditionedTransform(SparsifyingTransform):
         self.norm = norm
         self.objective = objective
 
-    def _method(self) -> Conditioned:
-        return Conditioned(self.max_condition, self.norm, self.objective)
-
 
 class OrthonormalTransform(SparsifyingTransform):
     """Sparse representation in a learned orthonormal basis.
@@ -117,8 +116,7 @@ class OrthonormalTransform(SparsifyingTransform):
     Parameters and attributes are those of :class:`ConditionedTransform`, without a bound.
     """
 
-    def _method(self) -> Orthonormal:
-        return Orthonormal()
+    _specification = Orthonormal
 
 
 class LogDetTransform(SparsifyingTransform):
@@ -139,6 +137,8 @@ class LogDetTransform(SparsifyingTransform):
     init, max_iter, tol, forgetting, sparse_output, callback, verbose
         As for :class:`ConditionedTransform`, and so are the attributes.
     """
+
+    _specification = LogDet
 
     def __init__(
         self,
@@ -166,6 +166,3 @@ class LogDetTransform(SparsifyingTransform):
         )
         self.weight = weight
         self.frobenius_weight = frobenius_weight
-
-    def _method(self) -> LogDet:
-        return LogDet(self.weight, self.frobenius_weight)

@@ -1,11 +1,16 @@
 """The alternating minimisation."""
 
-from kappaform.learning.evaluate import Evaluation, evaluate
-from kappaform.learning.learn import learn
+from kappaform.learning.evaluate import ConditionPath, Evaluation, condition_path, evaluate
+from kappaform.learning.learn import learn, learn_stream
 from kappaform.learning.methods import Conditioned, LogDet, Method, Orthonormal
-from kappaform.learning.path import ConditionPath, condition_path
-from kappaform.learning.result import Errors, LearningInterrupted, LearnResult, StopReason
-from kappaform.learning.stream import BatchRefused, learn_stream
+from kappaform.learning.result import (
+    BatchRefused,
+    Errors,
+    LearningInterrupted,
+    LearnResult,
+    Record,
+    StopReason,
+)
 
 __all__ = [
     "BatchRefused",
@@ -18,6 +23,7 @@ __all__ = [
     "LogDet",
     "Method",
     "Orthonormal",
+    "Record",
     "StopReason",
     "condition_path",
     "evaluate",

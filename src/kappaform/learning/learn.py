@@ -1,27 +1,60 @@
-"""The alternating minimisation: a pass over the data, an update of the transform, and again."""
+"""Learning: a pass over the data, an update of the transform, and again.
+
+Two loops over the same state: `learn` passes over all signals in every step, `learn_stream` sees,
+uses and forgets one batch in each.
+"""
 
 from __future__ import annotations
 
-import math
-import numbers
-from collections.abc import Callable
+import itertools
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kappaform.arrays import sparsity_of
 from kappaform.engines import Engine, SignalsUnreadable, Statistics, engine_for
-from kappaform.learning.evaluate import checked_sparsity
-from kappaform.learning.methods import Conditioned, LogDet, Method, Orthonormal
-from kappaform.learning.problem import Problem
-from kappaform.learning.result import LearningInterrupted, LearnResult, StopReason, learned
-from kappaform.learning.search import Descent, Search, evaluated, step, without_statistics
-from kappaform.learning.starts import starts_for
-from kappaform.learning.updates import as_matrix
-from kappaform.threads import single_threaded_blas
+from kappaform.engines.stores import reading
+from kappaform.learning.methods import (
+    N_UPDATES,
+    Callback,
+    Conditioned,
+    Forgetting,
+    LearnOptions,
+    Method,
+    StreamOptions,
+    learn_options,
+    stream_options,
+)
+from kappaform.learning.result import (
+    BatchRefused,
+    LearningInterrupted,
+    LearnResult,
+    StopReason,
+    learned,
+)
+from kappaform.learning.starts import explores_blindly, starts_for
+from kappaform.learning.state import (
+    Line,
+    Problem,
+    State,
+    evaluated,
+    follow,
+    result_of,
+    resumable,
+    step,
+    stream_from,
+)
+from kappaform.learning.updates import Transform, as_matrix
+from kappaform.threads import single_threaded_blas, users_blas
 
-Callback = Callable[[LearnResult], bool | None]
+# Bound beyond which float32 coefficients are rounding: measured on patches, the relative error of
+# float32 signals is then off by more than 1 % (docs/mathematics.md, section 8).
+_LARGEST_BOUND_OF_FLOAT32 = 1e6
 
 
 def learn(
@@ -72,118 +105,262 @@ def learn(
     SignalsUnreadable
         An OSError, if signals on disk or on a cluster fail: it too carries what was learned.
     """
-    method = checked_method(method)
-    check_options(max_iter, tol)
-    check_callback(callback)
-    return learn_on(
-        engine_for(signals),
-        method,
-        n_nonzero_coefs=n_nonzero_coefs,
-        init=init,
-        max_iter=max_iter,
-        tol=tol,
-        callback=callback,
-    )[0]
-
-
-def learn_on(
-    engine: Engine,
-    method: Method,
-    *,
-    n_nonzero_coefs: int | NDArray | None,
-    init: Any,
-    max_iter: int,
-    tol: float,
-    callback: Callback | None,
-) -> tuple[LearnResult, Statistics | None]:
-    """`learn` on the signals of an engine, with checked options.
-
-    Beside the result, which is small, the statistics of its transform: a stream can go on there.
-    None, if a resumed search ended at a transform that it had found before.
-    """
-    n_nonzero = checked_sparsity(n_nonzero_coefs, engine)
-    with single_threaded_blas():
-        problem = Problem(engine, method, n_nonzero, float(tol))
-        return _run(problem, _search_from(init, problem), int(max_iter), callback)
-
-
-def checked_method(method: Any) -> Method:
-    method = Conditioned() if method is None else method
-    if not isinstance(method, Orthonormal | LogDet | Conditioned):
-        raise TypeError(f"method={method!r}: give Conditioned(...), LogDet(...) or Orthonormal().")
-    return method
-
-
-def check_options(max_iter: Any, tol: float) -> None:
-    if not isinstance(max_iter, numbers.Integral) or max_iter < 1:
-        raise ValueError(f"max_iter={max_iter!r}: give a number of iterations >= 1.")
-    if not isinstance(tol, numbers.Real) or not 0 <= tol < math.inf:
-        raise ValueError(f"tol={tol!r}: give a finite number >= 0 (0 runs until nothing changes).")
-
-
-def check_callback(callback: Any) -> None:
-    if callback is not None and not callable(callback):
-        raise TypeError(f"callback={callback!r}: give a function of a LearnResult, or None.")
-
-
-def _search_from(init: Any, problem: Problem) -> Search:
-    init = learned(init, "init")
-    resumable = isinstance(init, LearnResult) and isinstance(init.search, Search)
-    if resumable and init.method == problem.method:
-        same_size = init.transform.shape == problem.engine.gram.shape
-        if same_size and np.array_equal(init.n_nonzero_coefs, problem.n_nonzero):
-            return init.search
-    starts = starts_for(init, problem.method, problem.engine.n_features, problem.run_pass)
-    return Search(tuple(Descent(*start) for start in starts))
-
-
-def _run(
-    problem: Problem, search: Search, max_iter: int, callback: Callback | None
-) -> tuple[LearnResult, Statistics | None]:
-    reason = StopReason.MAX_ITER
+    options = learn_options(method, n_nonzero_coefs, init, max_iter, tol, callback)
+    engine = engine_for(signals)
+    _warn_of_columns(engine, n_nonzero_coefs)
+    state, reason = learn_on(engine, options)
     try:
-        search = evaluated(search, problem)
-        for _ in range(max_iter):
-            previous, search = search, step(search, problem)
-            stop = _stop_reason(previous, search, problem)
-            if callback is not None and callback(_result(problem, search, StopReason.RUNNING)):
-                stop = stop or StopReason.CALLBACK
-            if stop:
-                reason = stop
-                break
+        return result_of(state, reason)
+    except KeyboardInterrupt:  # after the last iteration
+        raise _interrupted(state) from None
+
+
+def learn_on(engine: Engine, options: LearnOptions) -> tuple[State, StopReason]:
+    """`learn` on the signals of an engine: the last state, with statistics, and why it ended."""
+    n_nonzero = sparsity_of(options.n_nonzero, engine.n_signals, engine.n_features)
+    _warn_of_float32(engine, options.method)
+    latest: list[State] = []
+    try:
+        with single_threaded_blas():
+            problem = Problem(engine, options.method, n_nonzero, options.tol)
+            reason = _run(problem, _state_from(options.init, problem), options, latest)
+        return latest[0], reason
     except KeyboardInterrupt:
-        if not search.best.records:
+        if not latest:
             raise
-        raise LearningInterrupted(_result(problem, search, StopReason.INTERRUPTED)) from None
+        raise _interrupted(latest[0]) from None
     except SignalsUnreadable as error:
-        if search.best.records:
-            error.result = _result(problem, search, StopReason.INTERRUPTED)
+        if latest:
+            error.result = result_of(latest[0], StopReason.INTERRUPTED)
         raise
-    return _result(problem, search, reason), search.best.statistics
 
 
-def _stop_reason(previous: Search, search: Search, problem: Problem) -> StopReason | None:
-    if problem.is_exact(search.best.records[-1]):
+def _state_from(init: Any, problem: Problem) -> State:
+    init, n_features = learned(init, "init"), problem.engine.n_features
+    kind = problem.method, problem.n_nonzero, n_features
+    state = resumable(init, kind, stream=False)
+    if state is None:
+        starts = starts_for(init, problem.method, n_features, problem.run_pass)
+        lines = tuple(Line(*start) for start in starts)
+        state = State(problem.method, problem.n_nonzero, lines)
+    return state
+
+
+def _run(problem: Problem, state: State, options: LearnOptions, latest: list[State]) -> StopReason:
+    """Learn until there is a reason to stop. What was learned last is in `latest`, at any time."""
+    n_before = state.n_passes
+    if state.best.records:  # of a result that is resumed
+        latest[:] = [state]
+    state = evaluated(state, problem)
+    latest[:] = [replace(state, n_passes=n_before + problem.n_passes)]
+    for _ in range(options.max_iter):
+        previous, state = state, step(state, problem)
+        latest[:] = [replace(state, n_passes=n_before + problem.n_passes)]
+        reason = _stop_reason(previous, state, problem)
+        if options.callback is not None and _called(options.callback, latest[0]):
+            reason = reason or StopReason.CALLBACK
+        if reason:
+            return reason
+    return StopReason.MAX_ITER
+
+
+def _interrupted(state: State) -> LearningInterrupted:
+    return LearningInterrupted(result_of(state, StopReason.INTERRUPTED))
+
+
+def _called(callback: Callback, state: State) -> bool:
+    """What the callback says of a state. It runs with the BLAS threads of the user."""
+    result = result_of(state, StopReason.RUNNING)
+    with users_blas():
+        return bool(callback(result))
+
+
+def _stop_reason(previous: State, state: State, problem: Problem) -> StopReason | None:
+    if problem.is_exact(state.best.records[-1]):
         return StopReason.EXACT
     if previous.explores:
         return None
-    if search.rose:
+    if state.rose:
         return StopReason.ROSE
-    old, new = previous.descent.loss, search.descent.loss
+    old, new = previous.line.loss, state.line.loss
     return StopReason.TOLERANCE if abs(old - new) <= problem.tol * abs(old) else None
 
 
-def _result(problem: Problem, search: Search, reason: StopReason) -> LearnResult:
-    best, n_passes = search.best, search.n_passes + problem.n_passes
-    # A pass finds the statistics again: results are small without.
-    lines = tuple(map(without_statistics, search.descents))
-    return LearnResult(
-        transform=as_matrix(best.transform),
-        method=problem.method,
-        n_nonzero_coefs=problem.n_nonzero,
-        n_iter=search.n_iter,
-        n_passes=n_passes,
-        stop_reason=reason,
-        records=best.records,
-        search=replace(search, descents=lines, n_passes=n_passes),
-    )
+def _warn_of_columns(engine: Engine, n_nonzero: Any) -> None:
+    if engine.n_signals < engine.n_features and np.ndim(n_nonzero) == 0:
+        warnings.warn(
+            f"signals has shape ({engine.n_signals}, {engine.n_features}), fewer signals than "
+            "features: signals are rows; transpose them if yours are columns.",
+            stacklevel=3,
+        )
+
+
+def _warn_of_float32(engine: Engine, method: Method) -> None:
+    if not isinstance(method, Conditioned) or engine.dtype != np.float32:
+        return
+    if method.max_condition > _LARGEST_BOUND_OF_FLOAT32:
+        warnings.warn(
+            f"max_condition={method.max_condition:g} with float32 signals: beyond "
+            f"{_LARGEST_BOUND_OF_FLOAT32:g} the smallest coefficients are rounding, and so are the "
+            "errors; give float64 signals.",
+            stacklevel=4,
+        )
+
+
+def learn_stream(
+    batches: Iterable[Any],
+    method: Method | None = None,
+    *,
+    n_nonzero_coefs: int | None = None,
+    init: Any = "auto",
+    forgetting: Forgetting = "auto",
+    n_updates: int = N_UPDATES,
+    callback: Callback | None = None,
+) -> LearnResult:
+    """Learn a square transform from signals that come in batches, each of them seen once.
+
+    Of the batches only sums of size n x n are kept, in which the codes are those of the transform
+    at the time. With ``forgetting="auto"`` a signal counts in proportion to the fourth power of the
+    number of signals before it: old codes fade out, and what counts still grows with the stream. If
+    signals come in random order, the transform tends to one that its own update on all signals
+    leaves alone, as `learn` does. With ``forgetting=1`` it tends there too, but ever more slowly,
+    because the codes of the first transforms count for ever; with a smaller factor it keeps moving
+    with the last 1 / (1 - forgetting) batches, and follows signals that change. None of this is
+    proved; the condition number obeys its bound after every batch, and that is.
+
+    A stream that is sorted should be seen several times, or shuffled.
+
+    Parameters
+    ----------
+    batches : iterable of arrays of shape (m, n)
+        Whatever `learn` takes as signals, of any number m each: a list, or a generator, for which
+        one batch is in memory at a time. To see signals again, give their batches again.
+    method : Conditioned, LogDet or Orthonormal
+        By default ``Conditioned()``.
+    n_nonzero_coefs : int, optional
+        Nonzero coefficients of a code. By default a tenth of n.
+    init : {"auto", "dct", "identity", "least-squares", "procrustes"}, array, LearnResult or tuple
+        Where to start, as for `learn`. Several starts ("auto" of the monotone conditioned method)
+        are followed over the first batches, until 5 n^2 signals were seen; the best goes on. The
+        result of a stream of the same method and sparsity is resumed, as if it had never stopped.
+    forgetting : "auto" or float from 0 to 1
+        What each batch leaves of the weight of those before it: 1 never forgets.
+    n_updates : int
+        Updates of the transform per batch at most: that many for the first, fewer as more is known,
+        and at least one.
+    callback : callable, optional
+        Called after every batch with the LearnResult so far; returning True stops.
+
+    Returns
+    -------
+    LearnResult
+        Its iterations are batches. Entries of `loss` and `errors` are measured on each batch with
+        the transform before it: on signals from which that one has not been learned.
+
+    Raises
+    ------
+    LearningInterrupted
+        On Ctrl-C: a KeyboardInterrupt that carries what was learned as ``.result``.
+    BatchRefused
+        A ValueError, if a batch is not finite or does not fit to those before it.
+    SignalsUnreadable
+        An OSError, if a batch cannot be had. Both carry what was learned until then.
+    """
+    options = stream_options(method, n_nonzero_coefs, init, forgetting, n_updates, callback)
+    _check_batches(batches)
+    state: State | None = None
+    reason = StopReason.STREAM_END
+    try:
+        for index, batch in _numbered(batches):
+            state = _with_batch(state, batch, f"batches[{index}]", options)
+            del batch  # before the next one is made
+            if options.callback is not None and _called(options.callback, state):
+                reason = StopReason.CALLBACK
+                break
+        if state is None:
+            raise ValueError("batches is empty: at least one batch is needed.")
+        return result_of(state, reason)
+    except KeyboardInterrupt:
+        if state is None:
+            raise
+        raise _interrupted(state) from None
+    except BatchRefused:
+        raise
+    except (
+        Exception
+    ) as error:  # whatever went wrong outside: it stays, and carries what was learned
+        if state is not None:
+            with suppress(AttributeError):
+                error.result = result_of(state, StopReason.INTERRUPTED)  # type: ignore[attr-defined]
+        raise
+
+
+def begin_stream(options: StreamOptions, engine: Engine) -> State:
+    """The stream that `init` is in the middle of, if it is of this kind; else a new one from it.
+
+    Starts that depend on signals are made with those of the engine, the first batch.
+    """
+    init, method = learned(options.init, "init"), options.method
+    n_nonzero = int(sparsity_of(options.n_nonzero, engine.n_signals, engine.n_features))
+    state = resumable(init, (method, n_nonzero, engine.n_features), stream=True)
+    if state is not None:
+        return state
+    n_passes = 0
+
+    def codes_of(transform: Transform) -> Statistics:
+        nonlocal n_passes
+        n_passes += 1
+        return engine.run_pass(as_matrix(transform), n_nonzero)
+
+    if isinstance(init, str) and init == "auto" and explores_blindly(method):
+        init = "dct"  # blind steps need the codes of all signals, not of earlier batches
+    starts = starts_for(init, method, engine.n_features, codes_of)
+    return stream_from(starts, method, n_nonzero, engine.n_features, n_passes)
+
+
+def _with_batch(state: State | None, batch: Any, name: str, options: StreamOptions) -> State:
+    """The stream after one more batch, or the first."""
+    try:
+        engine = engine_for(batch, name)
+        with single_threaded_blas():
+            if state is None:
+                state_before = begin_stream(options, engine)
+            elif engine.n_features == state.n_features:
+                state_before = state
+            else:
+                raise ValueError(
+                    f"{name} has {engine.n_features} features: the batches before it have "
+                    f"{state.n_features}, and all of a stream must have as many."
+                )
+            return follow(state_before, engine, options.forgetting, options.n_updates)
+    except (TypeError, ValueError) as error:
+        if state is None:
+            raise
+        result = result_of(state, StopReason.INTERRUPTED)
+        raise BatchRefused(f"{error} What was learned before is `.result`.", result) from error
+
+
+def _check_batches(batches: Any) -> None:
+    shape = getattr(batches, "shape", None)
+    if shape is not None and len(shape) == 2:
+        raise TypeError(
+            f"batches is one array of shape {tuple(shape)}: cut it into batches of rows, or give "
+            "it to `learn`."
+        )
+    if not hasattr(batches, "__iter__") and not hasattr(batches, "__getitem__"):
+        raise TypeError(
+            f"batches is of type {type(batches).__name__}: give an iterable of batches, each of "
+            "them an array with one signal per row."
+        )
+
+
+def _numbered(batches: Iterable[Any]) -> Iterator[tuple[int, Any]]:
+    iterator = iter(batches)
+    for index in itertools.count():
+        with reading(f"batches[{index}] could not be read"):
+            try:
+                batch = next(iterator)
+            except StopIteration:
+                return
+        yield index, batch
+        del batch

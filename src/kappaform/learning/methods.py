@@ -1,11 +1,12 @@
-"""What can be learned: one specification for each method."""
+"""What can be learned, and how: one specification for each method, and every option, checked."""
 
 from __future__ import annotations
 
 import math
 import numbers
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 Objective = Literal["absolute", "relative"]
 Variant = Literal["monotone", "paper", "reference", "public"]
@@ -57,7 +58,7 @@ class Conditioned:
     max_condition : float >= 1
     norm : "auto", float from 1e-6 to 1e6, or None
         Frobenius norm of the transform. "auto" is sqrt(n), that of an orthonormal one. None leaves
-        it free: the absolute error then shrinks with the transform, towards zero.
+        it free: the absolute error then shrinks with the transform, down to the norm 1e-6.
     objective : {"absolute", "relative"}
         The error to minimise: absolute, or divided by the norm of the coefficients. They favour
         different transforms: compare both, and the reconstruction error (`kappaform.evaluate`).
@@ -98,11 +99,100 @@ class Conditioned:
                 f"objective='relative' with variant={self.variant!r}: the published algorithms "
                 "minimise the absolute error only; use variant='monotone'."
             )
-        if not isinstance(self.n_rounds, numbers.Integral) or self.n_rounds < 1:
-            raise ValueError(f"n_rounds={self.n_rounds!r}: give a number of rounds >= 1.")
+        _check_count("n_rounds", self.n_rounds, "rounds")
 
 
 Method = Orthonormal | LogDet | Conditioned
+Callback = Callable[[Any], bool | None]  #: sees a LearnResult; returning True stops
+Forgetting = float | Literal["auto"]
+N_UPDATES = 5  #: of the transform for each batch of a stream, at most (docs/scale.md)
+
+
+class LearnOptions(NamedTuple):
+    """What `learn` is asked for, checked but for what depends on the signals."""
+
+    method: Method
+    n_nonzero: Any
+    init: Any
+    max_iter: int
+    tol: float
+    callback: Callback | None
+
+
+class StreamOptions(NamedTuple):
+    """What `learn_stream` is asked for, checked but for what depends on the signals."""
+
+    method: Method
+    n_nonzero: int | None
+    init: Any
+    forgetting: Forgetting
+    n_updates: int
+    callback: Callback | None
+
+
+def learn_options(
+    method: Any, n_nonzero: Any, init: Any, max_iter: Any, tol: Any, callback: Any
+) -> LearnOptions:
+    """Check the options of `learn`."""
+    _check_count("max_iter", max_iter, "iterations")
+    if not _is_number(tol) or not 0 <= tol < math.inf:
+        raise ValueError(f"tol={tol!r}: give a finite number >= 0 (0 runs until nothing changes).")
+    _check_callback(callback)
+    return LearnOptions(
+        checked_method(method), n_nonzero, init, int(max_iter), float(tol), callback
+    )
+
+
+def stream_options(
+    method: Any,
+    n_nonzero: Any,
+    init: Any,
+    forgetting: Any,
+    n_updates: Any,
+    callback: Any,
+    who: str = "a stream",
+) -> StreamOptions:
+    """Check the options of `learn_stream`; errors call it `who`."""
+    if forgetting != "auto" and not (_is_number(forgetting) and 0 <= forgetting <= 1):
+        raise ValueError(
+            f"forgetting={forgetting!r}: give 'auto', or what a batch leaves of the weight of the "
+            "earlier ones, from 0 (nothing) to 1 (all)."
+        )
+    _check_count("n_updates", n_updates, "updates")
+    _check_callback(callback)
+    sparsity = one_sparsity(n_nonzero, who)
+    return StreamOptions(
+        checked_method(method), sparsity, init, forgetting, int(n_updates), callback
+    )
+
+
+def checked_method(method: Any) -> Method:
+    method = Conditioned() if method is None else method
+    if not isinstance(method, Method):
+        raise TypeError(f"method={method!r}: give Conditioned(...), LogDet(...) or Orthonormal().")
+    return method
+
+
+def one_sparsity(value: Any, who: str) -> int | None:
+    """The sparsity of signals yet to come: they can only share one."""
+    if value is None or (isinstance(value, numbers.Integral) and not isinstance(value, bool)):
+        return value if value is None else int(value)
+    many = hasattr(value, "__len__") and not isinstance(value, str)
+    what = f" has {len(value)} entries" if many else f"={value!r}"
+    raise TypeError(
+        f"n_nonzero_coefs{what}: {who} needs one integer, or None for a tenth of the features; one "
+        "for each signal is for `learn`."
+    )
+
+
+def _check_count(name: str, value: Any, what: str) -> None:
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name}={value!r}: give a number of {what} >= 1.")
+
+
+def _check_callback(callback: Any) -> None:
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback={callback!r}: give a function of a LearnResult, or None.")
 
 
 def _is_norm(value: Any) -> bool:

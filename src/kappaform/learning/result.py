@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.learning.methods import Method
+from kappaform.threads import single_threaded_blas
+
+if TYPE_CHECKING:
+    from kappaform.learning.state import State
 
 
 class StopReason(Enum):
@@ -64,36 +67,29 @@ class LearnResult:
     ----------
     transform : float64 array of shape (n, n), read-only
         Coefficients of signals (rows) are ``signals @ transform.T``.
+    stop_reason : StopReason
+        Reads as a sentence.
     method : Orthonormal, LogDet or Conditioned
     n_nonzero_coefs : int or array of shape (m,)
     n_iter : int
         Updates done in all, those of starts that were tried and left included.
     n_passes : int
-        Passes over the data in all: those of the iterations and of the starts.
-    stop_reason : StopReason
-        Reads as a sentence.
+        Passes over the data in all: those of the iterations, of the starts and, for the results of
+        a `condition_path`, of the errors that it measures.
     errors : Errors
-        Of the kept line of descent, per iteration.
+        Of the start that was kept, per iteration; of a stream, of the last 1000 batches.
     loss : array
         What the method minimises, per iteration: the absolute or relative error, or for the log-det
         method the penalised squared error over the squared norm of the signals.
     """
 
     transform: NDArray
-    method: Method
-    n_nonzero_coefs: int | NDArray
-    n_iter: int
-    n_passes: int
     stop_reason: StopReason
-    records: tuple[Record, ...]
-    search: Any  #: where to resume
-
-    def __post_init__(self) -> None:
-        self.transform.setflags(write=False)
+    state: State  #: where to resume
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self.__post_init__()  # pickles do not keep the flag
+        self.transform.setflags(write=False)  # pickles do not keep the flag
 
     def __repr__(self) -> str:
         return (
@@ -102,27 +98,68 @@ class LearnResult:
         )
 
     @property
+    def method(self) -> Method:
+        return self.state.method
+
+    @property
+    def n_nonzero_coefs(self) -> int | NDArray:
+        return self.state.n_nonzero
+
+    @property
+    def n_iter(self) -> int:
+        return self.state.n_iter
+
+    @property
+    def n_passes(self) -> int:
+        return self.state.n_passes
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        return self.state.best.records
+
+    @property
     def converged(self) -> bool:
         """Whether learning stopped because nothing was left to gain."""
         return self.stop_reason in (StopReason.TOLERANCE, StopReason.EXACT, StopReason.ROSE)
 
-    @cached_property
+    @property
     def spectrum(self) -> NDArray:
         """Singular values of the transform, largest first."""
-        return np.linalg.svd(self.transform, compute_uv=False)
+        if "_spectrum" not in self.__dict__:
+            with single_threaded_blas():
+                spectrum = np.linalg.svd(self.transform, compute_uv=False)
+            self.__dict__["_spectrum"] = spectrum
+        return self.__dict__["_spectrum"]
 
-    @cached_property
+    @property
     def condition_number(self) -> float:
         """Of the transform as it is, computed from its singular values."""
         return float(self.spectrum[0] / self.spectrum[-1])
 
-    @cached_property
+    @property
     def errors(self) -> Errors:
         return Errors(*np.array(self.records, dtype=np.float64).T[1:5])
 
-    @cached_property
+    @property
     def loss(self) -> NDArray:
         return np.array([record.loss for record in self.records])
+
+
+class BatchRefused(ValueError):  # noqa: N818 - says what happened, as LearningInterrupted does
+    """A batch, after others were learned from, that cannot be learned from.
+
+    Attributes
+    ----------
+    result : LearnResult
+        What was learned from the batches before; go on with ``init=result``.
+    """
+
+    def __init__(self, message: str, result: LearnResult) -> None:
+        super().__init__(message)
+        self.result = result
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.result)
 
 
 class LearningInterrupted(KeyboardInterrupt):

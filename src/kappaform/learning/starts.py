@@ -9,22 +9,24 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from kappaform.arrays import as_transform
 from kappaform.engines import Statistics
-from kappaform.learning.methods import Conditioned, Method, Orthonormal
+from kappaform.learning.methods import Conditioned, LogDet, Method, Orthonormal
 from kappaform.learning.result import LearnResult, learned
 from kappaform.learning.updates import (
     Factors,
     Steps,
     Transform,
     as_matrix,
-    bound_of,
     decompose,
+    kappa_of,
     least_squares,
     norm_of,
     own_steps,
     turned_start,
 )
 from kappaform.linalg import dct_basis, polar, project_spectrum
+from kappaform.threads import single_threaded_blas
 
 Init = Literal["auto", "dct", "identity", "least-squares", "procrustes"]
 
@@ -55,8 +57,8 @@ def starts_for(
         return [start._replace(explore=start.explore or steps) for start in starts]
     init = learned(init, "init")
     if isinstance(init, LearnResult):
-        _check_shape(init.transform, n_features)
-        return [Start(feasible(init.search.best.transform, method))]
+        as_transform(init.transform, n_features, "init")
+        return [Start(feasible(init.state.best.transform, method))]
     if not isinstance(init, str):
         return [Start(feasible(_as_matrix(init, n_features), method))]
     if init not in get_args(Init):
@@ -104,20 +106,38 @@ def feasible(transform: Transform, method: Method) -> Transform:
     public code takes it as it is.
     """
     matrix = as_matrix(transform)
-    n_features = len(matrix)
     if not matrix.any():
-        transform = matrix = np.eye(n_features)
-    if isinstance(method, Conditioned) and method.variant == "public":
-        return matrix
+        transform = matrix = np.eye(len(matrix))
     if isinstance(method, Orthonormal):
         return polar(matrix)
-    factors = transform if isinstance(transform, Factors) else decompose(matrix)
-    kappa = bound_of(method, n_features) if isinstance(method, Conditioned) else _REGULAR
-    spectrum = project_spectrum(factors.spectrum, np.ones(n_features), kappa)
-    factors = Factors(factors.left, spectrum, factors.right)
-    if isinstance(method, Conditioned) and method.variant == "monotone":
-        return factors.scaled_to(norm_of(method, n_features))
+    if isinstance(method, LogDet):
+        return _within(transform, _REGULAR).matrix
+    if method.variant == "public":
+        return matrix
+    factors = _within(transform, kappa_of(method, len(matrix)))
+    if method.variant == "monotone":
+        return factors.scaled_to(norm_of(method, len(matrix)))
     return factors.matrix
+
+
+def shown(transform: Transform, method: Method) -> NDArray:
+    """The transform as learning returns it: always within bound and norm.
+
+    A published variant that has done no update yet holds a start that need not be.
+    """
+    if isinstance(method, Conditioned) and not isinstance(transform, Factors):
+        n_features = len(transform)
+        with single_threaded_blas():
+            transform = _within(transform, kappa_of(method, n_features))
+            transform = transform.scaled_to(norm_of(method, n_features))
+    return as_matrix(transform)
+
+
+def _within(transform: Transform, kappa: float) -> Factors:
+    """Factors of the nearest transform with the same singular vectors and this bound."""
+    factors = transform if isinstance(transform, Factors) else decompose(transform)
+    spectrum = project_spectrum(factors.spectrum, np.ones(len(factors.spectrum)), kappa)
+    return Factors(factors.left, spectrum, factors.right)
 
 
 def _explores(method: Conditioned) -> bool:
@@ -138,27 +158,16 @@ def explores_blindly(method: Method) -> bool:
 
 
 def _as_matrix(init: Any, n_features: int) -> NDArray:
-    try:
-        matrix = np.asarray(init)
-    except ValueError:  # rows of different lengths
-        matrix = np.empty(0, dtype=object)
-    if matrix.dtype.kind not in "biuf":
-        what = f"has dtype {matrix.dtype}" if isinstance(init, np.ndarray) else _short(init)
-        raise TypeError(f"init {what}, which is no real matrix: {_accepted(n_features)}")
-    _check_shape(matrix, n_features)
-    if not np.isfinite(matrix).all():
-        raise ValueError("init contains NaN or inf: every entry of a transform must be finite.")
+    if not hasattr(init, "__len__"):
+        raise TypeError(f"init={init!r} is unknown: {_accepted(n_features)}")
+    matrix = as_transform(init, n_features, "init")
     largest = float(np.abs(matrix).max())
     if not (largest == 0 or 1e-6 <= largest <= 1e6):
         raise ValueError(
             f"init has entries up to {largest:g}: scale it, so that the largest is between 1e-6 "
             "and 1e6."
         )
-    return matrix.astype(np.float64)
-
-
-def _short(init: Any) -> str:
-    return "is None" if init is None else f"is a {type(init).__name__}"
+    return matrix
 
 
 def _accepted(n_features: int) -> str:
@@ -166,11 +175,3 @@ def _accepted(n_features: int) -> str:
         f"choose one of {get_args(Init)}, an array of shape ({n_features}, {n_features}), a "
         "LearnResult or a fitted estimator, or a tuple of these."
     )
-
-
-def _check_shape(matrix: NDArray, n_features: int) -> None:
-    if matrix.shape != (n_features, n_features):
-        raise ValueError(
-            f"init has shape {matrix.shape}: a transform of signals with {n_features} features is "
-            f"({n_features}, {n_features})."
-        )

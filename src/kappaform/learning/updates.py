@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from kappaform.engines import Statistics
 from kappaform.learning.methods import Conditioned, LogDet, Method, Orthonormal
-from kappaform.linalg import first_accepted_spectrum, polar, project_spectrum, svd
+from kappaform.linalg import polar, project_spectrum, svd
 
 _EPS = float(np.finfo(np.float64).eps)
-_PROXIMITY = 1e-10
+_PROXIMITY = 1e-10  # of the log-det update, as that of `polar`
+LEAST_NORM = 1e-6  #: of a transform whose norm is free: the least that can be asked for
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,9 +32,11 @@ class Factors:
     spectrum: NDArray
     right: NDArray
 
-    @cached_property
+    @property
     def matrix(self) -> NDArray:
-        return (self.left * self.spectrum) @ self.right.T
+        if "_matrix" not in self.__dict__:
+            self.__dict__["_matrix"] = (self.left * self.spectrum) @ self.right.T
+        return self.__dict__["_matrix"]
 
     def scaled_to(self, norm: float | None) -> Factors:
         if norm is None:
@@ -62,43 +65,49 @@ def own_steps(method: Method) -> Steps:
 
 
 def norm_of(method: Conditioned, n_features: int) -> float | None:
-    return math.sqrt(n_features) if method.norm == "auto" else method.norm
+    if method.norm is None:
+        return None
+    return math.sqrt(n_features) if method.norm == "auto" else float(method.norm)
 
 
-def bound_of(method: Conditioned, n_features: int) -> float:
+def kappa_of(method: Conditioned, n_features: int) -> float:
     """Bound for the spectrum that still holds after the product of the factors is rounded.
 
     Rounding moves every singular value by up to about n * eps times the largest one.
     """
-    return max(1.0, method.max_condition / (1 + n_features * _EPS * method.max_condition))
+    kappa = float(method.max_condition)
+    return max(1.0, kappa / (1 + n_features * _EPS * kappa))
 
 
 def updater(method: Method, gram: NDArray) -> Callable[[Statistics, Transform, Steps], Transform]:
     """The update of `method` for signals with this gram matrix, which is decomposed only once."""
-    values, vectors = np.linalg.eigh(gram)
     if isinstance(method, Orthonormal):
         return lambda statistics, transform, _: polar(statistics.cross, near=as_matrix(transform))
     if isinstance(method, LogDet):
         energy = float(np.trace(gram)) or 1.0
         log_det, frobenius = (energy * weight for weight in penalties(method))
+        values, vectors = np.linalg.eigh(gram)
         root = np.sqrt(np.maximum(values, 0) + frobenius)
         roots = (vectors * root) @ vectors.T, (vectors / root) @ vectors.T
         return lambda statistics, transform, _: update_log_det(
             statistics, as_matrix(transform), *roots, log_det
         )
-    bounds = _bounds(method, values)
+    bounds = bounds_of(method, gram)
     if method.variant != "monotone":
+        from kappaform.learning.published import update_published
+
         return partial(update_published, method=method, bounds=bounds)
     return partial(update_conditioned, bounds=bounds, n_rounds=method.n_rounds)
 
 
-def _bounds(method: Conditioned, values: NDArray) -> Bounds:
-    """What constrains the factors, with the eigenvalues of the gram matrix in ascending order."""
+def bounds_of(method: Conditioned, gram: NDArray) -> Bounds:
+    """What constrains the factors of a transform of signals with this gram matrix."""
+    n_features, values = len(gram), np.linalg.eigvalsh(gram)
     return Bounds(
-        kappa=bound_of(method, len(values)),
-        norm=norm_of(method, len(values)),
+        kappa=kappa_of(method, n_features),
+        norm=norm_of(method, n_features),
         least=max(float(values[0]), 0.0),
-        negligible=len(values) * _EPS * float(values[-1]),
+        negligible=n_features * _EPS * float(values[-1]),
     )
 
 
@@ -108,6 +117,20 @@ def penalties(method: LogDet) -> tuple[float, float]:
         method.weight,
         method.weight if method.frobenius_weight is None else method.frobenius_weight,
     )
+
+
+def penalty_of(method: LogDet, transform: Transform) -> float:
+    """Penalty of the log-det method, per energy of the signals."""
+    matrix = as_matrix(transform)
+    log_det, frobenius = penalties(method)
+    return float(frobenius * np.vdot(matrix, matrix) - log_det * np.linalg.slogdet(matrix)[1])
+
+
+def error_with(codes: Statistics, transform: Transform) -> float:
+    """Error of any transform with the codes of the given statistics, at their scale."""
+    matrix = as_matrix(transform)
+    fit = float(np.vdot(matrix @ codes.gram, matrix) - 2 * np.vdot(matrix, codes.cross))
+    return math.sqrt(max(fit + codes.code_energy, 0.0))
 
 
 def update_log_det(
@@ -152,10 +175,13 @@ def update_conditioned(
     if steps == "relative":
         kept, discarded = statistics.code_energy, statistics.discarded_energy
         cross = cross * ((kept + discarded) / kept)
-    keeps_norm = steps in ("exact", "turn-exact")
-    project = partial(project_spectrum, norm=bounds.norm if keeps_norm else None)
+    project: Callable[..., NDArray] = project_spectrum
+    if bounds.norm is None:
+        project = _project_free
+    elif steps in ("exact", "turn-exact"):
+        project = partial(project_spectrum, norm=bounds.norm)
     if steps in ("turn", "turn-exact"):
-        return _turned(statistics, factors, bounds, project)
+        return turn_blindly(statistics, factors, bounds, project)
     for _ in range(n_rounds):
         left = polar(cross @ factors.right * factors.spectrum, near=factors.left)
         factors = fit_spectrum(left, factors, statistics.gram, cross, bounds, project)
@@ -165,7 +191,18 @@ def update_conditioned(
     return factors.scaled_to(bounds.norm) if steps == "relative" else factors
 
 
-def _turned(
+def _project_free(targets: NDArray, weights: NDArray, max_condition: float) -> NDArray:
+    """The closest spectrum of a norm of at least 1e-6.
+
+    The absolute error shrinks with the transform: without an end both would vanish in rounding.
+    """
+    spectrum = project_spectrum(targets, weights, max_condition)
+    if np.linalg.norm(spectrum) < LEAST_NORM:
+        return project_spectrum(targets, weights, max_condition, LEAST_NORM)
+    return spectrum
+
+
+def turn_blindly(
     statistics: Statistics, factors: Factors, bounds: Bounds, project: Callable[..., NDArray]
 ) -> Factors:
     """Left, right and spectrum step in this order, the right one blind to the spectrum.
@@ -194,7 +231,7 @@ def fit_spectrum(
     products = np.einsum("ij,ij->j", left, cross @ right)
     right = np.where(products < 0, -right, right)
     seen = weights > bounds.negligible
-    # In a direction without energy the data do not care: the value stays, as far as it may.
+    # Where the signals have no energy every value fits: the current one stays, within the bound.
     targets = np.where(seen, np.abs(products) / np.where(seen, weights, 1.0), factors.spectrum)
     spectrum = project(targets, np.where(seen, weights, 0.0), bounds.kappa)
     return Factors(left, spectrum, right)
@@ -213,55 +250,12 @@ def turn_right(factors: Factors, gram: NDArray, cross: NDArray, least: float) ->
     return Factors(left, spectrum, polar(target, near=right))
 
 
-def update_published(
-    statistics: Statistics, transform: Transform, _: Steps, method: Conditioned, bounds: Bounds
-) -> Transform:
-    """One iteration as published: in print ("paper") or as code ("reference", "public").
-
-    All project the spectrum without the norm and then rescale it, and all replace the error by an
-    upper bound in the right step, so the error may rise.
-    """
-    gram, cross = statistics.gram, statistics.cross
-    if not cross.any():
-        return transform
-    project = first_accepted_spectrum if method.variant == "public" else project_spectrum
-    fit = partial(fit_spectrum, gram=gram, cross=cross, bounds=bounds, project=project)
-    factors = transform if isinstance(transform, Factors) else None
-    if method.variant == "paper":
-        factors = factors or _printed_start(statistics, bounds.kappa)
-        left = polar(cross @ factors.right * factors.spectrum, near=factors.left)
-        factors = fit(left, factors).scaled_to(bounds.norm)
-        right = polar((cross.T @ left) / factors.spectrum, near=factors.right)
-        return Factors(left, factors.spectrum, right)
-    if factors is None:
-        start = _coded_start(statistics, bounds.kappa)
-        factors = fit(start.left, start)
-    return _turned(statistics, factors, bounds, project)
-
-
 def turned_start(statistics: Statistics, method: Conditioned, steps: Steps) -> Factors:
     """Where turning begins: the least squares fit to given codes, after the first such step."""
-    bounds = _bounds(method, np.linalg.eigvalsh(statistics.gram))
+    bounds = bounds_of(method, statistics.gram)
     start = decompose(least_squares(statistics))
     fitted = fit_spectrum(start.left, start, statistics.gram, statistics.cross, bounds)
     return update_conditioned(statistics, fitted.scaled_to(bounds.norm), steps, bounds, n_rounds=1)
-
-
-def _printed_start(statistics: Statistics, kappa: float) -> Factors:
-    """Least squares or, for small bounds, Procrustes, whatever transform made the first codes."""
-    if kappa > 2:
-        return decompose(least_squares(statistics))
-    left, _, right = svd(statistics.cross)
-    return Factors(left, np.ones(len(left)), right.T)
-
-
-def _coded_start(statistics: Statistics, kappa: float) -> Factors:
-    """The same in the public code, which for small bounds decomposes the transposed cross matrix.
-
-    That swaps left and right: kept here, because published results depend on it.
-    """
-    start = _printed_start(statistics, kappa)
-    return start if kappa > 2 else Factors(start.right, start.spectrum, start.left)
 
 
 def least_squares(statistics: Statistics) -> NDArray:

@@ -1,12 +1,10 @@
 """Mathematics of n×n matrices: no data, no files."""
 
-from kappaform.linalg.accepted import first_accepted_spectrum
 from kappaform.linalg.orthogonal import dct_basis, inverse_factors, polar, random_basis, svd
 from kappaform.linalg.spectrum import project_spectrum
 
 __all__ = [
     "dct_basis",
-    "first_accepted_spectrum",
     "inverse_factors",
     "polar",
     "project_spectrum",

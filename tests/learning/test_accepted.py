@@ -4,7 +4,8 @@ import naive
 import numpy as np
 import pytest
 
-from kappaform.linalg import first_accepted_spectrum, project_spectrum
+from kappaform.learning.published import first_accepted_spectrum
+from kappaform.linalg import project_spectrum
 
 
 def cost(spectrum, targets, weights):

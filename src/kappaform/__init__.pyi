@@ -1,0 +1,30 @@
+from . import plots as plots
+from .engines import SignalsUnreadable as SignalsUnreadable
+from .engines import hard_threshold as hard_threshold
+from .estimators import ConditionedTransform as ConditionedTransform
+from .estimators import LogDetTransform as LogDetTransform
+from .estimators import OrthonormalTransform as OrthonormalTransform
+from .imaging import DenoiseResult as DenoiseResult
+from .imaging import add_noise as add_noise
+from .imaging import average_patches as average_patches
+from .imaging import denoise as denoise
+from .imaging import denoise_with_details as denoise_with_details
+from .imaging import estimate_sigma as estimate_sigma
+from .imaging import extract_patches as extract_patches
+from .learning import BatchRefused as BatchRefused
+from .learning import Conditioned as Conditioned
+from .learning import LearningInterrupted as LearningInterrupted
+from .learning import LearnResult as LearnResult
+from .learning import LogDet as LogDet
+from .learning import Orthonormal as Orthonormal
+from .learning import condition_path as condition_path
+from .learning import evaluate as evaluate
+from .learning import learn as learn
+from .learning import learn_stream as learn_stream
+from .linalg import dct_basis as dct_basis
+from .linalg import project_spectrum as project_spectrum
+from .linalg import random_basis as random_basis
+from .persistence import load as load
+from .persistence import save as save
+
+__version__: str

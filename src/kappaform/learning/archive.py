@@ -1,0 +1,209 @@
+"""A result as numbers and arrays, and back: what a file keeps of it.
+
+Of several lines only the best is kept. What comes back has been checked: it is a result that
+learning could have given, or it is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kappaform.arrays import sparsity_of
+from kappaform.engines import Statistics
+from kappaform.learning.methods import Conditioned, LogDet, Method, Orthonormal
+from kappaform.learning.result import LearnResult, Record, StopReason
+from kappaform.learning.starts import shown
+from kappaform.learning.state import Line, State, as_stream
+from kappaform.learning.updates import Factors, Transform, decompose, norm_of
+
+_METHODS = {method.__name__: method for method in (Conditioned, LogDet, Orthonormal)}
+_FACTORS = ("left", "spectrum", "right")
+_COUNTS = ("n_signals", "n_updates", "n_iter", "n_passes")  # of a stream
+_SUMS = ("code_energy", "discarded_energy")
+
+# Beyond what rounding explains, relative to 1: of vectors, of their product, of bound and norm.
+_ROUNDING = 1e-9
+# The same in single precision: of sums of float32 signals, of a norm that was given as float32.
+_ROUNDING_OF_SINGLE = 1e-6
+
+Numbers = dict[str, Any]
+
+
+def shapes_of(n_features: int) -> dict[str, tuple[int | None, ...]]:
+    """The arrays, all float64, that a result of so many features may have; None: any length."""
+    square = (n_features, n_features)
+    squares = ("transform", "start", "left", "right", "gram", "cross")
+    return {
+        **dict.fromkeys(squares, square),
+        "spectrum": (n_features,),
+        "records": (None, len(Record._fields)),
+    }
+
+
+def to_arrays(
+    result: LearnResult, stream: State | None, n_nonzero: int
+) -> tuple[Numbers, dict[str, NDArray]]:
+    """Numbers and arrays of a result, and of the stream that goes on from it, if there is one."""
+    kept = result.state.best.transform
+    numbers: Numbers = {
+        "n_features": len(result.transform),
+        "n_nonzero_coefs": n_nonzero,
+        "condition_number": result.condition_number,
+        "method": {"name": type(result.method).__name__, **asdict(result.method)},
+        "n_iter": result.n_iter,
+        "n_passes": result.n_passes,
+        "stop_reason": result.stop_reason.name,
+        "stream": None,
+    }
+    arrays = {"transform": result.transform, "records": np.array(result.records)}
+    if isinstance(result.method, Conditioned):
+        factors = kept if isinstance(kept, Factors) else decompose(result.transform)
+        arrays |= {name: getattr(factors, name) for name in _FACTORS}
+        if not isinstance(kept, Factors):  # a published variant before its first update
+            arrays["start"] = kept
+    if stream is not None:
+        statistics = stream.best.statistics or Statistics.empty(stream.n_features)
+        numbers["stream"] = {
+            "is_result": result.state.is_stream,
+            "n_nonzero_coefs": stream.n_nonzero,
+            "scale": statistics.scale,
+            "weight": statistics.n_signals,
+            **{name: getattr(stream, name) for name in _COUNTS},
+            **{name: getattr(statistics, name) for name in _SUMS},
+        }
+        arrays |= {"gram": statistics.gram, "cross": statistics.cross}
+    return numbers, arrays
+
+
+def from_arrays(numbers: Numbers, arrays: dict[str, NDArray]) -> tuple[LearnResult, State]:
+    """The result that `to_arrays` described, and the stream that goes on from it.
+
+    Arrays have the shapes of `shapes_of`. Raises KeyError for what is missing, TypeError or
+    ValueError for what cannot be.
+    """
+    method = _method(numbers["method"])
+    transform = arrays["transform"]
+    records = tuple(Record(*row) for row in arrays["records"].tolist())
+    n_iter, n_passes = _count(numbers, "n_iter"), _count(numbers, "n_passes")
+    if not 1 <= len(records) <= n_iter + 1:
+        raise ValueError(f"it has {len(records)} records of {n_iter} iterations.")
+    n_nonzero = _sparsity(numbers, len(transform))
+    reason = StopReason[numbers["stop_reason"]]
+    kept = _kept(method, transform, arrays)
+    state = State(
+        method, n_nonzero, (Line(kept, records=records),), n_iter=n_iter, n_passes=n_passes
+    )
+    described = numbers["stream"]
+    stream = as_stream(state) if described is None else _stream(described, arrays, state)
+    is_stream = described is not None and described["is_result"]
+    result = LearnResult(transform, reason, stream if is_stream else state)
+    _check_promises(result, _number(numbers, "condition_number"))  # last: it costs most
+    return result, stream
+
+
+def _method(described: Any) -> Method:
+    if not isinstance(described, dict):
+        raise TypeError(f"its method is {described!r}.")
+    parameters = dict(described)
+    return _METHODS[parameters.pop("name")](**parameters)
+
+
+def _kept(method: Method, transform: NDArray, arrays: dict[str, NDArray]) -> Transform:
+    """What the next update goes on from."""
+    if not isinstance(method, Conditioned):
+        return transform
+    if "start" in arrays and method.variant != "monotone":
+        start = arrays["start"]
+        _check_close(shown(start, method), transform, "the transform does not belong to its start.")
+        return start
+    factors = Factors(*(arrays[name] for name in _FACTORS))
+    identity = np.eye(len(transform))
+    for name in ("left", "right"):
+        vectors = arrays[name]
+        _check_close(vectors.T @ vectors, identity, f"the columns of {name} are not orthonormal.")
+    if not factors.spectrum.min() > 0:
+        raise ValueError("its spectrum has values that are not positive.")
+    _check_close(
+        factors.matrix, transform, "the transform is not the product of left, spectrum and right."
+    )
+    return factors
+
+
+def _stream(described: Any, arrays: dict[str, NDArray], state: State) -> State:
+    """The stream that goes on from a state; if it is the result itself, with its records."""
+    if not isinstance(described, dict):
+        raise TypeError(f"its stream is {described!r}.")
+    weight, code_energy, discarded_energy, scale = (
+        _number(described, name) for name in ("weight", *_SUMS, "scale")
+    )
+    mantissa, exponent = math.frexp(scale)
+    if mantissa != 0.5:
+        raise ValueError(f"the scale of its stream is {scale}, not a power of two.")
+    gram, cross = arrays["gram"], arrays["cross"]
+    largest = np.abs(gram).max()
+    if not np.abs(gram - gram.T).max() <= _ROUNDING_OF_SINGLE * largest:
+        raise ValueError("gram is not symmetric.")
+    if not np.linalg.eigvalsh(gram)[0] >= -_ROUNDING_OF_SINGLE * largest:
+        raise ValueError("gram has negative eigenvalues.")
+    sums = Statistics(gram, cross, code_energy, discarded_energy, weight, exponent - 1)
+    line = replace(state.line, statistics=sums)
+    counts: dict[str, Any] = {name: _count(described, name) for name in _COUNTS}
+    return replace(
+        state,
+        lines=(line if described["is_result"] else replace(line, records=()),),
+        n_nonzero=_sparsity(described, state.n_features),
+        **counts,
+    )
+
+
+def _check_promises(result: LearnResult, stated: float) -> None:
+    """Refuse a transform without the condition number stated, or beyond what its method allows."""
+    spectrum, method, n_features = result.spectrum, result.method, len(result.transform)
+    if not spectrum[-1] > 0:
+        raise ValueError("the transform is singular.")
+    found = result.condition_number
+    rounding = _ROUNDING + 10 * n_features * float(np.finfo(np.float64).eps) * stated
+    if not abs(found - stated) <= rounding * stated:
+        raise ValueError(f"the transform has condition number {found}, the header says {stated}.")
+    if isinstance(method, Orthonormal) and not abs(spectrum - 1).max() <= _ROUNDING:
+        raise ValueError("the transform is not orthonormal.")
+    if not isinstance(method, Conditioned):
+        return
+    if found > method.max_condition * (1 + _ROUNDING):
+        raise ValueError(
+            f"the transform has condition number {found}, beyond "
+            f"max_condition={method.max_condition}."
+        )
+    norm, wanted = float(np.linalg.norm(spectrum)), norm_of(method, n_features)
+    if method.variant != "monotone" or wanted is None:
+        return  # version 0.1 let published variants keep the norm of a start that stayed as it was
+    if not abs(norm - wanted) <= _ROUNDING_OF_SINGLE * wanted:
+        raise ValueError(f"the transform has norm {norm}, not {wanted}.")
+
+
+def _check_close(found: NDArray, expected: NDArray, message: str) -> None:
+    if not np.abs(found - expected).max() <= _ROUNDING * np.abs(expected).max():
+        raise ValueError(message)
+
+
+def _sparsity(numbers: Numbers, n_features: int) -> int:
+    return int(sparsity_of(_count(numbers, "n_nonzero_coefs"), 1, n_features))
+
+
+def _count(numbers: Numbers, name: str) -> int:
+    value = numbers[name]
+    if type(value) is not int or not 0 <= value < 2**63:
+        raise ValueError(f"its {name} is {value!r}, not an integer >= 0.")
+    return value
+
+
+def _number(numbers: Numbers, name: str) -> float:
+    value = numbers[name]
+    if type(value) not in (int, float) or not 0 <= value < math.inf:
+        raise ValueError(f"its {name} is {value!r}, not a finite number >= 0.")
+    return float(value)

@@ -1,0 +1,401 @@
+"""The state of learning, and one step of it: over all signals, or over a batch of a stream.
+
+A state holds one or more lines: each is a start and how its errors fell. While starts are explored
+there are several; then the best line goes on alone.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kappaform.engines import Engine, Statistics
+from kappaform.learning.methods import Conditioned, Forgetting, LogDet, Method
+from kappaform.learning.result import LearnResult, Record, StopReason
+from kappaform.learning.starts import Start, shown
+from kappaform.learning.updates import (
+    Steps,
+    Transform,
+    as_matrix,
+    error_with,
+    own_steps,
+    penalty_of,
+    updater,
+)
+
+# A start is explored as long as so many iterations lower the loss by `_WORTHWHILE`, and not for
+# ever; nor after two turns, if it is then `_HOPELESS` times as bad as another. Two starts at a time
+# take turns, so that none uses up a small budget alone. Chosen on patches of four pictures
+# (Barbara, Lena, Hill, Peppers): docs/mathematics.md, section 9.
+_PATIENCE = 5
+_PATIENCE_WANDERING = 30
+_WORTHWHILE = 0.01
+_HOPELESS = 1.5
+_MAX_EXPLORATION = 100
+_TURN = 25
+_AT_A_TIME = 2
+
+# Steps that go on where the loss rises: it may fall further than before.
+_WANDERING: tuple[Steps, ...] = ("turn", "turn-exact")
+
+# Of a stream, starts are explored for this many updates at least, and for so many signals per
+# unknown of the transform: the first batches of a stream need not be like the others.
+_EXPLORING_UPDATES = 25
+_EXPLORING_SIGNALS = 5
+# forgetting="auto": a signal counts in proportion to this power of how many had been seen at its
+# time. However long the stream, the newest part of it decides, and that part grows with it
+# (docs/scale.md: measured against never forgetting).
+_RECENCY = 4
+# Records of a stream that are kept: its state does not grow with its length.
+_MOST_RECORDS = 1000
+
+# Rise of an objective, relative to its scale, that rounding explains.
+_ROUNDING = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 1e-6}
+# Difference of a loss, relative to itself, that another engine or other blocks explain.
+_SAME_LOSS = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-4}
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """One start: the best transform it has led to, and how its errors fell to that."""
+
+    transform: Transform
+    explore: Steps | None = None  #: steps of the exploration, None when that is over
+    records: tuple[Record, ...] = ()
+    statistics: Statistics | None = None
+    explored: tuple[float, ...] = ()  #: lowest loss after each step of the exploration
+    wandering: tuple[Transform, Statistics | None] | None = None  #: where it is, if not at its best
+
+    @property
+    def loss(self) -> float:
+        return self.records[-1].loss if self.records else math.inf
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Where learning is: its lines, one of them active, and what has been done."""
+
+    method: Method
+    n_nonzero: int | NDArray
+    lines: tuple[Line, ...]
+    active: int = 0
+    n_iter: int = 0  #: updates of all lines; of a stream, batches
+    n_passes: int = 0
+    rose: bool = False  #: whether the last step was dropped because the loss would have risen
+    n_signals: int | None = None  #: of a stream, seen so far; None: every step sees all signals
+    n_updates: int = 0  #: of a stream, of each line so far
+
+    @property
+    def line(self) -> Line:
+        return self.lines[self.active]
+
+    @property
+    def n_features(self) -> int:
+        return len(as_matrix(self.lines[0].transform))
+
+    @property
+    def is_stream(self) -> bool:
+        return self.n_signals is not None
+
+    @property
+    def explores(self) -> bool:
+        return any(line.explore is not None for line in self.lines)
+
+    @property
+    def best(self) -> Line:
+        """The line of lowest loss: of a stream, on what is remembered of its batches."""
+        if len(self.lines) == 1:
+            return self.lines[0]
+        if not self.is_stream:
+            return min(self.lines, key=lambda line: line.loss)
+        losses = [
+            measure(self.method, line.transform, _remembered(line)).loss for line in self.lines
+        ]
+        return self.lines[int(np.argmin(losses))]
+
+
+def result_of(state: State, reason: StopReason) -> LearnResult:
+    """What learning returns. It is small: a pass finds the statistics of a batch run again."""
+    transform = shown(state.best.transform, state.method)
+    transform.setflags(write=False)
+    if not state.is_stream:
+        state = replace(state, lines=tuple(map(_without_statistics, state.lines)))
+    return LearnResult(transform, reason, state)
+
+
+# --- all signals in every step -------------------------------------------------------------------
+
+
+class Problem:
+    """What does not change in one call of `learn`: the signals, the method and its objective.
+
+    Attributes
+    ----------
+    steps : str
+        The steps that belong to the objective.
+    monotone : bool
+        Whether the method promises that the objective never rises.
+    n_passes : int
+        Passes over the data so far.
+    """
+
+    def __init__(
+        self, engine: Engine, method: Method, n_nonzero: int | NDArray, tol: float = 0.0
+    ) -> None:
+        self.engine, self.method, self.n_nonzero, self.tol = engine, method, n_nonzero, tol
+        self.update = updater(method, engine.gram)
+        self.steps = own_steps(method)
+        self.monotone = not isinstance(method, Conditioned) or method.variant == "monotone"
+        self.n_passes = 0
+        self._last: tuple[Transform, Statistics] | None = None
+
+    def run_pass(self, transform: Transform) -> Statistics:
+        """Pass over the data, unless the last pass was with the same transform."""
+        if self._last is None or self._last[0] is not transform:
+            self.n_passes += 1
+            self._last = transform, self.engine.run_pass(as_matrix(transform), self.n_nonzero)
+        return self._last[1]
+
+    def rises(self, previous: Record, record: Record) -> bool:
+        """Whether the objective rose by more than rounding explains."""
+        rounding = _ROUNDING[self.engine.dtype]
+        if isinstance(self.method, LogDet):
+            return record.loss - previous.loss > rounding * max(1.0, abs(previous.loss))
+        # Rounding is a fraction of all the energy, not of the error, which may be much smaller.
+        scale = 1.0 if self.steps == "relative" else previous.coef_norm
+        new, old = record.loss / (scale or 1.0), previous.loss / (scale or 1.0)
+        return new * new - old * old > rounding
+
+    def is_exact(self, record: Record) -> bool:
+        """Whether nothing but rounding is left of the error."""
+        eps = float(np.finfo(self.engine.dtype).eps)
+        return record.relative <= self.engine.n_features * eps
+
+    def is_same(self, loss: float, measured: float) -> bool:
+        """Whether two losses are of the same signals, perhaps summed in another order."""
+        return abs(loss - measured) <= _SAME_LOSS[self.engine.dtype] * abs(measured)
+
+
+def step(state: State, problem: Problem) -> State:
+    """One iteration of the active line: update the transform, pass over the data.
+
+    While starts are explored, the lines take turns; then the best one goes on with the steps of the
+    method. A step that would raise the loss against the method's promise is dropped.
+    """
+    old = state.line
+    before, transform = _updated(old, problem)
+    statistics = problem.run_pass(transform)
+    record = measure(problem.method, transform, statistics, before)
+    wanders = old.explore in _WANDERING
+    if wanders:
+        rose = record.loss >= old.loss
+    else:
+        rose = problem.monotone and problem.rises(old.records[-1], record)
+    new = old
+    if not rose:
+        records = (*old.records, record)
+        new = replace(
+            old, transform=transform, records=records, statistics=statistics, wandering=None
+        )
+    elif wanders:
+        new = replace(old, wandering=(transform, statistics))
+    state = replace(_with_active(state, new), n_iter=state.n_iter + 1)
+    if old.explore is None:
+        return replace(state, rose=rose)
+    new = replace(new, explored=(*new.explored, new.loss))
+    over = _is_explored(new, problem.tol) or _is_hopeless(new, state.best)
+    if (rose and not wanders) or over:
+        new = replace(new, explore=None, wandering=None)
+    return evaluated(_with_next_active(_with_active(state, new)), problem)
+
+
+def evaluated(state: State, problem: Problem) -> State:
+    """The state with the statistics of its active line, which a new or resumed one lacks."""
+    line = state.line
+    if line.statistics is not None:
+        return state
+    measured = _measured(line, problem)
+    if line.records and problem.is_same(line.loss, measured.loss):
+        measured = replace(line, statistics=measured.statistics)
+    elif line.records:
+        state = _without_history(state, problem)
+    return _with_active(state, measured)
+
+
+def _updated(line: Line, problem: Problem) -> tuple[Statistics, Transform]:
+    """The next transform of a line, and the statistics it was updated with."""
+    transform, statistics = line.wandering or (line.transform, line.statistics)
+    if statistics is None:  # of a line that was resumed where it wandered
+        statistics = problem.run_pass(transform)
+    return statistics, problem.update(statistics, transform, line.explore or problem.steps)
+
+
+def _measured(line: Line, problem: Problem) -> Line:
+    """A line that begins here: its statistics, and its error as its only record."""
+    statistics = problem.run_pass(line.transform)
+    record = measure(problem.method, line.transform, statistics)
+    return Line(line.transform, line.explore, (record,), statistics)
+
+
+def _without_history(state: State, problem: Problem) -> State:
+    """The state on other signals than it comes from: no error of those compares with a new one.
+
+    While starts are explored all are measured anew; afterwards the one that was chosen goes on.
+    """
+    active = state.line
+    if active.explore is None:
+        return replace(state, lines=(active,), active=0)
+    lines = (line if line is active else _measured(line, problem) for line in state.lines)
+    return replace(state, lines=tuple(lines))
+
+
+def _without_statistics(line: Line) -> Line:
+    wandering = line.wandering and (line.wandering[0], None)
+    return replace(line, statistics=None, wandering=wandering)
+
+
+def _with_active(state: State, line: Line) -> State:
+    i = state.active
+    return replace(state, lines=(*state.lines[:i], line, *state.lines[i + 1 :]))
+
+
+def _with_next_active(state: State) -> State:
+    """Whose turn it is: the next start still to be explored, or the best one after the last."""
+    if state.line.explore is not None and len(state.line.explored) % _TURN:
+        return state
+    waiting = [i for i, line in enumerate(state.lines) if line.explore][:_AT_A_TIME]
+    if not waiting:
+        return replace(state, active=state.lines.index(state.best))
+    later = [i for i in waiting if i > state.active]
+    return replace(state, active=(later or waiting)[0])
+
+
+def _is_explored(line: Line, tol: float) -> bool:
+    wanders, n_steps = line.explore in _WANDERING, len(line.explored)
+    patience = _PATIENCE_WANDERING if wanders else _PATIENCE
+    if n_steps < (2 * _TURN if wanders else patience):
+        return False
+    losses = (line.records[0].loss, *line.explored)
+    worthwhile = max(_WORTHWHILE, patience * tol)
+    return losses[-1] > (1 - worthwhile) * losses[-1 - patience] or n_steps >= _MAX_EXPLORATION
+
+
+def _is_hopeless(line: Line, best: Line) -> bool:
+    behind = line.loss - best.loss > (_HOPELESS - 1) * abs(best.loss)
+    return len(line.explored) >= 2 * _TURN and behind
+
+
+# --- a batch of a stream in every step -----------------------------------------------------------
+
+
+def stream_from(
+    starts: list[Start], method: Method, n_nonzero: int, n_features: int, n_passes: int
+) -> State:
+    """A stream of which no batch has been seen."""
+    empty = Statistics.empty(n_features)
+    lines = tuple(Line(*start, statistics=empty) for start in starts)
+    return State(method, n_nonzero, lines, n_passes=n_passes, n_signals=0)
+
+
+def as_stream(state: State) -> State:
+    """The stream that goes on after `learn`, with its signals, if they are known, as one batch."""
+    best = state.best
+    statistics = best.statistics or Statistics.empty(state.n_features)
+    return replace(
+        state,
+        lines=(Line(best.transform, statistics=statistics),),
+        active=0,
+        rose=False,
+        n_signals=int(statistics.n_signals),
+        n_updates=state.n_iter,
+    )
+
+
+def follow(state: State, engine: Engine, forgetting: Forgetting, n_updates: int) -> State:
+    r"""Learn from one batch: older statistics decay, its own join them, the transform follows.
+
+    .. math:: G \leftarrow \rho G + Y^T Y, \qquad C \leftarrow \rho C + X^T Y .
+
+    The less the older signals count beside the batch, the more updates it is worth: `n_updates` if
+    there are none, otherwise in proportion to the share of the batch, at least one. For each of
+    them the batch is coded anew. Since codes that were the best for an older transform are some
+    codes for a newer one, the sums bound the error of all that was seen from above.
+    """
+    seen = state.n_signals or 0
+    n_seen = seen + engine.n_signals
+    factor = (seen / n_seen) ** _RECENCY if forgetting == "auto" else float(forgetting)
+    older = factor * _remembered(state.lines[0]).n_signals
+    share = engine.n_signals / (older + engine.n_signals)
+    n_done = max(1, math.ceil(n_updates * share))
+    state = replace(
+        state,
+        lines=tuple(_followed(line, state, engine, factor, n_done) for line in state.lines),
+        n_signals=n_seen,
+        n_updates=state.n_updates + n_done,
+        n_iter=state.n_iter + 1,
+        n_passes=state.n_passes + n_done * len(state.lines),
+    )
+    enough = n_seen >= _EXPLORING_SIGNALS * state.n_features**2
+    if state.explores and enough and state.n_updates >= _EXPLORING_UPDATES:
+        return replace(state, lines=(replace(state.best, explore=None),))
+    return state
+
+
+def _followed(line: Line, state: State, engine: Engine, factor: float, n_updates: int) -> Line:
+    """A line after some updates; its new record is the error before them, on the whole batch."""
+    method, transform = state.method, line.transform
+    older = _remembered(line).decay(factor)
+    batch = engine.run_pass(as_matrix(transform), int(state.n_nonzero))
+    record = measure(method, transform, batch)
+    statistics = older.merge(batch)
+    update = updater(method, statistics.gram)
+    for i in range(n_updates):
+        if i > 0:
+            statistics = older.merge(engine.run_pass(as_matrix(transform), int(state.n_nonzero)))
+        moved = update(statistics, transform, line.explore or own_steps(method))
+        if line.explore == "rescale" and _rises(statistics, transform, moved):
+            moved = update(statistics, transform, own_steps(method))
+        transform = moved
+    records = (*line.records[1 - _MOST_RECORDS :], record)
+    return Line(transform, line.explore, records, statistics)
+
+
+def _rises(codes: Statistics, transform: Transform, moved: Transform) -> bool:
+    return error_with(codes, moved) > error_with(codes, transform)
+
+
+def _remembered(line: Line) -> Statistics:
+    assert line.statistics is not None  # those of a stream have some, if of no signals
+    return line.statistics
+
+
+# --- errors --------------------------------------------------------------------------------------
+
+
+def measure(
+    method: Method, transform: Transform, now: Statistics, before: Statistics | None = None
+) -> Record:
+    """Errors of a transform with its own codes, and with those of the transform before it."""
+    error = math.sqrt(now.discarded_energy)
+    coef_norm = math.sqrt(now.discarded_energy + now.code_energy)
+    error_before = math.nan if before is None else error_with(before, transform)
+    absolute, absolute_before = error / now.scale, error_before / now.scale
+    relative, relative_before = error / (coef_norm or 1.0), error_before / (coef_norm or 1.0)
+    loss = relative if own_steps(method) == "relative" else absolute
+    if isinstance(method, LogDet):
+        energy = float(np.trace(now.gram)) or 1.0
+        loss = now.discarded_energy / energy + penalty_of(method, transform)
+    return Record(loss, absolute, relative, absolute_before, relative_before, coef_norm / now.scale)
+
+
+def resumable(init: Any, kind: tuple[Any, ...], *, stream: bool) -> State | None:
+    """The state of a result that goes on: of the same (method, n_nonzero, n_features), or None."""
+    if not isinstance(init, LearnResult) or init.state.is_stream != stream:
+        return None
+    state, (method, n_nonzero, n_features) = init.state, kind
+    same = state.method == method and state.n_features == n_features
+    return state if same and np.array_equal(state.n_nonzero, n_nonzero) else None

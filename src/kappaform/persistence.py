@@ -1,0 +1,295 @@
+"""Files of learned transforms: an npz archive of arrays, with a header in JSON.
+
+Files are read without pickle, and what they say is not believed before it is checked: nothing of a
+crafted file is read or computed that is larger than the file itself.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import zipfile
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from kappaform.arrays import sparsity_of
+from kappaform.estimators import ConditionedTransform, LogDetTransform, OrthonormalTransform
+from kappaform.files import replaced_when_complete
+from kappaform.learning import Conditioned, LearnResult, LogDet, Orthonormal
+from kappaform.learning.archive import from_arrays, shapes_of, to_arrays
+from kappaform.learning.state import State
+from kappaform.threads import single_threaded_blas
+
+_FORMAT = "kappaform transform"
+_FORMAT_VERSION = 1
+_ESTIMATORS = {
+    Conditioned: ConditionedTransform,
+    LogDet: LogDetTransform,
+    Orthonormal: OrthonormalTransform,
+}
+_DTYPES = {"float32": np.float32, "float64": np.float64}
+
+Estimator = ConditionedTransform | LogDetTransform | OrthonormalTransform
+
+
+def save(
+    path: str | os.PathLike[str],
+    model: Estimator | LearnResult,
+    *,
+    n_nonzero_coefs: int | None = None,
+    patch_shape: tuple[int, ...] | None = None,
+    patch_mean: Literal["kept", "removed"] | None = None,
+) -> None:
+    """Write a learned transform to a file, under exactly the given name.
+
+    The file appears when it is complete; until then an older one of that name stays.
+
+    Parameters
+    ----------
+    path : str or path
+    model : fitted estimator or LearnResult
+        Of an estimator's parameters, an `init` that is not a word and the `callback` are left out.
+    n_nonzero_coefs : int, optional
+        What the loaded estimator codes with. By default that of the model; needed where the model
+        has one for each signal, which are not stored.
+    patch_shape : tuple of int, optional
+        Shape of the patches that the signals are, flattened in C order.
+    patch_mean : {"kept", "removed"}, optional
+        Whether signals had their mean removed. For both, the default is what the model was loaded
+        with, or else None and "kept".
+
+    See Also
+    --------
+    load
+    """
+    path, result, stream = Path(path), *_learned(model)
+    n_features = len(result.transform)
+    sparsity = _sparsity(result if n_nonzero_coefs is None else n_nonzero_coefs, n_features)
+    parameters = _parameters(model)
+    if n_nonzero_coefs is not None or model is result:
+        parameters["n_nonzero_coefs"] = sparsity
+    if patch_shape is None:
+        patch_shape = getattr(model, "patch_shape_", None)
+    if patch_mean is None:
+        patch_mean = getattr(model, "patch_mean_", "kept")
+    names = getattr(model, "feature_names_in_", None)
+    numbers, arrays = to_arrays(result, stream, sparsity)
+    header = {
+        "format": _FORMAT,
+        "format_version": _FORMAT_VERSION,
+        "kappaform_version": version("kappaform"),
+        **numbers,
+        "parameters": parameters,
+        "dtype": getattr(model, "components_", result.transform).dtype.name,
+        "patch_shape": _checked_shape(patch_shape, n_features),
+        "patch_mean": _checked_mean(patch_mean),
+        "feature_names": None if names is None else list(names),
+    }
+    text = json.dumps(header, indent=1, default=_plain_number)
+    with replaced_when_complete(path) as file:
+        np.savez(file, header=np.array(text), **arrays)  # type: ignore[arg-type]
+
+
+def load(path: str | os.PathLike[str]) -> Estimator:
+    """Read a transform that `save` wrote, as a fitted estimator that gives the same codes.
+
+    What was said about the signals is in its attributes `patch_shape_` and `patch_mean_`. Its
+    `result_` can be resumed, and `partial_fit` goes on with it and with its method, bitwise like
+    the saved one unless that still explored several starts: only the best was kept.
+
+    Raises
+    ------
+    FileNotFoundError
+    ValueError
+        If the file is damaged, of another kind or of a newer version, or if the transform is not
+        what the header says, its condition number included.
+    """
+    path = Path(path)
+    with path.open("rb") as file:
+        header, arrays = _read(file, path)
+    try:
+        with single_threaded_blas(), np.errstate(all="ignore"):  # NaN and inf are refused
+            return _restored(header, *from_arrays(header, arrays))
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{path} is damaged: {_reason(error)} Take another copy, or learn and save it again."
+        ) from error
+
+
+# --- what is written -----------------------------------------------------------------------------
+
+
+def _learned(model: Any) -> tuple[LearnResult, State | None]:
+    """The result of a model, and the stream that it is in the middle of."""
+    if isinstance(model, LearnResult):
+        return model, model.state if model.state.is_stream else None
+    if not isinstance(model, Estimator):
+        raise TypeError(
+            f"model is of type {type(model).__name__}: give a fitted estimator of kappaform or a "
+            "LearnResult."
+        )
+    check_is_fitted(model)
+    return model.result_, model._stream
+
+
+def _sparsity(given: Any, n_features: int) -> int:
+    sparsity = given.n_nonzero_coefs if isinstance(given, LearnResult) else given
+    if isinstance(sparsity, np.ndarray) and sparsity.ndim:
+        raise ValueError(
+            f"the model has one n_nonzero_coefs for each of {len(sparsity)} signals: say with "
+            "save(..., n_nonzero_coefs=...) which number new signals are coded with."
+        )
+    return int(sparsity_of(sparsity, 1, n_features))
+
+
+def _parameters(model: Estimator | LearnResult) -> dict[str, Any]:
+    """Parameters of the estimator to load: the model, or the one for the method of a result."""
+    if isinstance(model, LearnResult):
+        known = _ESTIMATORS[type(model.method)]().get_params(deep=False)
+        return {name: value for name, value in asdict(model.method).items() if name in known}
+    model._fit_options(), model._stream_options()  # what could not be loaded is not saved
+    parameters = model.get_params(deep=False)
+    del parameters["callback"]
+    if not isinstance(parameters["init"], str):
+        del parameters["init"]
+    return parameters
+
+
+def _plain_number(value: Any) -> Any:
+    """A number of NumPy, or of another kind that JSON does not know, as Python's own."""
+    return value.item() if isinstance(value, np.generic) else float(value)
+
+
+# --- what is read --------------------------------------------------------------------------------
+
+
+def _read(file: BinaryIO, path: Path) -> tuple[dict[str, Any], dict[str, NDArray]]:
+    """Header and arrays of a file, once it is known to be one of ours and not a newer one."""
+    try:
+        if not zipfile.is_zipfile(file):
+            raise ValueError("it is not an npz archive, or its end is missing.")
+        with zipfile.ZipFile(file) as archive:
+            if "header.npy" not in archive.namelist():
+                raise ValueError("it is an npz archive of other arrays, without a header.")
+            text = str(_array(archive, "header", (), np.str_))
+            header = json.loads(text, parse_int=_parsed_integer)
+            if header["format"] != _FORMAT:
+                raise ValueError(f"it is a {header['format']!r}.")
+            its_format, writer = int(header["format_version"]), header["kappaform_version"]
+            if its_format <= _FORMAT_VERSION:
+                return header, _arrays(archive, header["n_features"])
+    except Exception as error:  # foreign or damaged archives fail anywhere, each in its own way
+        raise ValueError(
+            f"{path} is not a transform that kappaform saved, or it is damaged: {_reason(error)}"
+        ) from error
+    raise ValueError(
+        f"{path} was written by kappaform {writer}, in format {its_format}: this version reads "
+        f"formats up to {_FORMAT_VERSION}, upgrade kappaform."
+    )
+
+
+def _parsed_integer(digits: str) -> int:
+    value = int(digits)
+    if abs(value) >= 2**63:
+        raise ValueError(f"it has a number of {len(digits)} digits.")
+    return value
+
+
+def _arrays(archive: zipfile.ZipFile, n_features: Any) -> dict[str, NDArray]:
+    """The arrays that a result of so many features may have."""
+    if type(n_features) is not int or n_features < 1:
+        raise ValueError(f"n_features is {n_features!r}, not a number of features.")
+    arrays = {
+        name: _array(archive, name, shape, np.float64)
+        for name, shape in shapes_of(n_features).items()
+        if f"{name}.npy" in archive.namelist()
+    }
+    for name, array in arrays.items():
+        if name != "records" and not np.isfinite(array).all():
+            raise ValueError(f"{name} contains NaN or inf.")
+    return arrays
+
+
+def _array(
+    archive: zipfile.ZipFile, name: str, shape: tuple[int | None, ...], kind: type[np.generic]
+) -> NDArray:
+    """One array of an archive, read when its size is known to be that of `shape` and of the file.
+
+    `save` does not compress, so that no array can be larger than its file.
+    """
+    entry = archive.getinfo(f"{name}.npy")
+    if entry.compress_type != zipfile.ZIP_STORED or entry.file_size != entry.compress_size:
+        raise ValueError(f"{name} is compressed, which `save` never does.")
+    with archive.open(entry) as file:
+        if npy.read_magic(file) != (1, 0):
+            raise ValueError(f"{name} is not in version 1.0 of the npy format.")
+        found, is_fortran, dtype = npy.read_array_header_1_0(file)
+        fits = len(found) == len(shape) and all(map(_fits, found, shape))
+        if not fits or dtype.type is not kind or not dtype.isnative:
+            raise ValueError(
+                f"{name} is {dtype} of shape {found}, not {kind.__name__} of shape {shape}."
+            )
+        if math.prod(found) * dtype.itemsize != entry.file_size - file.tell():
+            raise ValueError(f"{name} has not the length that its shape {found} needs.")
+        content = file.read()  # to the end: there its checksum is compared
+    return np.frombuffer(content, dtype).reshape(found, order="F" if is_fortran else "C")
+
+
+def _fits(found: int, wanted: int | None) -> bool:
+    return wanted is None or found == wanted
+
+
+def _restored(header: dict[str, Any], result: LearnResult, stream: State) -> Estimator:
+    n_features, names = len(result.transform), header["feature_names"]
+    parameters = header["parameters"]
+    if not isinstance(parameters, dict):
+        raise TypeError(f"its parameters are {parameters!r}.")
+    estimator = _ESTIMATORS[type(result.method)](**parameters)
+    estimator._fit_options(), estimator._stream_options()
+    features: dict[str, Any] = {"n_features_in_": n_features}
+    if names is not None:
+        if len(names) != n_features or not all(isinstance(name, str) for name in names):
+            raise ValueError(f"it has no names for its {n_features} features.")
+        features["feature_names_in_"] = np.array(names, dtype=object)
+    estimator._take(
+        result,
+        stream,
+        _DTYPES[header["dtype"]],
+        features,
+        patch_shape=_checked_shape(header["patch_shape"], n_features),
+        patch_mean=_checked_mean(header["patch_mean"]),
+    )
+    return estimator
+
+
+def _checked_shape(shape: Any, n_features: int) -> tuple[int, ...] | None:
+    if shape is None:
+        return None
+    sides = np.atleast_1d(shape)
+    product = 0
+    if sides.dtype.kind in "iu" and sides.ndim == 1 and 0 < len(sides) <= 64 and sides.min() > 0:
+        product = math.prod(sides.tolist())
+    if product != n_features:
+        raise ValueError(
+            f"patch_shape={shape!r}: give the sides of a patch, integers whose product is the "
+            f"number of features, {n_features}."
+        )
+    return tuple(sides.tolist())
+
+
+def _checked_mean(mean: Any) -> Literal["kept", "removed"]:
+    if mean not in ("kept", "removed"):
+        raise ValueError(f"patch_mean={mean!r}: choose 'kept' or 'removed'.")
+    return mean
+
+
+def _reason(error: Exception) -> str:
+    return f"it has no {error}." if isinstance(error, KeyError) else str(error)

@@ -1,0 +1,212 @@
+"""Whatever stops an estimator, it is as it was before, or it has all that was learned."""
+
+import pickle
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from threadpoolctl import threadpool_info
+
+import kappaform as kf
+from kappaform.estimators import base
+
+PACKAGE = str(Path(kf.__file__).parent)
+N_FEATURES = 16
+ESTIMATORS = [kf.ConditionedTransform, kf.OrthonormalTransform, kf.LogDetTransform]
+each_estimator = pytest.mark.parametrize("estimator_class", ESTIMATORS)
+
+
+@pytest.fixture
+def signals(rng):
+    return rng.standard_normal((300, N_FEATURES)).cumsum(axis=1)
+
+
+def spoiled(signals, row=7):
+    broken = signals.copy()
+    broken[row, 4] = np.nan
+    return broken
+
+
+def parts_of(estimator):
+    """Its attributes, but for its parameters, as the very objects that they are."""
+    parameters = estimator.get_params(deep=False)
+    return {name: value for name, value in vars(estimator).items() if name not in parameters}
+
+
+def assert_same_parts(estimator, before):
+    after = parts_of(estimator)
+    assert after.keys() == before.keys()
+    assert all(after[name] is before[name] for name in before)
+
+
+def assert_whole(estimator, n_features):
+    """Everything that a fit gives, and all of one transform."""
+    result = estimator.result_
+    np.testing.assert_array_equal(estimator.components_, result.transform)
+    np.testing.assert_array_equal(estimator.singular_values_, result.spectrum)
+    np.testing.assert_array_equal(estimator.loss_curve_, result.loss)
+    assert estimator.components_.shape == (n_features, n_features)
+    assert estimator.n_features_in_ == estimator._stream.n_features == n_features
+    assert estimator.n_iter_ == result.n_iter == estimator._stream.n_iter
+    assert estimator.transform(np.ones((2, n_features))).shape == (2, n_features)
+    pickle.loads(pickle.dumps(estimator)).partial_fit(np.eye(n_features))
+
+
+# --- refused -------------------------------------------------------------------------------------
+
+
+@each_estimator
+@pytest.mark.parametrize(
+    ("changes", "prepare", "told"),
+    [
+        ({}, spoiled, "first in row 7"),
+        ({}, lambda signals: spoiled(signals)[:, :8], "first in row 7"),
+        ({}, lambda signals: np.ma.masked_less(signals, 0), "masked"),
+        ({}, lambda signals: signals[0], "2D array"),
+        ({}, lambda signals: signals[:, :8].astype(str), "strings"),
+        ({"init": np.ones((3, 3))}, lambda signals: signals, "init has shape"),
+        ({"init": "magic"}, lambda signals: signals[:, :8], "init='magic' is unknown"),
+        ({"n_nonzero_coefs": 9}, lambda signals: signals[:, :8], "exceeds n_features=8"),
+        ({"max_iter": 0}, lambda signals: signals[:, :8], "max_iter=0"),
+        ({"callback": "print"}, lambda signals: signals[:, :8], "callback='print'"),
+    ],
+    ids=["nan", "narrow", "masked", "1-D", "strings", "shape", "word", "sparsity", "iterations", "callback"],
+)
+def test_a_fit_that_is_refused_changes_nothing(estimator_class, changes, prepare, told, signals):
+    table = pd.DataFrame(signals, columns=[f"x{i}" for i in range(N_FEATURES)])
+    estimator = estimator_class(3, init="dct", tol=1e-2).fit(table)
+    before, codes = parts_of(estimator), estimator.transform(table)
+    with pytest.raises((TypeError, ValueError), match=told):
+        estimator.set_params(**changes).fit(prepare(signals))
+    assert_same_parts(estimator, before)
+    np.testing.assert_array_equal(estimator.transform(table), codes)
+
+
+@each_estimator
+def test_a_first_fit_that_is_refused_leaves_nothing(estimator_class, signals):
+    estimator = estimator_class(3)
+    with pytest.raises(ValueError, match="first in row 7"):
+        estimator.fit(spoiled(signals))
+    assert not parts_of(estimator)
+
+
+def test_after_a_refused_batch_of_named_columns_the_names_stay(signals):
+    names = [f"x{i}" for i in range(N_FEATURES)]
+    estimator = kf.OrthonormalTransform(3).partial_fit(pd.DataFrame(signals, columns=names))
+    before = parts_of(estimator)
+    with pytest.raises(ValueError, match="first in row 7"):
+        estimator.partial_fit(pd.DataFrame(spoiled(signals), columns=names))
+    assert_same_parts(estimator, before)
+
+
+# --- interrupted ---------------------------------------------------------------------------------
+
+
+def with_ctrl_c_at(line, call):
+    """Call, with Ctrl-C when so many lines of the package were executed; what was raised.
+
+    Not in those lines of `threads` that give BLAS its threads back.
+    """
+    n_lines = 0
+
+    def trace(frame, event, _):
+        nonlocal n_lines
+        name = frame.f_code.co_filename
+        if not name.startswith(PACKAGE) or name.endswith("threads.py"):
+            return None
+        n_lines += event == "line"
+        if n_lines == line:
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return trace
+
+    outside = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    except KeyboardInterrupt as interrupt:
+        return interrupt
+    finally:
+        sys.settrace(outside)
+    return None
+
+
+def blas_threads():
+    return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+
+@each_estimator
+def test_a_fit_interrupted_anywhere_is_whole_or_changes_nothing(estimator_class, signals):
+    fitted = estimator_class(3, init="dct", tol=1e-2).fit(signals)
+    narrow = signals[:40, :4]
+    fitted.set_params(n_nonzero_coefs=1, max_iter=2, tol=0.5)
+    threads, kinds = blas_threads(), []
+    for line in range(1, 10**6, 23):
+        estimator = pickle.loads(pickle.dumps(fitted))
+        before = parts_of(estimator)
+        interrupt = with_ctrl_c_at(line, lambda: estimator.fit(narrow))  # noqa: B023
+        assert blas_threads() == threads
+        if interrupt is None:
+            break
+        kinds.append(type(interrupt))
+        if isinstance(interrupt, kf.LearningInterrupted):
+            assert estimator.result_ is interrupt.result
+            assert_whole(estimator, 4)
+        else:
+            assert_same_parts(estimator, before)
+    # Once something is learned, all interrupts carry it, those after the last iteration too.
+    first = kinds.index(kf.LearningInterrupted)
+    assert set(kinds[first:]) == {kf.LearningInterrupted}
+    assert_whole(estimator, 4)
+
+
+@each_estimator
+def test_a_batch_interrupted_anywhere_is_learned_or_changes_nothing(estimator_class, signals):
+    first = estimator_class(3, init="dct").partial_fit(signals[:100])
+    threads = blas_threads()
+    for line in range(1, 10**6, 23):
+        estimator = pickle.loads(pickle.dumps(first))
+        before = parts_of(estimator)
+        interrupt = with_ctrl_c_at(line, lambda: estimator.partial_fit(signals[100:120]))  # noqa: B023
+        assert blas_threads() == threads
+        if interrupt is None:
+            break
+        if estimator.n_iter_ == 1:
+            assert_same_parts(estimator, before)
+        else:
+            assert_whole(estimator, N_FEATURES)
+    assert line > 100
+
+
+def pressing_ctrl_c_once(function):
+    n_calls = 0
+
+    def replacement(*args):
+        nonlocal n_calls
+        n_calls += 1
+        if n_calls == 1:
+            raise KeyboardInterrupt
+        return function(*args)
+
+    return replacement
+
+
+@pytest.mark.parametrize("place", ["result_of", "as_stream", "_convergence_message"])
+def test_ctrl_c_after_the_last_iteration_loses_nothing(place, signals, monkeypatch):
+    monkeypatch.setattr(base, place, pressing_ctrl_c_once(getattr(base, place)))
+    estimator = kf.OrthonormalTransform(3, max_iter=3, tol=1e-9)
+    with pytest.raises(kf.LearningInterrupted) as caught:
+        estimator.fit(signals)
+    assert caught.value.result.n_iter == 3
+    assert estimator.result_ is caught.value.result
+    assert_whole(estimator, N_FEATURES)
+
+
+def test_ctrl_c_after_the_last_iteration_of_learn_carries_the_result(signals, monkeypatch):
+    module = sys.modules["kappaform.learning.learn"]
+    monkeypatch.setattr(module, "result_of", pressing_ctrl_c_once(module.result_of))
+    with pytest.raises(kf.LearningInterrupted) as caught:
+        kf.learn(signals, kf.Orthonormal(), n_nonzero_coefs=3, max_iter=3)
+    assert caught.value.result.n_iter == 3
