@@ -146,14 +146,7 @@ def test_a_run_that_is_repeated_computes_what_is_missing_only(reproduce, fast):
     assert reproduce(*words)[0] == 0
     assert (content(), fast) == (before, [])
     cell = Path("out", "table1.parts", "Barbara-sigma100-orthonormal.json")
-    kept = cell.read_bytes()
-    with monkeypatch.context() as patched:
-        patched.setattr(table, "published_denoise", no_work)
-        assert reproduce(*words)[0] == 0
-        assert content() == before
-        cell.unlink()
-        assert "there was work" in reproduce(*words)[2]
-    cell.write_bytes(kept[:40])  # cut off: computed again
+    cell.write_bytes(cell.read_bytes()[:40])  # cut off
     assert reproduce(*words)[0] == 0
     assert content() == before
     assert [method for method, _ in fast] == ["orthonormal"]
