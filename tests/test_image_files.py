@@ -243,11 +243,11 @@ def png_of_rows(side, n_rows, interlaced=0):
 
 
 def circular_tiff():
-    data = bytearray(
-        tiff_bytes(NOISE[:9].reshape(3, 9, 10), metadata=None, photometric="minisblack")
-    )
+    """Pages of which the last is followed by the first, more than tifffile looks back at."""
+    pages = np.zeros((120, 1, 1), np.uint8)
+    data = bytearray(tiff_bytes(pages, metadata=None, photometric="minisblack"))
     with tifffile.TiffFile(io.BytesIO(data)) as file:
-        first, _, last = (page.offset for page in file.pages)
+        first, last = file.pages[0].offset, file.pages[-1].offset
     (n_tags,) = struct.unpack_from("<H", data, last)
     struct.pack_into("<I", data, last + 2 + 12 * n_tags, first)
     return bytes(data)
