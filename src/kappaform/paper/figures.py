@@ -70,7 +70,7 @@ def reproduce_figures(
     n_iter = n_iter or (60 if quick else 300)
     parts = []  # those that take longest come first
     for variant, objective in VARIANTS[1:]:
-        setting = {"variant": variant, "objective": objective, "seed": seed}
+        setting: dict[str, Any] = {"variant": variant, "objective": objective, "seed": seed}
         setting |= {"bounds": _QUICK_BOUNDS if quick else BOUNDS, "max_iter": n_iter}
         parts.append(Part(f"path-{variant}-{objective}", learn_path, (signals,), setting))
     for n_nonzero in paper.SPARSITIES[:1] if quick else paper.SPARSITIES:
