@@ -253,8 +253,3 @@ def _blas() -> list[LibController]:
     import scipy.linalg  # noqa: F401
 
     return ThreadpoolController().select(user_api="blas").lib_controllers
-
-
-@contextmanager
-def users_blas() -> Iterator[None]:
-    yield
