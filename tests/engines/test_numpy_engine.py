@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from kappaform.engines import engine_for
-from kappaform.engines.blocks import parts
+from kappaform.engines.blocks import block_rows, parts
+from kappaform.linalg import inverse_factors
 
 FIELDS = ("gram", "cross", "code_energy", "discarded_energy")
 DTYPES = ("float32", "float64")
@@ -233,6 +234,79 @@ def test_extreme_signals_give_the_same_statistics_times_a_power_of_two(dtype, ex
         )
     np.testing.assert_array_equal(
         extreme.encode(transform, 3), np.ldexp(plain.encode(transform, 3), exponent)
+    )
+
+
+@pytest.mark.parametrize(
+    ("dtype", "exponent"),
+    [("float32", e) for e in (100, -100, 600, -1000)]
+    + [("float64", e) for e in (660, 1000, -1010)],
+)
+def test_a_transform_that_is_only_scaled_gives_the_same_results_times_its_scale(
+    dtype, exponent, rng
+):
+    signals = rng.standard_normal((3000, 20)).astype(dtype)
+    transform = rng.standard_normal((20, 20))
+    large = np.ldexp(transform, exponent)
+    engine, inverse = engine_for(signals), inverse_factors(transform)
+    expected = engine.energies(transform, inverse, 3)
+    found = engine.energies(large, inverse_factors(large), 3)
+    assert found.relative == pytest.approx(expected.relative, rel=1e-15)
+    assert found.reconstruction == pytest.approx(expected.reconstruction, rel=1e-12)
+    assert found.absolute == np.ldexp(expected.absolute, exponent)
+    # Codes and sums beyond the range of their dtype are made where they are within it.
+    shift = {"float32": 60, "float64": 500}[dtype]
+    shift = max(-shift, min(exponent, shift))
+    near = np.ldexp(transform, shift)
+    codes = engine.encode(near, 3)
+    np.testing.assert_array_equal(codes, np.ldexp(engine.encode(transform, 3), shift))
+    np.testing.assert_allclose(
+        engine_for(codes).decode(inverse_factors(near)),
+        engine_for(engine.encode(transform, 3)).decode(inverse),
+        rtol=1e-6 if dtype == "float32" else 1e-12,
+        atol=1e-6 if dtype == "float32" else 1e-12,
+    )
+    one, other = engine.run_pass(transform, 3), engine.run_pass(near, 3)
+    np.testing.assert_array_equal(other.cross, np.ldexp(one.cross, shift))
+    assert other.discarded_energy == np.ldexp(one.discarded_energy, 2 * shift)
+
+
+def test_large_signals_have_codes_of_a_tiny_transform_and_come_back(rng):
+    signals, transform = rng.standard_normal((300, 6)), rng.standard_normal((6, 6))
+    large, tiny = np.ldexp(signals, 1000), np.ldexp(transform, -1040)
+    transform = np.ldexp(tiny, 1040)  # what its denormal numbers have left of it
+    codes = engine_for(large).encode(tiny, 6)
+    np.testing.assert_allclose(codes, np.ldexp(signals @ transform.T, -40), rtol=1e-12)
+    back = engine_for(codes).decode(inverse_factors(tiny))
+    np.testing.assert_allclose(np.ldexp(back, -1000), signals, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("exponent", [1012, 1020])
+def test_signals_whose_norms_overflow_are_refused_with_a_remedy(exponent, rng):
+    engine = engine_for(np.ldexp(rng.uniform(0.5, 1, (50, 4)), exponent))
+    one = np.eye(4)
+    message = r"signals has a norm above 2\*\*1010.*scale it, for instance signals / 1e100"
+    for call in (lambda: engine.gram, lambda: engine.energies(one, (one, one), 1)):
+        with pytest.raises(ValueError, match=message):
+            call()
+    np.testing.assert_array_equal(engine.encode(one, 4), engine.signals)
+
+
+def test_blocks_of_all_sizes_are_summed_at_one_scale(rng):
+    """Each block has a scale of its own; the sums are those of the largest."""
+    m = block_rows(4, np.dtype(float))
+    sizes = np.repeat([0.0, 1e-300, 1e-5, 1e200, 1e190, 0.0], m)[:, np.newaxis]
+    signals = sizes * rng.standard_normal((6 * m, 4))
+    transform = rng.standard_normal((4, 4))
+    engine, largest = engine_for(signals), engine_for(signals[3 * m : 5 * m])
+    assert engine.exponent == largest.exponent != 0
+    np.testing.assert_allclose(engine.gram, largest.gram, rtol=1e-13)
+    inverse = inverse_factors(transform)
+    found, expected = (each.energies(transform, inverse, 2) for each in (engine, largest))
+    np.testing.assert_allclose(found, expected, rtol=1e-13)
+    small = engine_for(signals[m : 2 * m])
+    np.testing.assert_array_equal(
+        engine.encode(transform, 2)[m : 2 * m], small.encode(transform, 2)
     )
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import kappaform as kf
 from kappaform.engines import NumpyEngine, engine_for
+from kappaform.linalg import inverse_factors
 
 torch = pytest.importorskip("torch")
 
@@ -52,6 +53,19 @@ def test_statistics_are_those_of_arrays(n, dtype, device, rng):
         assert_close(found, plain.run_pass(transform, n_nonzero), tolerance)
         assert found.n_signals == 400
         assert all(getattr(found, field).dtype == np.float64 for field in ("gram", "cross"))
+
+
+def test_tensors_of_a_type_of_one_s_own_are_tensors(rng):
+    class Mine(torch.Tensor):
+        pass
+
+    signals = torch.tensor(rng.standard_normal((60, 5)))
+    engine, plain = engine_for(signals.as_subclass(Mine)), engine_for(signals)
+    assert type(engine) is type(plain)
+    assert_same_bits(engine.run_pass(np.eye(5), 2), plain.run_pass(np.eye(5), 2))
+    codes = engine.encode(np.eye(5), 2)
+    assert type(codes) is torch.Tensor
+    assert torch.equal(codes, plain.encode(np.eye(5), 2))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -179,6 +193,37 @@ def test_extreme_signals_give_the_same_statistics_times_a_power_of_two(
     codes, expected = engine.encode(transform, 3).cpu().numpy(), plain.encode(transform, 3)
     np.testing.assert_array_equal(codes != 0, expected != 0)
     np.testing.assert_allclose(codes, expected, rtol=1e-12 if dtype == "float64" else 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "exponent"),
+    [("float32", 60), ("float32", -110), ("float64", 660), ("float64", -1000)],
+)
+def test_a_scaled_transform_gives_what_it_gives_for_arrays(dtype, exponent, device, rng):
+    signals = rng.standard_normal((900, 20)).astype(dtype)
+    transform = np.ldexp(rng.standard_normal((20, 20)), exponent)
+    inverse = inverse_factors(transform)
+    engine, plain = engine_for(torch.tensor(signals, device=device)), NumpyEngine(signals)
+    tolerance = 1e-12 if dtype == "float64" else 1e-5
+    found, expected = (each.energies(transform, inverse, 3) for each in (engine, plain))
+    np.testing.assert_allclose(found, expected, rtol=tolerance)
+    codes = plain.encode(transform, 3)
+    scale = np.abs(codes).max()
+    np.testing.assert_allclose(
+        engine.encode(transform, 3).cpu().numpy() / scale, codes / scale, atol=tolerance
+    )
+    back = engine_for(torch.tensor(codes, device=device)).decode(inverse).cpu().numpy()
+    np.testing.assert_allclose(back, NumpyEngine(codes).decode(inverse), rtol=1e-4, atol=1e-5)
+
+
+def test_nothing_is_written_to_the_signals(device, rng):
+    signals = torch.tensor(rng.standard_normal((900, 20)), device=device)
+    before, engine, transform = signals.clone(), engine_for(signals), rng.standard_normal((20, 20))
+    engine.run_pass(transform, 3)
+    engine.energies(transform, inverse_factors(transform), 3)
+    engine.encode(transform, 20)
+    engine.decode(inverse_factors(transform))
+    assert torch.equal(signals, before)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])

@@ -57,16 +57,19 @@ def inverse_factors(matrix: NDArray) -> tuple[NDArray, NDArray]:
     .. math:: W^{-T} = (U \Sigma^{-1}) V^T \quad \text{for} \quad W = U \Sigma V^T
 
     Codes times the first and then the second are off by about eps times the condition number; times
-    the inverse as one matrix, by its square. A singular matrix is refused.
+    the inverse as one matrix, by its square. The scale of the inverse, which itself may be beyond
+    the range of float64, is shared between the two. A singular matrix is refused.
     """
-    left, spectrum, right = svd(matrix)
+    exponent = int(np.frexp(np.abs(matrix).max(initial=0))[1])
+    left, spectrum, right = svd(np.ldexp(matrix, -exponent))
     # Half of what the bound on a learned transform leaves at least.
     if spectrum[-1] <= 0.5 * len(matrix) * float(np.finfo(np.float64).eps) * spectrum[0]:
         raise ValueError(
-            f"transform is singular (singular values from {spectrum[0]:.3g} to "
-            f"{spectrum[-1]:.3g}): signals cannot be rebuilt from its codes, give a regular one."
+            f"transform is singular (its singular values are from {spectrum[-1] / spectrum[0]:.3g} "
+            "to 1 times the largest): signals cannot be rebuilt from its codes, give a regular one."
         )
-    return left / spectrum, right
+    half = exponent // 2
+    return np.ldexp(left / spectrum, half - exponent), np.ldexp(right, -half)
 
 
 def dct_basis(shape: int | Sequence[int]) -> NDArray[np.float64]:
