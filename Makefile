@@ -2,12 +2,18 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help demo test lint bench clean
+# Processes that run tests at the same time.
+JOBS ?= 2
+MINUTES ?= 5
+
+.PHONY: help demo test lint mutants soak bench clean
 
 help:
 	@echo "make demo    denoise a photograph, draw what was learned into demo/"
 	@echo "make test    run the tests"
 	@echo "make lint    check style and types"
+	@echo "make mutants break the package on purpose: a test must notice each time"
+	@echo "make soak    random tests for MINUTES=5, or as long as you like"
 	@echo "make bench   measure speed, write benchmarks/results/"
 	@echo "make clean   remove everything that make made, .venv included"
 
@@ -21,12 +27,18 @@ demo: $(READY)
 	$(BIN)/kappaform demo
 
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 lint: $(READY)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+
+mutants: $(READY)
+	$(BIN)/python tests/mutants.py
+
+soak: $(READY)
+	$(BIN)/python tests/soak.py --minutes $(MINUTES)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/run.py

@@ -14,8 +14,8 @@ import numpy as np
 from skimage import data
 
 import kappaform as kf
-from kappaform.imaging.cleaners import error_cleaner
-from kappaform.imaging.sweep import sweep
+from kappaform.imaging.clean import sweep
+from kappaform.imaging.published import error_cleaner
 from kappaform.threads import single_threaded_blas
 
 SIGMA, SIDE, REPEATS = 20.0, 11, 5

@@ -1,7 +1,11 @@
 """The command, as its users meet it: what it prints, what it writes, how it ends."""
 
 import json
+import os
 import re
+import resource
+import signal
+import stat
 import subprocess
 import sys
 import tomllib
@@ -12,12 +16,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from PIL import Image
 from scipy import sparse
 
 import kappaform as kf
 from kappaform.cli import main
-from kappaform.cli.console import one_line, progress
-from kappaform.image_files import Picture, as_stored, read_image, write_image
+from kappaform.cli.io import failure, progress
+from kappaform.image_files import Picture, as_stored, check_target, read_image, write_image
 from kappaform.imaging.quality import psnr, ssim
 
 COMMANDS = ("demo", "denoise", "learn", "encode", "decode", "path", "info")
@@ -31,13 +36,14 @@ def noisy(seed=0, dtype=np.uint8, shape=PICTURE.shape):
 
 
 def put(path, values, has_channels=False, has_alpha=False):
-    write_image(Path(path), Picture(values, has_channels, has_alpha=has_alpha))
+    picture = Picture(values, has_channels, has_alpha=has_alpha)
+    write_image(check_target(Path(path), picture), picture)
     return path
 
 
 def command(*arguments, cwd=None):
     """The real command, in a process of its own."""
-    words = [sys.executable, "-m", "kappaform.cli", *map(str, arguments)]
+    words = [sys.executable, "-m", "kappaform", *map(str, arguments)]
     return subprocess.run(words, capture_output=True, text=True, cwd=cwd, check=False)
 
 
@@ -119,6 +125,7 @@ def test_version(capsys):
         (["denoise", "a.png", "--method", "best"], "invalid choice: 'best'"),
         (["denoise", "a.png", "--volume", "--stack"], "not allowed with"),
         (["denoise", "a.png", "--sig", "3"], "unrecognized arguments"),
+        (["denoise", "a.png", "--device", "foo"], "--device: foo: give cuda, cuda:N for one"),
         (["learn", "a.npy"], "-o/--output"),
     ],
 )
@@ -134,7 +141,8 @@ def test_wrong_usage_is_one_line_with_the_way_to_help(arguments, message, capsys
 def test_a_picture_gets_cleaner_and_keeps_its_type(folder, capsys):
     put("a.png", noisy())
     put("clean.png", PICTURE)
-    code, out, err = ended(capsys, "denoise", "a.png", "--sigma", 15, "--compare", "clean.png")
+    words = ["--sigma", 15, "--patch-size", 6, "--compare", "clean.png"]
+    code, out, err = ended(capsys, "denoise", "a.png", *words)
     assert (code, err) == (0, "")
     cleaned = read_image(folder / "a_denoised.png").pixels
     assert cleaned.dtype == np.uint8
@@ -146,10 +154,9 @@ def test_a_picture_gets_cleaner_and_keeps_its_type(folder, capsys):
 
 def test_the_file_holds_what_the_library_returns(folder, capsys):
     put("a.npy", noisy().astype(np.float32))
-    assert (
-        ended(capsys, "denoise", "a.npy", "-o", "b.npy", "--max-condition", 3, "--seed", 7)[0] == 0
-    )
-    expected = kf.denoise(noisy().astype(np.float32), max_condition=3.0, rng=7)
+    words = ["-o", "b.npy", "--max-condition", 3, "--seed", 7, "--patch-size", 4]
+    assert ended(capsys, "denoise", "a.npy", *words)[0] == 0
+    expected = kf.denoise(noisy().astype(np.float32), max_condition=3.0, rng=7, patch_size=4)
     assert_array_equal(np.load(folder / "b.npy"), expected)
 
 
@@ -157,8 +164,9 @@ def test_files_of_8_and_16_bit_have_a_value_range(folder, capsys):
     for name, dtype in (("a.png", np.uint8), ("a.tif", np.uint16)):
         values = noisy(dtype=dtype)
         put(name, values)
-        assert ended(capsys, "denoise", name, "--sigma", 15)[0] == 0
-        expected = kf.denoise(values, 15, value_range=(0, np.iinfo(dtype).max), rng=0)
+        assert ended(capsys, "denoise", name, "--sigma", 15, "--patch-size", 4)[0] == 0
+        options = {"patch_size": 4, "value_range": (0, np.iinfo(dtype).max), "rng": 0}
+        expected = kf.denoise(np.float32(values), 15, **options)
         stored = read_image(folder / name.replace("a.", "a_denoised.")).pixels
         assert_array_equal(stored, as_stored(expected, dtype))
 
@@ -173,7 +181,9 @@ def test_colours_are_denoised_together_and_opacity_is_left_alone(folder, capsys,
     assert ended(capsys, *words)[0] == 0
     stored = read_image(folder / f"b{Path(name).suffix}").pixels
     assert_array_equal(stored[..., 3:], opacity)
-    expected = kf.denoise(colours, 15, patch_size=4, channel_axis=-1, value_range=(0, 255), rng=0)
+    expected = kf.denoise(
+        np.float32(colours), 15, patch_size=4, channel_axis=-1, value_range=(0, 255), rng=0
+    )
     assert_array_equal(stored[..., :3], as_stored(expected, np.uint8))
 
 
@@ -181,7 +191,9 @@ def test_four_channels_of_an_array_are_all_denoised(folder, capsys):
     values = np.stack([noisy(seed) for seed in range(4)], axis=-1)
     np.save("a.npy", values)
     assert ended(capsys, "denoise", "a.npy", "--sigma", 15, "--patch-size", 4)[0] == 0
-    expected = kf.denoise(values, 15, patch_size=4, channel_axis=-1, value_range=(0, 255), rng=0)
+    expected = kf.denoise(
+        np.float32(values), 15, patch_size=4, channel_axis=-1, value_range=(0, 255), rng=0
+    )
     assert_array_equal(np.load(folder / "a_denoised.npy"), as_stored(expected, np.uint8))
 
 
@@ -209,10 +221,10 @@ def test_help_says_units_choices_and_defaults(capsys):
 
 def test_grey_with_opacity_is_denoised_as_grey(folder, capsys):
     put("a.png", np.stack([noisy(), noisy(1)], axis=-1), has_channels=True, has_alpha=True)
-    assert ended(capsys, "denoise", "a.png", "--sigma", 15)[0] == 0
+    assert ended(capsys, "denoise", "a.png", "--sigma", 15, "--patch-size", 4)[0] == 0
     stored = read_image(folder / "a_denoised.png").pixels
     assert_array_equal(stored[..., 1], noisy(1))
-    expected = kf.denoise(noisy(), 15, value_range=(0, 255), rng=0)
+    expected = kf.denoise(np.float32(noisy()), 15, patch_size=4, value_range=(0, 255), rng=0)
     assert_array_equal(stored[..., 0], as_stored(expected, np.uint8))
 
 
@@ -234,7 +246,9 @@ def test_pages_are_a_stack_or_a_volume_as_declared(folder, capsys, suffix):
             f"b{suffix}",
         ]
         assert ended(capsys, *words)[0] == 0
-        expected = kf.denoise(pages, 15, patch_size=3, value_range=(0, 255), rng=0, **axes)
+        expected = kf.denoise(
+            np.float32(pages), 15, patch_size=3, value_range=(0, 255), rng=0, **axes
+        )
         stored = read_image(folder / f"b{suffix}").pixels
         assert_array_equal(stored, as_stored(expected, np.uint8))
 
@@ -258,17 +272,21 @@ def test_a_saved_transform_can_be_used_instead_of_learning(capsys):
 def test_the_report_is_a_picture(folder, capsys):
     put("a.png", noisy())
     for name, start in (("r.png", b"\x89PNG"), ("r.pdf", b"%PDF")):
-        words = ["denoise", "a.png", "--compare", "a.png", "--report", name]
+        words = ["denoise", "a.png", "--compare", "a.png", "--report", name, "--patch-size", 4]
         assert ended(capsys, *words)[0] == 0
         assert (folder / name).read_bytes().startswith(start)
     (folder / "a_denoised.png").unlink()
-    assert "a figure is one of" in refused(capsys, "denoise", "a.png", "--report", "r.txt")
+    assert "give a name that ends with .png or .pdf or .svg" in refused(
+        capsys, "denoise", "a.png", "--report", "r.txt"
+    )
     assert not (folder / "a_denoised.png").exists()
 
 
 def test_json_is_one_document_with_every_number(capsys):
     put("a.png", noisy())
-    code, out, err = ended(capsys, "denoise", "a.png", "--json", "--compare", "a.png")
+    code, out, err = ended(
+        capsys, "denoise", "a.png", "--json", "--compare", "a.png", "--patch-size", 4
+    )
     assert (code, err) == (0, "")
     document = json.loads(out)
     assert (document["failed"], document["skipped"]) == (0, 0)
@@ -290,11 +308,11 @@ def test_a_batch_goes_on_after_a_failure_and_counts_it(folder, files):
     (pictures / "b.png").write_text("no picture")
     (pictures / "notes.txt").write_text("skipped")
     before = files()
-    done = command("denoise", "in", "missing.png", "-o", "out", cwd=folder)
+    done = command("denoise", "in", "missing.png", "-o", "out", "--sigma", 0, cwd=folder)
     assert done.returncode == 2
     errors = done.stderr.splitlines()
     assert len(errors) == 2
-    assert re.match(r"kappaform: error: in/b\.png is damaged or no PNG picture", errors[0])
+    assert re.match(r"kappaform: error: in/b\.png is damaged or not a PNG picture", errors[0])
     assert errors[1] == "kappaform: error: missing.png: no such file."
     assert done.stdout.splitlines()[-1] == "2 denoised, 2 failed, 1 skipped"
     assert files().keys() - before.keys() == {"out/a.png", "out/c.tif"}
@@ -303,8 +321,8 @@ def test_a_batch_goes_on_after_a_failure_and_counts_it(folder, files):
 
 def test_results_in_a_folder_are_not_denoised_again(capsys):
     put("a.png", noisy())
-    assert ended(capsys, "denoise", ".", "--json")[0] == 0
-    code, out, _ = ended(capsys, "denoise", ".", "--json")
+    assert ended(capsys, "denoise", ".", "--sigma", 0, "--json")[0] == 0
+    code, out, _ = ended(capsys, "denoise", ".", "--sigma", 0, "--json")
     assert code == 0
     document = json.loads(out)
     assert [record["input"] for record in document["files"]] == ["a.png"]
@@ -328,7 +346,7 @@ def test_references_in_a_folder_are_found_by_name(folder, capsys):
 def test_an_empty_folder_costs_only_itself(folder, capsys):
     (folder / "empty").mkdir()
     put("a.png", noisy())
-    code, out, err = ended(capsys, "denoise", "empty", "a.png", "-o", "out")
+    code, out, err = ended(capsys, "denoise", "empty", "a.png", "-o", "out", "--sigma", 0)
     assert code == 2
     assert err.startswith("kappaform: error: empty holds no picture")
     assert out.splitlines()[-1] == "1 denoised, 1 failed, 0 skipped"
@@ -338,7 +356,7 @@ def test_an_empty_folder_costs_only_itself(folder, capsys):
 def test_pictures_that_differ_in_their_suffix_have_reports_of_their_own(folder, capsys):
     put("a.png", noisy())
     put("a.tif", noisy())
-    assert ended(capsys, "denoise", "a.png", "a.tif", "--report", "r")[0] == 0
+    assert ended(capsys, "denoise", "a.png", "a.tif", "--report", "r", "--sigma", 0)[0] == 0
     assert {file.name for file in (folder / "r").iterdir()} == {
         "a.png_report.png",
         "a.tif_report.png",
@@ -347,7 +365,8 @@ def test_pictures_that_differ_in_their_suffix_have_reports_of_their_own(folder, 
 
 def test_a_name_that_ends_with_a_slash_is_a_folder(folder, capsys):
     put("a.png", noisy())
-    assert ended(capsys, "denoise", "a.png", "-o", "new/", "--report", "reports/")[0] == 0
+    words = ["denoise", "a.png", "--sigma", 0, "-o", "new/", "--report", "reports/"]
+    assert ended(capsys, *words)[0] == 0
     assert (folder / "new" / "a.png").is_file()
     assert (folder / "reports" / "a.png_report.png").is_file()
 
@@ -361,7 +380,8 @@ def test_picture_and_report_are_both_written_or_neither(files, capsys, monkeypat
     for name in ("matplotlib.figure.Figure.savefig", "PIL.Image.Image.save"):
         with monkeypatch.context() as patched:
             patched.setattr(name, fails)
-            assert "disk full" in refused(capsys, "denoise", "a.png", "--report", "r.pdf")
+            words = ["denoise", "a.png", "--sigma", 0, "--report", "r.pdf"]
+            assert "disk full" in refused(capsys, *words)
         assert files() == before
 
 
@@ -390,9 +410,15 @@ def test_a_folder_without_pictures_is_refused(folder, capsys):
     ("arguments", "message"),
     [
         (["missing.png"], "missing.png: no such file"),
-        (["text.png"], "text.png is damaged or no PNG picture"),
-        (["cut.png"], "cut.png is damaged or no PNG picture"),
+        (["text.png"], "text.png is damaged or not a PNG picture"),
+        (["cut.png"], "cut.png is damaged or not a PNG picture"),
         (["a.gif"], "suffix '.gif' is unknown"),
+        (["cmyk.jpg"], "error: cmyk.jpg: its colours are CMYK, convert it to grey or RGB first."),
+        (["fifo.png"], "fifo.png is a device, a pipe or a socket: give a plain file"),
+        (["a.png", "-o", "fifo.png"], "fifo.png is a device, a pipe or a socket"),
+        (["a.png", "--report", "fifo.png"], "fifo.png is a device, a pipe or a socket"),
+        (["a.png", "-o", "n" * 252 + ".png"], ".png: File name too long"),
+        (["a.png", "-o", "loop.png"], "loop.png: Too many levels of symbolic links"),
         (["a.png", "-o", "a.png"], "a.png is an input: give the output another name"),
         (["a.png", "-o", "./a.png"], "is an input"),
         (["a.png", "--suffix", ""], "is an input"),
@@ -429,6 +455,9 @@ def test_bad_input_is_one_line_and_writes_nothing(folder, files, capsys, argumen
     np.save("line.npy", np.arange(9.0))
     put("locked.png", noisy())
     (folder / "locked.png").chmod(0o444)
+    Image.fromarray(noisy()).convert("CMYK").save("cmyk.jpg")
+    os.mkfifo("fifo.png")
+    (folder / "loop.png").symlink_to("loop.png")
     before = files()
     assert message in refused(capsys, "denoise", *arguments)
     assert files() == before
@@ -447,24 +476,114 @@ def test_without_noise_the_picture_is_returned(folder, capsys):
     assert_array_equal(read_image(folder / "a_denoised.png").pixels, noisy())
 
 
-def test_interruption_ends_with_130_and_leaves_no_file(folder, files):
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
+def test_interruption_ends_with_its_signal_and_leaves_no_file(
+    files, capsys, monkeypatch, name, code
+):
+    def interrupted(_, file, *__, **___):
+        file.write(b"half a picture")
+        signal.raise_signal(getattr(signal, name))
+
     put("a.png", noisy())
     before = files()
-    script = (
-        "import os, signal, sys\n"
-        "import PIL.Image\n"
-        "def interrupted(self, file, *_, **__):\n"
-        "    file.write(b'half a picture')\n"
-        "    os.kill(os.getpid(), signal.SIGINT)\n"
-        "PIL.Image.Image.save = interrupted\n"
-        "from kappaform.cli import main\n"
-        "sys.exit(main(['denoise', 'a.png']))\n"
-    )
-    words = [sys.executable, "-c", script]
-    done = subprocess.run(words, capture_output=True, text=True, cwd=folder, check=False)
-    assert (done.returncode, done.stdout) == (130, "")
-    assert done.stderr == "kappaform: error: interrupted\n"
+    monkeypatch.setattr("PIL.Image.Image.save", interrupted)
+    ending = ended(capsys, "denoise", "a.png", "--sigma", 0)
+    assert ending == (code, "", "kappaform: error: interrupted\n")
     assert files() == before
+
+
+def test_handlers_of_signals_are_those_from_before(capsys):
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)]
+    ended(capsys, "denoise", "missing.png")
+    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)] == before
+
+
+# --- What becomes of files that are there
+
+
+def unchanged(capsys, *words):
+    """Denoise nothing: the fastest way to write a picture."""
+    code, _, err = ended(capsys, "denoise", "a.png", "--sigma", 0, *words)
+    assert (code, err) == (0, "")
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_link_stays_one_and_what_it_leads_to_is_written(folder, capsys, exists):
+    put("a.png", noisy())
+    (folder / "other").mkdir()
+    if exists:
+        put("other/b.png", noisy(1))
+    (folder / "link.png").symlink_to("other/b.png")
+    unchanged(capsys, "-o", "link.png")
+    assert (folder / "link.png").is_symlink()
+    assert_array_equal(read_image(folder / "other" / "b.png").pixels, noisy())
+    assert [file.name for file in (folder / "other").iterdir()] == ["b.png"]
+
+
+def test_a_link_to_the_input_is_the_input(folder, capsys):
+    put("a.png", noisy())
+    (folder / "link.png").symlink_to("a.png")
+    assert "link.png is an input" in refused(capsys, "denoise", "a.png", "-o", "link.png")
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o755])
+def test_a_file_that_is_replaced_keeps_its_permissions(folder, capsys, mode):
+    put("a.png", noisy())
+    for name in ("b.png", "r.png"):
+        put(name, noisy(1))
+        (folder / name).chmod(mode)
+    unchanged(capsys, "-o", "b.png", "--report", "r.png")
+    for name in ("b.png", "r.png"):
+        assert stat.S_IMODE((folder / name).stat().st_mode) == mode
+
+
+def test_new_files_have_the_permissions_that_the_user_chose(folder, capsys):
+    put("a.png", noisy())
+    before = os.umask(0o027)
+    try:
+        unchanged(capsys)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((folder / "a_denoised.png").stat().st_mode) == 0o640
+
+
+def test_names_may_be_as_long_as_the_system_allows(folder, capsys):
+    put("a.png", noisy())
+    name = "n" * 251 + ".png"
+    unchanged(capsys, "-o", name)
+    assert (folder / name).is_file()
+
+
+def test_a_full_disk_is_reported_with_the_name_of_the_file(files, capsys):
+    # A limit on the size of files stands in for a disk that is full.
+    rng = np.random.default_rng(0)
+    put("a.npy", rng.standard_normal((200, 200)))
+    put("a.png", rng.integers(0, 255, (200, 200), dtype=np.uint8))
+    put("a.tif", rng.integers(0, 255, (200, 200), dtype=np.uint8))
+    before = files()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
+    try:
+        for suffix in ("npy", "png", "tif"):
+            line = refused(capsys, "denoise", f"a.{suffix}", "--sigma", 0)
+            assert f"a_denoised.{suffix}: " in line
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert files() == before
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"), [(np.int64, 2**63 - 1), (np.uint64, 2**64 - 1), (np.float16, 65504)]
+)
+def test_values_at_the_end_of_their_type_stay_there(folder, capsys, dtype, value):
+    values = np.full(PICTURE.shape, value, dtype)
+    values[::2, ::2] = dtype(value * 0.999)
+    np.save("a.npy", values)
+    assert ended(capsys, "denoise", "a.npy", "--patch-size", 3)[0] == 0
+    stored = np.load(folder / "a_denoised.npy")
+    assert stored.dtype == dtype
+    assert stored.min() > 0.99 * value
+    assert np.isfinite(stored).all()
 
 
 # --- Transforms in files
@@ -568,20 +687,33 @@ def test_path_shows_every_bound_and_draws(folder, signals, capsys):
         (["learn", "signals.npy", "-o", "signals.npy"], "signals.npy is an input"),
         (["learn", "signals.npy", "a.png", "-o", "n.kf"], "mixed"),
         (["learn", "signals.npy", "wide.npy", "-o", "n.kf"], "wide.npy has signals of 17 features"),
-        (["learn", "cube.npy", "-o", "n.kf"], "cube.npy has shape (2, 2, 2): signals are 2-D"),
-        (["learn", "text.npy", "-o", "n.kf"], "text.npy is damaged or no NPY file"),
+        (
+            ["learn", "cube.npy", "-o", "n.kf"],
+            "cube.npy has shape (2, 2, 2) of float64: signals are 2-D",
+        ),
+        (["learn", "text.npy", "-o", "n.kf"], "text.npy is damaged or not an NPY file"),
         (["learn", "signals.npy", "-o", "n.kf", "--n-nonzero", "17"], "n_nonzero_coefs=17 exceeds"),
         (["learn", "a.png", "-o", "n.kf", "--patch-size", "50"], "patch_size=50 exceeds a.png"),
         (["path", "signals.npy", "--bounds", "0.5"], "0.5: give a finite number >= 1"),
         (["path", "one.npy"], "give at least 2"),
-        (["path", "signals.npy", "--plot", "p.txt"], "a figure is one of"),
+        (
+            ["path", "signals.npy", "--plot", "p.txt"],
+            "give a name that ends with .png or .pdf or .svg",
+        ),
         (["encode", "m.kf", "wide.npy", "-o", "c.npz"], "17 features"),
         (["encode", "m.kf", "signals.npy", "-o", "c.npy"], "give a name that ends with .npz"),
         (["encode", "a.png", "signals.npy", "-o", "c.npz"], "a.png is not a transform"),
         (["decode", "m.kf", "missing.npz", "-o", "c.npy"], "missing.npz: no such file"),
-        (["decode", "m.kf", "m.npz", "-o", "c.npy"], "m.npz is damaged or holds no codes"),
-        (["decode", "m.kf", "text.npz", "-o", "c.npy"], "text.npz is damaged or holds no codes"),
+        (["decode", "m.kf", "m.npz", "-o", "c.npy"], "m.npz holds other arrays, not codes"),
+        (["decode", "m.kf", "text.npz", "-o", "c.npy"], "text.npz is not an NPZ file: give codes"),
         (["decode", "m.kf", "wide.npz", "-o", "c.npy"], "17 features"),
+        (["decode", "m.kf", "signals.npy", "-o", "c.npy"], "signals.npy is not an NPZ file: give"),
+        (["encode", "m.kf", "a.png", "-o", "c.npz"], "a.png is a picture: give signals, a .npy"),
+        (["encode", "m.kf", "complex.npy", "-o", "c.npz"], "of real numbers"),
+        (["learn", "header.npy", "-o", "n.kf"], "header.npy is damaged or not an NPY file"),
+        (["encode", "m.kf", "header.npy", "-o", "c.npz"], "header.npy is damaged or not an NPY"),
+        (["learn", "complex.npy", "-o", "n.kf"], "complex.npy has shape (3, 16) of complex128"),
+        (["learn", "signals.npy", "-o", "/dev/null"], "/dev/null is a device, a pipe or a socket"),
         (["info", "missing.kf"], "missing.kf: No such file"),
         (["info", "text.npy"], "text.npy is not a transform"),
     ],
@@ -593,10 +725,13 @@ def test_bad_models_and_signals_are_one_line(files, signals, capsys, arguments, 
     put("a.png", noisy())
     np.save("wide.npy", np.ones((3, 17)))
     np.save("one.npy", np.ones((1, 16)))
+    np.save("complex.npy", np.ones((3, 16), complex))
     np.save("cube.npy", np.ones((2, 2, 2)))
     sparse.save_npz("wide.npz", sparse.csr_array(np.ones((3, 17))))
     for name in ("text.npy", "text.npz"):
         Path(name).write_text("no array")
+    header = Path("signals.npy").read_bytes().replace(b"}", b" ", 1)
+    Path("header.npy").write_bytes(header)
     before = files()
     assert message in refused(capsys, *arguments)
     assert files() == before
@@ -607,6 +742,7 @@ def test_bad_models_and_signals_are_one_line(files, signals, capsys, arguments, 
 
 def test_the_demonstration_improves_its_picture_and_draws(folder, capsys, monkeypatch):
     monkeypatch.setattr("skimage.data.camera", lambda: np.kron(PICTURE, np.ones((2, 2), np.uint8)))
+    monkeypatch.setattr("kappaform.cli.demo._BOUNDS", (1, 2))
     code, out, err = ended(capsys, "demo", "--json")
     assert (code, err) == (0, "")
     facts = json.loads(out)
@@ -628,18 +764,31 @@ def test_progress_is_shown_on_a_terminal_only(monkeypatch, capsys):
     assert "learning" in err
 
 
-def test_a_defect_is_not_taken_for_bad_input(monkeypatch):
-    put("a.png", noisy())
-
+@pytest.mark.parametrize("defect", [AssertionError, TypeError, KeyError, RecursionError])
+def test_a_defect_is_called_one_and_not_taken_for_bad_input(monkeypatch, capsys, defect):
     def broken(*_, **__):
-        raise AssertionError("a defect")
+        raise defect("of ours")
 
     monkeypatch.setattr(kf, "denoise_with_details", broken)
-    with pytest.raises(AssertionError, match="a defect"):
-        main(["denoise", "a.png"])
+    monkeypatch.setattr(kf, "load", broken)
+    put("a.png", noisy())
+    put("b.gif.png", noisy())
+    for words in (["denoise", "a.png"], ["info", "m.kf"]):
+        code, out, err = ended(capsys, *words)
+        assert (code, out, err.count("\n")) == (3, "", 1)
+        assert err.startswith("kappaform: error: this is a bug in kappaform: " + defect.__name__)
+        assert "--debug" in err
+
+
+def test_debug_shows_where_an_error_occurred(capsys):
+    code, _, err = ended(capsys, "denoise", "missing.png", "--debug")
+    assert code == 2
+    assert err.startswith("Traceback")
+    assert err.endswith("kappaform: error: missing.png: no such file.\n")
 
 
 def test_errors_of_many_lines_become_one():
-    assert one_line(ValueError("one\n  two")) == "one two"
-    assert one_line(FileNotFoundError(2, "No such file", "a.png")) == "a.png: No such file"
-    assert one_line(MemoryError()).startswith("not enough memory")
+    assert failure(ValueError("one\n  two")) == (2, "one two")
+    assert failure(ValueError("one"), source="a.png") == (2, "a.png: one")
+    assert failure(FileNotFoundError(2, "No such file", "a.png")) == (2, "a.png: No such file")
+    assert failure(MemoryError())[1].startswith("not enough memory")

@@ -12,10 +12,14 @@ import numpy as np
 import pytest
 import tifffile
 from numpy.testing import assert_array_equal
-from PIL import Image, JpegImagePlugin
+from PIL import Image, ImageOps, JpegImagePlugin
 
-from kappaform.files import replaced_when_complete
+from kappaform.files import check_writable, replaced_when_complete
 from kappaform.image_files import Picture, as_stored, check_target, read_image, write_image
+
+
+def write(path, picture):
+    write_image(check_target(path, picture), picture)
 
 
 def pixels(rng, shape, dtype):
@@ -25,9 +29,20 @@ def pixels(rng, shape, dtype):
     return rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)
 
 
+NOISE = np.random.default_rng(0).integers(0, 255, (30, 30), np.uint8)
+
+
+def chunk(kind, data):
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def png_of(*chunks):
+    return b"".join([b"\x89PNG\r\n\x1a\n", *chunks, chunk(b"IEND", b"")])
+
+
 LOSSLESS = [
     *[(".png", (7, 5, *channels), kind) for channels in ((), (3,), (4,)) for kind in ("u1", "u2")],
-    (".png", (7, 5, 2), "u1"),
+    *[(".png", (7, 5, 2), "u1"), (".png", (7, 5, 2), "u2")],
     *[(".tif", (7, 5, *channels), kind) for channels in ((), (3,)) for kind in ("u1", "u2", "f4")],
     *[(".tiff", (7, 5, 4), "u2"), (".tif", (7, 5, 2), "u1"), (".tif", (6, 7, 5), "i2")],
     *[(".tif", (6, 7, 3), "u2"), (".tif", (2, 7, 5, 3), "u1"), (".tif", (7, 5), "f8")],
@@ -40,7 +55,7 @@ def test_a_written_picture_is_read_back_bit_by_bit(tmp_path, rng, suffix, shape,
     has_channels = shape[-1] in (2, 3, 4) and shape != (6, 7, 3)
     has_alpha = has_channels and shape[-1] in (2, 4)
     values = pixels(rng, shape, dtype)
-    write_image(tmp_path / f"a{suffix}", Picture(values, has_channels, has_alpha=has_alpha))
+    write(tmp_path / f"a{suffix}", Picture(values, has_channels, has_alpha=has_alpha))
     picture = read_image(tmp_path / f"a{suffix}")
     assert picture.pixels.dtype == values.dtype
     assert_array_equal(picture.pixels, values)
@@ -53,24 +68,24 @@ def test_a_written_picture_is_read_back_bit_by_bit(tmp_path, rng, suffix, shape,
 @pytest.mark.parametrize("suffix", [".npy", ".tif"])
 def test_a_fourth_channel_is_opacity_only_where_the_file_says_so(tmp_path, rng, suffix):
     values = pixels(rng, (7, 5, 4), "u1")
-    write_image(tmp_path / f"a{suffix}", Picture(values, True))
+    write(tmp_path / f"a{suffix}", Picture(values, True))
     picture = read_image(tmp_path / f"a{suffix}")
     assert_array_equal(picture.pixels, values)
     assert (picture.has_channels, picture.has_alpha) == (True, False)
     with pytest.raises(ValueError, match=r"PNG cannot hold the 4 channels .* write TIFF or NPY"):
-        write_image(tmp_path / "a.png", picture)
+        write(tmp_path / "a.png", picture)
 
 
 def test_jpeg_keeps_a_smooth_picture_within_two_levels(tmp_path):
     ramp = np.tile(np.arange(0, 256, 4, dtype=np.uint8), (64, 1))
-    write_image(tmp_path / "a.jpg", Picture(ramp, False))
+    write(tmp_path / "a.jpg", Picture(ramp, False))
     picture = read_image(tmp_path / "a.jpg")
     assert picture.pixels.dtype == np.uint8
     assert np.abs(picture.pixels.astype(int) - ramp).max() <= 2
 
 
 def test_jpeg_keeps_colours_at_full_resolution(tmp_path, rng):
-    write_image(tmp_path / "a.jpg", Picture(pixels(rng, (16, 16, 3), "u1"), True))
+    write(tmp_path / "a.jpg", Picture(pixels(rng, (16, 16, 3), "u1"), True))
     with Image.open(tmp_path / "a.jpg") as image:
         assert JpegImagePlugin.get_sampling(image) == 0  # 4:4:4
 
@@ -80,7 +95,7 @@ def test_the_colour_profile_is_kept(tmp_path, rng, suffix):
     profile = b"some profile" * 20
     for dtype in ("u1", "u2") if suffix != ".jpg" else ("u1",):
         picture = Picture(pixels(rng, (7, 5, 3), dtype), True, profile)
-        write_image(tmp_path / f"a{suffix}", picture)
+        write(tmp_path / f"a{suffix}", picture)
         assert read_image(tmp_path / f"a{suffix}").profile == profile
 
 
@@ -99,14 +114,9 @@ def test_sixteen_bit_colours_of_other_writers_are_read_whole(tmp_path, rng, inte
         left = np.hstack([np.zeros((len(rows), 6), np.uint8), rows[:, :-6]])
         content += b"".join(b"\1" + row.tobytes() for row in rows - left)
 
-    def chunk(kind, data):
-        return (
-            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-        )
-
     header = struct.pack(">IIBBBBB", 8, 8, 16, 2, 0, 0, int(interlaced))
-    parts = [chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(content)), chunk(b"IEND", b"")]
-    (tmp_path / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(parts))
+    parts = chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(content))
+    (tmp_path / "a.png").write_bytes(png_of(*parts))
     assert_array_equal(read_image(tmp_path / "a.png").pixels, values)
 
 
@@ -132,6 +142,25 @@ def test_photographs_are_turned_upright(tmp_path):
     assert upright[20:].min() > 245
 
 
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize(("shape", "dtype"), [((7, 5, 3), "u2"), ((7, 5, 3), "u1"), ((7, 5), "u2")])
+def test_png_is_turned_upright_whatever_its_type(tmp_path, rng, orientation, shape, dtype):
+    values = pixels(rng, shape, dtype)
+    write(tmp_path / "a.png", Picture(values, len(shape) == 3))
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    data = (tmp_path / "a.png").read_bytes()
+    start, end = data[:33], data[33:]  # after IHDR
+    content = chunk(b"eXIf", exif.tobytes().removeprefix(b"Exif\0\0"))
+    (tmp_path / "a.png").write_bytes(start + content + end)
+    indices = np.arange(35, dtype=np.uint8).reshape(7, 5)  # turned by Pillow, as a viewer would
+    image = Image.fromarray(indices)
+    image.getexif()[0x0112] = orientation
+    upright = np.array(ImageOps.exif_transpose(image))
+    expected = values.reshape(35, -1)[upright.ravel()].reshape(*upright.shape, *shape[2:])
+    assert_array_equal(read_image(tmp_path / "a.png").pixels, expected)
+
+
 @pytest.mark.parametrize("compression", ["tiff_lzw", "tiff_adobe_deflate", "packbits"])
 def test_compressed_tiff_is_read(tmp_path, rng, compression):
     values = pixels(rng, (2, 7, 5), "u1")
@@ -153,6 +182,21 @@ def test_integers_are_rounded_and_clipped_and_floats_kept():
     values = np.array([-3.0, 0.49, 1.51, 254.6, 300.0])
     assert_array_equal(as_stored(values, np.uint8), np.array([0, 0, 2, 255, 255], np.uint8))
     assert_array_equal(as_stored(values, np.float32), values.astype(np.float32))
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8"])
+@pytest.mark.parametrize("values_dtype", ["f4", "f8"])
+def test_integers_never_wrap_around(dtype, values_dtype):
+    limits = np.iinfo(dtype)
+    beyond = np.array([-1e30, -1e19, 1e19, 1e30, limits.min, limits.max], values_dtype)
+    expected = [min(max(int(value), limits.min), limits.max) for value in beyond.tolist()]
+    assert as_stored(beyond, dtype).tolist() == expected
+
+
+def test_half_floats_beyond_their_range_stay_finite():
+    values = np.array([-7e4, 65504.0, 65519.9, 65520.0, 1e30])
+    stored = as_stored(values, np.float16)
+    assert_array_equal(stored, np.array([-65504, 65504, 65504, 65504, 65504], np.float16))
 
 
 def png_bytes(size):
@@ -191,7 +235,45 @@ def npy_bytes(array):
     return stream.getvalue()
 
 
-NOISE = np.random.default_rng(0).integers(0, 255, (30, 30), np.uint8)
+def png_of_rows(side, n_rows, interlaced=0):
+    """A valid stream of rows that ends before the last one."""
+    header = struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, interlaced)
+    rows = zlib.compress(bytes(n_rows * (side + 1)))
+    return png_of(chunk(b"IHDR", header), chunk(b"IDAT", rows))
+
+
+def circular_tiff():
+    """Pages of which the last is followed by the first, more than tifffile looks back at."""
+    pages = np.zeros((120, 1, 1), np.uint8)
+    data = bytearray(tiff_bytes(pages, metadata=None, photometric="minisblack"))
+    with tifffile.TiffFile(io.BytesIO(data)) as file:
+        first, last = file.pages[0].offset, file.pages[-1].offset
+    (n_tags,) = struct.unpack_from("<H", data, last)
+    struct.pack_into("<I", data, last + 2 + 12 * n_tags, first)
+    return bytes(data)
+
+
+def with_tags(data, **values):
+    """The file with other values of tags of its first page."""
+    data = bytearray(data)
+    with tifffile.TiffFile(io.BytesIO(data)) as file:
+        tags = [(file.pages[0].tags[name], value) for name, value in values.items()]
+    for tag, value in tags:
+        struct.pack_into("<H" if tag.dtype == 3 else "<I", data, tag.valueoffset, value)
+    return bytes(data)
+
+
+def tiff_of_samples(n_samples):
+    """A small file that says it has many values at each of 300 x 300 pixels."""
+    data = tiff_bytes(np.zeros((300, 300, 3), np.uint8), compression="zlib", photometric="rgb")
+    return with_tags(data, SamplesPerPixel=n_samples)
+
+
+def tiff_with_a_huge_tile():
+    data = tiff_bytes(np.zeros((9, 9), np.uint8), tile=(16, 16), compression="zlib", metadata=None)
+    return with_tags(data, TileWidth=64_000, TileLength=64_000)
+
+
 JPEG = io.BytesIO()
 Image.fromarray(NOISE).save(JPEG, "JPEG")
 CMYK = io.BytesIO()
@@ -203,7 +285,12 @@ DAMAGED = {
     "cut.png": (png_bytes((30, 30))[:500], "damaged"),
     "head.png": (png_bytes((30, 30))[:40], "damaged"),
     "cut.jpg": (JPEG.getvalue()[:500], "truncated"),
-    "cmyk.jpg": (CMYK.getvalue(), "colours are CMYK"),
+    "cmyk.jpg": (CMYK.getvalue(), r"cmyk\.jpg: its colours are CMYK, convert it"),
+    "rows.png": (png_of_rows(30, 15), "it has 465 of the 930 bytes of its rows"),
+    "interlaced.png": (png_of_rows(30, 29, interlaced=1), "bytes of its rows"),
+    "circle.tif": (circular_tiff(), "pages follow each other in a circle"),
+    "samples.tif": (tiff_of_samples(20_000), "1800000000 bytes, more than the limit"),
+    "tile.tif": (tiff_with_a_huge_tile(), "bytes, more than the limit"),
     "huge.png": (huge_png(), "10000000000 pixels"),
     "text.tif": (b"no picture", "not a TIFF"),
     "empty.tif": (b"", "damaged"),
@@ -246,8 +333,8 @@ def test_whatever_a_decoder_raises_means_damage(tmp_path, monkeypatch, failure):
         raise failure("two\nlines")
 
     (tmp_path / "a.npy").write_bytes(npy_bytes(NOISE))
-    monkeypatch.setattr(np, "load", fails)
-    with pytest.raises(ValueError, match=r"a\.npy is damaged or no NPY picture: two lines"):
+    monkeypatch.setattr(np.lib.format, "open_memmap", fails)
+    with pytest.raises(ValueError, match=r"a\.npy is damaged or not an NPY file: two lines"):
         read_image(tmp_path / "a.npy")
 
 
@@ -255,9 +342,65 @@ def test_lack_of_memory_is_no_damage(tmp_path, monkeypatch):
     def fails(*_, **__):
         raise MemoryError
 
-    (tmp_path / "a.npy").write_bytes(npy_bytes(NOISE))
-    monkeypatch.setattr(np, "load", fails)
+    (tmp_path / "a.png").write_bytes(png_bytes((9, 9)))
+    monkeypatch.setattr(Image, "open", fails)
     with pytest.raises(MemoryError):
+        read_image(tmp_path / "a.png")
+
+
+COMPRESSIONS = [None, "zlib", "lzma"]
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+@pytest.mark.parametrize("layout", [{"tile": (16, 16)}, {"rowsperstrip": 16}])
+def test_tiff_without_all_of_its_tiles_or_strips_is_refused(tmp_path, compression, layout):
+    data = tiff_bytes(NOISE, compression=compression, metadata=None, **layout)
+    with tifffile.TiffFile(io.BytesIO(data)) as file:
+        offsets, lengths = file.pages[0].dataoffsets, file.pages[0].databytecounts
+        tag = file.pages[0].tags["TileByteCounts" if "tile" in layout else "StripByteCounts"]
+    assert len(offsets) > 1
+    empty = bytearray(data)
+    form = "<H" if tag.dtype == 3 else "<I"
+    struct.pack_into(form, empty, tag.valueoffset + struct.calcsize(form), 0)
+    for damaged in (data[: offsets[-1]], data[: offsets[-1] + lengths[-1] - 1], empty):
+        (tmp_path / "a.tif").write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"a\.tif is damaged or not a TIFF picture"):
+            read_image(tmp_path / "a.tif")
+
+
+def test_damaged_npy_headers_are_refused_and_never_end_otherwise(tmp_path, rng):
+    whole = npy_bytes(NOISE[:4, :4])
+    path = tmp_path / "a.npy"
+    header_length = len(whole) - 16
+    for _ in range(300):
+        data = bytearray(whole)
+        for place in rng.integers(0, header_length, rng.integers(1, 4)):
+            data[place] = rng.choice(np.frombuffer(whole[:header_length] + b"\0([{9'L", np.uint8))
+        path.write_bytes(data)
+        try:
+            assert read_image(path).pixels.nbytes <= 16
+        except ValueError as error:
+            assert str(path) in str(error)  # noqa: PT017
+            assert "\n" not in str(error)  # noqa: PT017
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "{'descr': '|u1', 'fortran_order': False, 'shape': (4, 4)",
+        "{'descr': '|u1', 'fortran_order': False, 'shape': (" + "(" * 300 + ")",
+        "{'descr': '|u1', 'fortran_order': False, 'shape': (4294967296, 4294967296), }",
+        "{'descr': '|u1', 'fortran_order': False, 'shape': (10000000000000, 4), }",
+        "{'descr': ('|u1', (2, 10**9)), 'fortran_order': False, 'shape': (4, 4), }",
+        "{'descr': '|u1', 'fortran_order': False, 'shape': (4, -4), }",
+        "{1: 2, 'descr': '|u1', 'shape': (4L, '4'), }",
+    ],
+)
+def test_absurd_npy_headers_are_refused(tmp_path, header):
+    content = header.encode() + b"\n"
+    data = b"\x93NUMPY\1\0" + struct.pack("<H", len(content)) + content + bytes(16)
+    (tmp_path / "a.npy").write_bytes(data)
+    with pytest.raises(ValueError, match=r"a\.npy is damaged or not an NPY file"):
         read_image(tmp_path / "a.npy")
 
 
@@ -270,7 +413,7 @@ def test_missing_files_folders_and_unknown_suffixes_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"suffix '\.gif' is unknown, use one of \.png"):
         read_image(tmp_path / "a.gif")
     with pytest.raises(ValueError, match=r"suffix '\(none\)' is unknown"):
-        write_image(tmp_path / "a", Picture(NOISE, False))
+        write(tmp_path / "a", Picture(NOISE, False))
 
 
 @pytest.mark.parametrize(
@@ -280,38 +423,39 @@ def test_missing_files_folders_and_unknown_suffixes_are_refused(tmp_path):
         ("a.jpg", (9, 9), "u2", "JPEG holds uint8, the picture is uint16"),
         ("a.jpg", (9, 9, 4), "u1", "JPEG cannot hold the 4 channels of the picture: write PNG"),
         ("a.png", (9, 9, 9), "u1", "PNG holds one page"),
+        ("a.jpg", (1, 65_501), "u1", "JPEG holds 65500 pixels a side, .*: write PNG"),
+        ("a.tif", (9, 9), "?", "TIFF holds .*, the picture is bool: write NPY"),
     ],
 )
 def test_a_format_that_would_lose_something_is_refused(tmp_path, name, shape, dtype, message):
     picture = Picture(np.zeros(shape, dtype), shape[-1] == 4, has_alpha=shape[-1] == 4)
     with pytest.raises(ValueError, match=message):
-        write_image(tmp_path / name, picture)
+        write(tmp_path / name, picture)
     assert not list(tmp_path.iterdir())
 
 
 def test_targets_that_cannot_be_written_are_refused_before_any_work(tmp_path):
-    picture = Picture(NOISE, False)
     with pytest.raises(FileNotFoundError, match="does not exist, create it first"):
-        check_target(tmp_path / "none" / "a.png", picture)
+        check_writable(tmp_path / "none" / "a.png")
     with pytest.raises(IsADirectoryError, match="is a folder"):
-        check_target(tmp_path, picture)
+        check_writable(tmp_path)
     protected = tmp_path / "a.png"
     protected.write_bytes(b"mine")
     protected.chmod(0o444)
     with pytest.raises(PermissionError, match="is read-only"):
-        write_image(protected, picture)
+        write(protected, Picture(NOISE, False))
     assert protected.read_bytes() == b"mine"
 
 
 def test_a_read_only_folder_is_refused_by_name(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everywhere
     with pytest.raises(PermissionError, match=r"a\.png: the folder .* is read-only"):
-        check_target(tmp_path / "a.png", Picture(NOISE, False))
+        check_writable(tmp_path / "a.png")
 
 
 def test_a_file_that_cannot_be_opened_is_called_by_its_own_name(tmp_path, monkeypatch):
-    def fails(*_, **__):
-        raise PermissionError(13, "Permission denied", ".a.png.0123")
+    def fails(path, *_, **__):
+        raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(Path, "open", fails)
     with pytest.raises(PermissionError) as caught, replaced_when_complete(tmp_path / "a.png"):

@@ -4,7 +4,8 @@ import ast
 import subprocess
 import sys
 import tomllib
-from graphlib import TopologicalSorter
+from graphlib import CycleError, TopologicalSorter
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -15,17 +16,25 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "kappaform"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
-# A unit may import units of its own layer or of an earlier one.
+# A unit (a module or a package directly below kappaform) may import units of its own layer or of
+# an earlier one. The lazy public names of `__init__` are no unit: they stand above all layers.
 LAYERS = [
-    {"files", "image_files", "linalg"},
+    {"arrays", "files", "image_files", "jit", "linalg", "threads"},
     {"engines"},
     {"learning"},
     {"imaging", "estimators", "persistence", "plots"},
     {"paper", "cli"},
+    {"__main__"},
 ]
 LAYER = {unit: depth for depth, units in enumerate(LAYERS) for unit in units}
 
+# The command is a client of the library, so it may use the public names. Everything else imports
+# what it needs from where it is.
+MAY_USE_THE_PUBLIC_NAMES = {"cli"}
+
 HEAVY = {"numpy", "scipy", "sklearn", "skimage", "numba", "matplotlib", "torch", "dask", "tqdm"}
+
+MOST_LINES = 400
 
 
 def test_importing_kappaform_imports_nothing_heavy():
@@ -38,9 +47,14 @@ def test_importing_kappaform_imports_nothing_heavy():
 
 
 @pytest.mark.parametrize("name", [*kf.__all__, "__version__"])
-def test_every_public_name_resolves_and_is_listed(name):
+def test_every_public_name_resolves(name):
     assert getattr(kf, name) is not None
-    assert name in dir(kf)
+
+
+def test_only_public_names_are_shown():
+    for name in kf.__all__:
+        getattr(kf, name)  # names are imported on first use, which must show nothing more
+    assert dir(kf) == sorted([*kf.__all__, "__version__"])
 
 
 def test_unknown_names_are_attribute_errors():
@@ -48,21 +62,19 @@ def test_unknown_names_are_attribute_errors():
         _ = kf.nonsense
 
 
-def test_type_checkers_see_the_same_public_names():
-    (guarded,) = (
-        node
-        for node in ast.parse((PACKAGE / "__init__.py").read_text()).body
-        if isinstance(node, ast.If)
-    )
-    seen = {
+def test_the_stub_names_the_objects_that_users_get():
+    stub = ast.parse((PACKAGE / "__init__.pyi").read_text(encoding="utf-8"))
+    listed = [
         (alias.name, node.module)
-        for node in guarded.body
+        for node in stub.body
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
-    }
-    homes = {(name, f"kappaform.{home}") for name, home in kf._HOME.items()}
-    assert seen == homes | {("plots", "kappaform")}
-    assert sorted(kf.__all__) == sorted(name for name, _ in seen)
+    ]
+    assert sorted(name for name, _ in listed) == sorted(kf.__all__)
+    for name, home in listed:
+        module = f"kappaform.{home or name}"
+        found = import_module(module)
+        assert getattr(kf, name) is (getattr(found, name) if home else found)
 
 
 def test_the_version_is_the_same_everywhere():
@@ -72,18 +84,50 @@ def test_the_version_is_the_same_everywhere():
     assert f"\n## {declared} " in (ROOT / "CHANGELOG.md").read_text()
 
 
-def test_imports_go_one_way():
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_go_to_the_same_layer_or_below(path):
+    unit = _unit(_name(path))
+    if unit == "":
+        return
+    assert unit in LAYER, f"{unit} has no layer"
+    for target in _imports(path):
+        if target == "kappaform":
+            assert unit in MAY_USE_THE_PUBLIC_NAMES, "import from where the name is"
+        else:
+            assert LAYER[_unit(target)] <= LAYER[unit], f"{unit} must not import {target}"
+
+
+def test_no_two_units_import_each_other():
     graph: dict[str, set[str]] = {}
     for path in MODULES:
-        unit = _unit(path)
-        if unit == "__init__":  # the lazy public names: above every layer
-            continue
-        for target in _imported_units(path) - {unit}:
-            where = path.relative_to(PACKAGE)
-            assert {unit, target} <= LAYER.keys(), f"{where}: {unit} or {target} has no layer"
-            assert LAYER[target] <= LAYER[unit], f"{where}: {unit} must not import {target}"
-            graph.setdefault(unit, set()).add(target)
-    TopologicalSorter(graph).prepare()  # raises if units of one layer import each other in a circle
+        units = {_unit(name) for name in _imports(path)}
+        graph.setdefault(_unit(_name(path)), set()).update(units)
+    _check_for_cycles({unit: others - {unit, ""} for unit, others in graph.items() if unit})
+
+
+def test_no_two_modules_import_each_other():
+    _check_for_cycles({_name(path): _imports(path) - {"kappaform"} for path in MODULES})
+
+
+@pytest.mark.parametrize(
+    ("text", "imported"),
+    [
+        ("import kappaform", {"kappaform"}),
+        ("import kappaform as kf", {"kappaform"}),
+        ("from kappaform import learn", {"kappaform"}),
+        ("from kappaform import threads", {"kappaform.threads"}),
+        ("from kappaform.learning import learn", {"kappaform.learning"}),
+        ("from kappaform.learning import methods", {"kappaform.learning.methods"}),
+        ("from kappaform.learning.methods import LogDet", {"kappaform.learning.methods"}),
+        ("import kappaform.threads", {"kappaform.threads"}),
+        ("def f():\n    import kappaform.linalg.spectrum", {"kappaform.linalg.spectrum"}),
+        ("import numpy, os.path\nfrom scipy import linalg", set()),
+    ],
+)
+def test_every_way_to_import_is_seen(text, imported, tmp_path):
+    file = tmp_path / "module.py"
+    file.write_text(text)
+    assert _imports(file) == imported
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
@@ -93,23 +137,55 @@ def test_the_library_never_prints(path):
     assert not lines
 
 
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_file_is_a_room_and_not_a_warehouse(path):
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= MOST_LINES
+
+
 def _nodes(path: Path) -> list[ast.AST]:
     return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
 
 
-def _unit(path: Path) -> str:
-    """The package or module directly below kappaform that `path` belongs to."""
-    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+def _name(path: Path) -> str:
+    """Dotted name of the module in a file of the package."""
+    parts = ["kappaform", *path.relative_to(PACKAGE).with_suffix("").parts]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def _imported_units(path: Path) -> set[str]:
-    """Units of kappaform named by any import statement of a file, at whatever depth."""
+NAMES = {_name(path) for path in MODULES}
+
+
+def _unit(module: str) -> str:
+    """The unit that a module belongs to; that of kappaform itself is ''."""
+    return module.split(".")[1] if "." in module else ""
+
+
+def _imports(path: Path) -> set[str]:
+    """Modules of kappaform named by any import statement of a file, at whatever depth.
+
+    "kappaform" itself stands for the public names.
+    """
     names: set[str] = set()
     for node in _nodes(path):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path.relative_to(PACKAGE)}: write absolute imports"
-            names.update(f"{node.module}.{alias.name}" for alias in node.names)
-    parts = (name.split(".") for name in names)
-    return {unit for package, *rest in parts if package == "kappaform" for unit in rest[:1]}
+            assert node.level == 0, f"{path.name}, line {node.lineno}: write absolute imports"
+            names.update(_home(str(node.module), alias.name) for alias in node.names)
+    return {name for name in names if name.partition(".")[0] == "kappaform"}
+
+
+def _home(package: str, name: str) -> str:
+    """What ``from package import name`` imports: a module of the package, or the package itself."""
+    path = PACKAGE.parent.joinpath(*package.split("."), "__init__.py")
+    if f"{package}.{name}" not in NAMES:
+        return package
+    given = (node for node in _nodes(path) if isinstance(node, ast.ImportFrom))
+    return package if any(name == a.name for n in given for a in n.names) else f"{package}.{name}"
+
+
+def _check_for_cycles(graph: dict[str, set[str]]) -> None:
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail("imports go in a circle: " + " <- ".join(error.args[1]))

@@ -75,7 +75,7 @@ def test_every_figure_can_be_written_without_a_warning_or_a_window(name):
     assert isinstance(figure, Figure)
     assert getattr(figure, "number", None) is None  # pyplot does not know it
     stream = BytesIO()
-    figure.savefig(stream)
+    figure.savefig(stream, dpi=30)
     assert stream.getvalue().startswith(b"\x89PNG")
 
 
@@ -204,7 +204,7 @@ def test_path_without_validation_shows_training_alone():
         (lambda: plots.plot_convergence(result(Free()), error="x"), "error='x' is unknown"),
         (lambda: plots.plot_spectrum(np.ones((2, 3))), r"shape \(2, 3\).*\(n, n\) array"),
         (lambda: plots.plot_atoms(np.ones(4)), r"shape \(4,\).*\(n, n\) array"),
-        (lambda: plots.plot_atoms(np.eye(6)), "n_features=6 is no square: give the shape"),
+        (lambda: plots.plot_atoms(np.eye(6)), "n_features=6 is not a square: give the shape"),
         (lambda: plots.plot_atoms(np.eye(6), (2, 2)), r"patch_shape=\(2, 2\).*product is 6"),
         (lambda: plots.plot_atoms(np.eye(6), (1, 1, 2, 3)), "give 1 to 3 positive integers"),
         (lambda: plots.plot_atoms(np.eye(6), (-2, -3)), "give 1 to 3 positive integers"),

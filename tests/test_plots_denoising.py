@@ -73,7 +73,7 @@ def test_every_kind_of_picture_can_be_drawn(name):
     else:
         noisy, result = denoised(image, **options)
     figure = plot_denoising(noisy, result, channel_axis=options.get("channel_axis"))
-    figure.savefig(BytesIO())
+    figure.savefig(BytesIO(), dpi=30)
     assert pixels(figure, 2).shape == RAMP.shape
     assert ("none was needed" in [text.get_text() for text in figure.axes[3].texts]) == (
         name == "constant"

@@ -69,3 +69,10 @@ def test_signals_that_are_all_zero_do_not_decide_the_scale(rng):
     s = statistics_of(rng.standard_normal((9, 4)), np.eye(4)).at_exponent(50)
     assert Statistics.empty(4).merge(s).exponent == 50
     assert s.merge(Statistics.empty(4)).exponent == 50
+
+
+def test_at_another_exponent_they_are_those_of_signals_times_that_power_of_two(rng):
+    signals, transform = rng.standard_normal((40, 6)), rng.standard_normal((6, 6))
+    assert_close(
+        statistics_of(signals, transform).at_exponent(5), statistics_of(32.0 * signals, transform)
+    )

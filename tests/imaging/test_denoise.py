@@ -1,13 +1,17 @@
 """Denoising as its users see it."""
 
 import inspect
+import re
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from skimage import data
+from threadpoolctl import threadpool_limits
 
 import kappaform as kf
+from kappaform.imaging import clean as clean_module
 
 
 def psnr(reference, image):
@@ -77,11 +81,11 @@ def test_same_seed_same_result_and_another_seed_another(noisy):
     one, same, other = (kf.denoise(noisy, 20.0, rng=seed) for seed in (3, 3, 4))
     np.testing.assert_array_equal(one, same)
     assert np.abs(one - other).max() > 0
-    np.testing.assert_array_equal(kf.denoise(noisy, 20.0), kf.denoise(noisy, 20.0))
+    np.testing.assert_array_equal(kf.denoise(noisy, 20.0), kf.denoise(noisy, 20.0, rng=0))
 
 
-def test_slabs_do_not_show(noisy, details, monkeypatch):
-    monkeypatch.setattr(sys.modules["kappaform.imaging.slabs"], "_SLAB_PIXELS", 1)
+def test_slabs_do_not_change_the_result(noisy, details, monkeypatch):
+    monkeypatch.setattr(clean_module, "_SLAB_PIXELS", 1)
     again = kf.denoise(noisy, 20.0, transform=details.transform)
     np.testing.assert_allclose(again, details.image, atol=1e-6 * 255)  # single precision
 
@@ -156,12 +160,12 @@ def test_noise_common_to_the_channels_is_estimated_as_such(clean, rng):
 
 
 @pytest.mark.parametrize("channel_axis", [None, -1])
-def test_slabs_do_not_show_in_colour_either(rng, monkeypatch, channel_axis):
+def test_slabs_do_not_change_the_result_in_colour_either(rng, monkeypatch, channel_axis):
     noisy = kf.add_noise(data.astronaut()[:150, 100:160].astype(np.float64), 25.0, rng)
     options = {"channel_axis": channel_axis, "stack_axis": -1 if channel_axis is None else None}
     options["transform"] = kf.dct_basis((7, 7))
     whole = kf.denoise(noisy, 25.0, **options)
-    monkeypatch.setattr(sys.modules["kappaform.imaging.slabs"], "_SLAB_PIXELS", 1)
+    monkeypatch.setattr(clean_module, "_SLAB_PIXELS", 1)
     np.testing.assert_allclose(kf.denoise(noisy, 25.0, **options), whole, atol=1e-6 * 255)
 
 
@@ -253,9 +257,119 @@ def test_small_images_have_small_patches(rng):
     assert np.isfinite(result.image).all()
 
 
-def test_denoise_shows_the_signature_that_it_has():
+def test_denoise_and_its_details_have_the_same_explicit_parameters():
+    assert not hasattr(kf.denoise, "__signature__")
     short, long = (inspect.signature(f) for f in (kf.denoise, kf.denoise_with_details))
     assert short.parameters == long.parameters
+    assert all(p.kind is not p.VAR_KEYWORD for p in short.parameters.values())
+
+
+def test_every_parameter_of_denoise_is_described():
+    parameters = inspect.getdoc(kf.denoise).partition("Returns\n")[0]
+    described = re.findall(r"^(\w+) : ", parameters, re.M)
+    assert set(inspect.signature(kf.denoise).parameters) == set(described)
+
+
+def test_every_option_of_denoise_reaches_its_details(monkeypatch, noisy):
+    module = sys.modules["kappaform.imaging.denoise"]
+    seen = {}
+    monkeypatch.setattr(
+        module, "denoise_with_details", lambda *a, **k: seen.update(k) or SimpleNamespace(image=a)
+    )
+    options = {name: object() for name in list(inspect.signature(kf.denoise).parameters)[2:]}
+    assert kf.denoise(noisy, 3.0, **options) == (noisy, 3.0)
+    assert seen == options
+
+
+def test_a_misspelt_keyword_blames_the_function_that_was_called(noisy):
+    with pytest.raises(TypeError, match=r"^denoise\(\) got an unexpected keyword .*'max_conditon'"):
+        kf.denoise(noisy, 20.0, max_conditon=2)
+
+
+@pytest.mark.parametrize("options", [{"preset": "paper"}, {"channel_axis": -1}])
+def test_the_number_of_blas_threads_does_not_change_the_result(noisy, rng, options):
+    image = noisy
+    if "channel_axis" in options:
+        image = kf.add_noise(np.stack([noisy, noisy[::-1], noisy[:, ::-1]], axis=-1), 5.0, rng)
+    results = []
+    for number in (1, 2):
+        with threadpool_limits(number, user_api="blas"):
+            results.append(kf.denoise(image, 20.0, **options))
+    np.testing.assert_array_equal(*results)
+
+
+@pytest.mark.parametrize(
+    ("exponent", "dtype"),
+    [(100, np.float32), (-100, np.float32), (1000, np.float64), (-1000, np.float64)],
+)
+def test_the_scale_of_a_given_transform_does_not_matter(noisy, exponent, dtype):
+    basis = kf.dct_basis((6, 6)).astype(dtype)
+    expected = kf.denoise(noisy, 20.0, transform=basis)
+    scaled = np.ldexp(basis, exponent)
+    result = kf.denoise_with_details(noisy, 20.0, transform=scaled)
+    np.testing.assert_array_equal(result.transform, scaled)
+    np.testing.assert_array_equal(result.image, expected)
+
+
+@pytest.mark.parametrize("offset", [1e5, 4e5])
+def test_a_large_offset_of_single_precision_does_not_hide_the_noise(clean, noisy, offset):
+    cleaned = kf.denoise((noisy / 20 + offset).astype(np.float32)).astype(np.float64)
+    assert psnr(clean, 20 * (cleaned - offset)) > psnr(clean, noisy) + 6.5
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("value", [-9999.0, -1e9])
+def test_a_pixel_without_data_leaves_the_rest_as_it_was(clean, noisy, details, value, dtype):
+    image = (noisy / 2000).astype(dtype)
+    image[60, 50] = value
+    cleaned = 2000 * kf.denoise(image).astype(np.float64)
+    rest = np.ones(image.shape, bool)
+    rest[50:71, 40:61] = False
+    assert psnr(clean[rest], cleaned[rest]) > psnr(clean[rest], details.image[rest]) - 0.5
+
+
+@pytest.mark.parametrize("factor", [1e-290, 1e290])
+def test_values_of_any_ordinary_size_are_denoised(noisy, details, factor):
+    cleaned = kf.denoise(noisy * factor, 20.0 * factor)
+    np.testing.assert_allclose(cleaned / factor, details.image, atol=1e-3)
+    assert kf.estimate_sigma(noisy * factor) == pytest.approx(factor * kf.estimate_sigma(noisy))
+
+
+@pytest.mark.parametrize("preset", [None, "paper"])
+def test_noise_beyond_the_digits_of_the_image_is_refused_by_the_name_of_sigma(noisy, preset):
+    with pytest.raises(ValueError, match=r"image has values from .*, and sigma is 1e-30"):
+        kf.denoise(noisy, 1e-30, preset=preset)
+
+
+def test_values_without_a_limit_are_refused_by_the_name_of_the_image(noisy):
+    missing = noisy.copy()
+    missing[3, 4] = np.finfo(np.float32).min
+    for image in (missing, missing.astype(np.float32)):
+        with pytest.raises(ValueError, match=r"image has values from -3\.4e\+38 .* without data"):
+            kf.denoise(image)
+    with pytest.raises(ValueError, match=r"image has values from .*e\+30\d to"):
+        kf.denoise(noisy * 4e305, 20 * 4e305)
+
+
+def test_half_precision_stays_finite_at_its_limits(rng):
+    image = np.where(rng.random((40, 40)) < 0.5, np.float16(65504), np.float16(-65504))
+    cleaned = kf.denoise(image, 3e4)
+    assert cleaned.dtype == np.float16
+    assert np.isfinite(cleaned).all()
+
+
+@pytest.mark.parametrize("n_channels", [3, 4])
+def test_channels_in_front_without_their_name_are_warned_of(n_channels, rng):
+    image = rng.standard_normal((n_channels, 30, 20))
+    warning = rf"taken for a volume of {n_channels} slices: .* channel_axis=0, .* stack_axis=0"
+    with pytest.warns(UserWarning, match=warning):
+        volume = kf.denoise_with_details(image, 1.0)
+    assert volume.patch_shape == (min(n_channels, 4), 4, 4)
+    stack = np.stack([image, image], axis=1)
+    with pytest.warns(UserWarning, match="channel_axis=0"):
+        kf.denoise(stack, 1.0, stack_axis=1)
+    kf.denoise(image, 1.0, channel_axis=0)
+    kf.denoise(image, 1.0, stack_axis=0)
 
 
 @pytest.mark.parametrize(
@@ -285,11 +399,12 @@ def test_denoise_shows_the_signature_that_it_has():
             {"preset": "paper", "value_range": (0, 1)},
             r"value_range=\(0, 1\) with preset",
         ),
-        (np.eye(20), {"channel_axis": 2}, "channel_axis=2 is no axis"),
+        (np.eye(20), {"channel_axis": 2}, "channel_axis=2 is not an axis"),
         (np.ones((9, 9, 9)), {"channel_axis": 0, "stack_axis": -3}, "are the same axis"),
         (np.eye(20), {"transform": np.eye(5)}, r"transform has shape \(5, 5\): patches of"),
         (np.eye(20), {"transform": np.zeros((9, 9))}, "transform is singular"),
         (np.eye(20), {"transform": np.eye(9), "preset": "paper"}, "exclude each other"),
+        (np.eye(20), {"transform": np.full((9, 9), np.inf)}, "transform is singular or not finite"),
     ],
 )
 def test_bad_input_is_named(image, options, message):

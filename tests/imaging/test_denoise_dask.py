@@ -9,8 +9,8 @@ import pytest
 from skimage import data
 
 import kappaform as kf
-from kappaform.imaging.dask_images import _merged, _patches_at
-from kappaform.imaging.sweep import PatchGrid, patches_at
+from kappaform.imaging.dask_images import DaskImage, _merged
+from kappaform.imaging.patches import grid_of, patches_at
 
 # Of the range of the values: sums of float32 in another order.
 TOLERANCE = 1e-6
@@ -40,7 +40,7 @@ CHUNKS = {
 
 
 @pytest.mark.parametrize("chunks", CHUNKS.values(), ids=CHUNKS.keys())
-def test_chunks_do_not_show(noisy, details, chunks):
+def test_chunks_do_not_change_the_result(noisy, details, chunks):
     found = kf.denoise_with_details(da.from_array(noisy, chunks=chunks), patch_size=6)
     assert found.sigma == details.sigma
     np.testing.assert_array_equal(found.transform, details.transform)
@@ -136,7 +136,7 @@ def test_nothing_is_cleaned_before_it_is_asked_for(noisy, details):
 
     image = da.from_array(noisy, chunks=(20, -1)).map_blocks(watched, meta=np.empty((0, 0)))
     cleaned = kf.denoise(image, 20.0, transform=details.transform)
-    assert len(computed) == 4  # mean and limits
+    assert len(computed) == 4  # limits
     computed.clear()
     cleaned[:10].compute()
     assert sorted(computed) == [(0, 0), (1, 0)]  # a chunk and its neighbour
@@ -151,7 +151,7 @@ def test_an_image_is_computed_three_times_to_learn_from_it(noisy):
 
     image = da.from_array(noisy, chunks=(20, -1)).map_blocks(watched, meta=np.empty((0, 0)))
     kf.denoise(image, patch_size=6)
-    assert len(computed) == 3 * 4  # noise; mean and limits; patches
+    assert len(computed) == 3 * 4  # noise; limits; patches
 
 
 @pytest.mark.parametrize("sigma", [0.0, None])
@@ -168,11 +168,11 @@ def test_an_image_without_noise_returns_itself(sigma, noisy):
 def test_patches_are_gathered_from_the_chunks(chunks, rng):
     image = volume()
     shape = (4, 3, 5)
-    n_positions = np.prod(PatchGrid(image.shape, shape).positions)
-    rounds = [rng.choice(n_positions, size, replace=False) for size in (500, 1, 900)]
-    found = _patches_at(da.from_array(image, chunks=chunks), shape, rounds)
-    for patches, positions in zip(found, rounds, strict=True):
-        np.testing.assert_array_equal(patches, patches_at(image, shape, positions))
+    grid = grid_of(image.shape, shape)
+    rounds = [rng.choice(grid.n_patches, size, replace=False) for size in (500, 1, 900)]
+    found = DaskImage(da.from_array(image, chunks=chunks)).patches(grid, rounds)
+    for patches, numbers in zip(found, rounds, strict=True):
+        np.testing.assert_array_equal(patches, patches_at(image, grid, numbers))
 
 
 @pytest.mark.parametrize("least", [0, 1, 5, 20, 100])

@@ -1,20 +1,19 @@
 """Tensors are denoised as arrays are, on the device where they live."""
 
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from skimage import data
 
 import kappaform as kf
-from kappaform.imaging.adaptive import clean_image
-from kappaform.imaging.task import make_task
+from kappaform.imaging.clean import clean_image
+from kappaform.imaging.patches import grid_of, patches_at
 from kappaform.linalg import dct_basis
 
 torch = pytest.importorskip("torch")
 
-from kappaform.imaging import torch_images, torch_sweep  # noqa: E402
+from kappaform.imaging import clean_torch  # noqa: E402
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 
@@ -48,23 +47,18 @@ def perturbed_basis(patch_shape, rng):
     return basis + 0.02 * rng.standard_normal(basis.shape) / np.sqrt(len(basis))
 
 
-def through_torch(image, sigma, device, **options):
+@pytest.fixture
+def through_torch(monkeypatch, device):
     """Denoise by the sweeps of torch, on the CPU too."""
-    settings = {
-        "method": "conditioned",
-        "max_condition": 2.0,
-        "patch_size": None,
-        "preset": None,
-        "transform": None,
-        "value_range": None,
-        "rng": None,
-        "callback": None,
-        "sigma_given": True,
-    }
-    task = replace(make_task(image.shape, **(settings | options)), device=device)
-    out, counts = np.empty(image.shape), np.empty(image.shape, np.float32)
-    transform, history = torch_images.denoise_on_device(image, sigma, out, counts, task)
-    return out, counts, transform, history
+    module = sys.modules["kappaform.imaging.denoise"]
+
+    def denoised(image, sigma, **options):
+        with monkeypatch.context() as patch:
+            place = lambda image, _: clean_torch.TensorImage(image, device)  # noqa: E731
+            patch.setattr(module, "_place_of", place)
+            return kf.denoise_with_details(image, sigma, **options)
+
+    return denoised
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-4), ("float64", 1e-12)])
@@ -88,47 +82,45 @@ def test_a_sweep_over_a_tensor_is_that_over_an_array(
     transform = perturbed_basis(patch_shape, rng)
     expected, numbers = clean_image(image, patch_shape, transform, bounds)
     tensor = torch.tensor(image, device=device)
-    found, counts = torch_images.clean_image(tensor, patch_shape, transform, bounds)
+    found, counts = clean_torch.clean_image(tensor, patch_shape, transform, bounds)
     assert found.device.type == device.type
     assert found.cpu().numpy().dtype == dtype
     np.testing.assert_allclose(found.cpu(), expected, rtol=0, atol=tolerance)
     np.testing.assert_allclose(counts.cpu(), numbers, rtol=1e-5)
 
 
-def test_slabs_do_not_show(noisy, rng, monkeypatch):
+def test_slabs_do_not_change_the_result(noisy, rng, monkeypatch):
     image, transform = torch.tensor(noisy / 20), perturbed_basis((8, 8), rng)
-    whole, counts = torch_images.clean_image(image, (8, 8), transform, (-np.inf, np.inf))
-    monkeypatch.setattr(torch_sweep, "_SLAB_ENTRIES", 1)
-    parts, numbers = torch_images.clean_image(image, (8, 8), transform, (-np.inf, np.inf))
+    whole, counts = clean_torch.clean_image(image, (8, 8), transform, (-np.inf, np.inf))
+    monkeypatch.setattr(clean_torch, "_SLAB_ENTRIES", 1)
+    parts, numbers = clean_torch.clean_image(image, (8, 8), transform, (-np.inf, np.inf))
     torch.testing.assert_close(parts, whole, rtol=0, atol=1e-12)
     torch.testing.assert_close(numbers, counts)
 
 
 def test_patches_of_a_tensor_are_those_of_an_array(device, rng):
-    from kappaform.imaging.sweep import patches_at
-
     for shape, patch_shape in (((20, 30), (4, 5)), ((6, 7, 8), (2, 3, 4)), ((5, 5), (5, 5))):
         image = rng.standard_normal(shape)
-        n_positions = np.prod(np.subtract(shape, patch_shape) + 1)
-        positions = rng.integers(0, n_positions, 40)
-        found = torch_sweep.patches_at(torch.tensor(image, device=device), patch_shape, positions)
-        expected = patches_at(image, patch_shape, positions)
+        grid = grid_of(shape, patch_shape)
+        numbers = rng.integers(0, grid.n_patches, 40)
+        (found,) = clean_torch.TensorImage(image, device).patches(grid, [numbers])
+        expected = patches_at(image, grid, numbers)
         np.testing.assert_allclose(found.cpu(), expected, rtol=0, atol=1e-14)
 
 
-def test_with_the_same_transform_torch_differs_by_rounding(noisy, details, device):
-    found, counts, transform, _ = through_torch(noisy, 20.0, device, transform=details.transform)
-    assert transform is details.transform or np.array_equal(transform, details.transform)
-    np.testing.assert_allclose(found, details.image, rtol=0, atol=2e-3)
-    assert np.abs(counts - details.sparsity_map).mean() < 1e-3
+def test_with_the_same_transform_torch_differs_by_rounding(noisy, details, through_torch):
+    found = through_torch(noisy, 20.0, transform=details.transform)
+    np.testing.assert_array_equal(found.transform, details.transform)
+    np.testing.assert_allclose(found.image, details.image, rtol=0, atol=2e-3)
+    assert np.abs(found.sparsity_map - details.sparsity_map).mean() < 1e-3
 
 
-def test_with_learning_torch_is_as_good(clean, noisy, details, device):
-    found, _, transform, history = through_torch(noisy, 20.0, device)
-    assert len(history) == len(details.history)
-    assert np.linalg.cond(transform) <= 2 * (1 + 1e-9)
+def test_with_learning_torch_is_as_good(clean, noisy, details, through_torch):
+    found = through_torch(noisy, 20.0)
+    assert len(found.history) == len(details.history)
+    assert found.condition_number <= 2 * (1 + 1e-9)
     # Learning magnifies rounding: it may end in another transform, which is as good.
-    assert psnr(clean, found) == pytest.approx(psnr(clean, details.image), abs=0.02)
+    assert psnr(clean, found.image) == pytest.approx(psnr(clean, details.image), abs=0.02)
 
 
 @pytest.mark.parametrize("value_range", [None, (0, 255)])
@@ -223,21 +215,30 @@ def test_what_is_no_image_is_refused_in_a_sentence(make, error, text):
 def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ValueError, match=r"'cuda': torch finds no CUDA GPU here; choose 'cpu'\."):
-        torch_images.device_named("cuda")
+        clean_torch.device_named("cuda")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert torch_images.device_named("cuda:1").index == 1
+    assert clean_torch.device_named("cuda:1").index == 1
     with pytest.raises(ValueError, match=r"'cuda:2': torch finds only 2 GPU\(s\)"):
-        torch_images.device_named("cuda:2")
-    with pytest.raises(ValueError, match="'nonsense' is no device of torch"):
-        torch_images.device_named("nonsense")
-    assert torch_images.device_named("cpu") == torch.device("cpu")
+        clean_torch.device_named("cuda:2")
+    assert clean_torch.device_named("cpu") == torch.device("cpu")
+
+
+@pytest.mark.parametrize("name", ["nonsense", "mps", "meta", "cuda:", "cuda:-1", ""])
+@pytest.mark.parametrize("has_torch", [True, False])
+def test_a_device_that_is_unknown_is_refused_whether_torch_is_there_or_not(
+    name, has_torch, monkeypatch
+):
+    if not has_torch:
+        monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ValueError, match=f"device '{name}' is unknown: choose 'cpu', 'cuda'"):
+        clean_torch.device_named(name)
 
 
 def test_without_torch_a_device_is_refused_with_the_line_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ImportError, match=r"pip install 'kappaform\[torch\]'"):
-        torch_images.device_named("cuda")
+        clean_torch.device_named("cuda")
 
 
 def test_the_command_takes_a_device(noisy, tmp_path, device):

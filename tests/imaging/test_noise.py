@@ -13,7 +13,7 @@ from kappaform.imaging import add_noise, estimate_sigma
 small_shapes = (
     st.lists(st.integers(1, 9), min_size=1, max_size=4)
     .map(tuple)
-    .filter(lambda shape: len(shape) != 3 or shape[-1] not in (3, 4))
+    .filter(lambda shape: len(shape) != 3 or not {shape[0], shape[-1]} & {3, 4})
 )
 
 
@@ -23,7 +23,7 @@ def camera():
 
 
 @pytest.mark.parametrize("sigma", [0.01, 1.0, 300.0])
-@pytest.mark.parametrize("shape", [(100, 100), (21, 500), (24, 25, 26), (3, 70, 70), (9000,)])
+@pytest.mark.parametrize("shape", [(100, 100), (21, 500), (24, 25, 26), (70, 3, 70), (9000,)])
 def test_the_level_of_pure_noise_is_found(shape, sigma, rng):
     noise = add_noise(np.full(shape, 5 * sigma), sigma, rng)
     # Off by 4 % if a thousand coefficients are used, the least from images of this size.
@@ -54,6 +54,36 @@ def test_a_background_without_noise_does_not_count(camera, background, rng):
     noisy = add_noise(camera, 10, rng)
     noisy[:, :350] = background
     assert estimate_sigma(noisy) == pytest.approx(10, rel=0.1)
+
+
+@pytest.mark.parametrize("offset", [1e5, 4e5, 2e6])
+def test_a_large_offset_does_not_change_the_level(camera, offset, rng):
+    noisy = add_noise(camera, 10, rng)
+    expected = estimate_sigma(noisy)
+    assert estimate_sigma(noisy + offset) == pytest.approx(expected, rel=1e-6)
+    assert estimate_sigma((noisy + offset).astype(np.float32)) == pytest.approx(expected, rel=0.02)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("value", [-9999.0, np.finfo(np.float32).min])
+def test_a_pixel_without_data_does_not_change_the_level(camera, value, dtype, rng):
+    noisy = (add_noise(camera, 10, rng) / 1000).astype(dtype)
+    noisy[100, 200] = value
+    assert estimate_sigma(noisy) == pytest.approx(0.01, rel=0.05)
+
+
+def test_a_smooth_background_in_single_precision_does_not_count(camera, rng):
+    noisy = add_noise(camera, 10, rng).astype(np.float32)
+    noisy[:, :350] = np.hypot(*np.indices((512, 350))) / 7
+    assert estimate_sigma(noisy) == pytest.approx(10, rel=0.1)
+
+
+@pytest.mark.parametrize("factor", [1e-300, 1e305])
+def test_levels_of_any_size_are_found(camera, factor, rng):
+    noisy = add_noise(camera[:200, :200], 10, rng)
+    expected = pytest.approx(factor * estimate_sigma(noisy), rel=1e-6)
+    assert estimate_sigma(factor * noisy) == expected
+    assert estimate_sigma(factor * noisy[:3, :3]) == pytest.approx(factor * noisy[:3, :3].std())
 
 
 def test_a_drawing_of_flat_areas_has_no_noise():
@@ -115,9 +145,15 @@ def test_a_colour_image_without_its_channel_axis_is_refused():
         estimate_sigma(data.astronaut())
 
 
+def test_channels_in_front_without_their_name_are_warned_of():
+    image = np.moveaxis(data.astronaut(), -1, 0)
+    with pytest.warns(UserWarning, match=r"\(3, 512, 512\) and is taken for a volume of 3 slices"):
+        estimate_sigma(image)
+
+
 def test_a_channel_axis_that_is_none_is_refused():
     with pytest.raises(
-        ValueError, match=r"channel_axis=2 is no axis of an image of shape \(8, 8\)"
+        ValueError, match=r"channel_axis=2 is not an axis of an image of shape \(8, 8\)"
     ):
         estimate_sigma(np.zeros((8, 8)), channel_axis=2)
 
@@ -160,6 +196,7 @@ def test_the_same_seed_gives_the_same_noise():
         add_noise(image.astype(np.float32), 3.0, 7), first.astype(np.float32)
     )
     assert not np.array_equal(add_noise(image, 3.0, 8), first)
+    np.testing.assert_array_equal(add_noise(image, 3.0), add_noise(image, 3.0, 0))
 
 
 def test_noise_of_level_zero_changes_nothing(camera):
@@ -168,5 +205,5 @@ def test_noise_of_level_zero_changes_nothing(camera):
 
 @pytest.mark.parametrize("sigma", [-1.0, np.nan, np.inf, [1.0, 2.0]])
 def test_a_level_that_is_none_is_refused(sigma):
-    with pytest.raises(ValueError, match="is no noise level: give one finite number, 0 or more"):
+    with pytest.raises(ValueError, match="is not a noise level: give one finite number >= 0"):
         add_noise(np.zeros((4, 4)), sigma)

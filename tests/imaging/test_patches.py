@@ -191,7 +191,7 @@ def test_not_a_number_stays_in_the_patches_over_it():
         (3, (1, -1), None, r"stride=\(1, -1\) is too small"),
         ((3, 3, 3), 1, None, r"patch_size=\(3, 3, 3\) has 3 entries: .* each of the 2 axes"),
         ((3, 3), 1, 1, r"patch_size=\(3, 3\) has 2 entries: .* each of the 1 axes"),
-        (3, 1, 2, r"channel_axis=2 is no axis of an image of shape \(8, 10\)"),
+        (3, 1, 2, r"channel_axis=2 is not an axis of an image of shape \(8, 10\)"),
     ],
 )
 def test_what_is_no_grid_of_patches_is_refused(patch_size, stride, channel_axis, message):

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from kappaform import dct_basis, random_basis
-from kappaform.imaging.cleaners import error_cleaner, shrinking_cleaner, threshold_cleaner
+from kappaform.imaging.clean import shrinking_cleaner, sweep, threshold_cleaner
 from kappaform.imaging.kernels import leave_out
-from kappaform.imaging.sweep import PatchGrid, overlaps, sweep
+from kappaform.imaging.patches import grid_of
+from kappaform.imaging.published import error_cleaner
 
 DOUBLE = np.dtype(np.float64)
 SHAPES = [((13, 9), (3, 3)), ((5, 5), (5, 5)), ((40, 3), (4, 2)), ((5, 6, 7), (2, 3, 2))]
@@ -38,7 +39,7 @@ def test_overlaps_count_the_patches_over_each_pixel(shape, patch_shape):
     expected = np.zeros(shape)
     for corner in np.ndindex(*(a - p + 1 for a, p in zip(shape, patch_shape, strict=True))):
         expected[tuple(slice(c, c + p) for c, p in zip(corner, patch_shape, strict=True))] += 1
-    np.testing.assert_array_equal(overlaps(PatchGrid(shape, patch_shape)), expected)
+    np.testing.assert_array_equal(grid_of(shape, patch_shape).overlaps(), expected)
 
 
 @pytest.mark.parametrize(("shape", "patch_shape"), SHAPES)

@@ -1,5 +1,7 @@
 """The condition path and the errors that it tabulates."""
 
+from importlib import import_module
+
 import naive
 import numpy as np
 import pandas as pd
@@ -85,7 +87,7 @@ def test_a_path_interrupted_between_two_bounds_carries_those_before(photo_patche
     def evaluate(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("kappaform.learning.evaluate._evaluated", evaluate)
+    monkeypatch.setattr(import_module("kappaform.learning.evaluate"), "_evaluated", evaluate)
     with pytest.raises(kf.LearningInterrupted) as caught:
         kf.condition_path(photo_patches[::8], BOUNDS, max_iter=2)
     assert [result.method.max_condition for result in caught.value.finished] == [BOUNDS[0]]
@@ -124,7 +126,9 @@ def test_bad_arguments_are_named(photo_patches):
         kf.condition_path(photo_patches, [0.5, 2.0])
     with pytest.raises(ValueError, match="validation has 5 features"):
         kf.condition_path(photo_patches, [2.0], validation=np.ones((3, 5)))
-    with pytest.raises(ValueError, match="n_nonzero_coefs has 4096 entries: a path needs one integer"):
+    with pytest.raises(
+        TypeError, match="n_nonzero_coefs has 4096 entries: a path needs one integer"
+    ):
         kf.condition_path(photo_patches, [2.0], n_nonzero_coefs=np.full(len(photo_patches), 3))
 
 

@@ -14,7 +14,8 @@ from scipy import sparse
 
 import kappaform as kf
 from kappaform.engines import SignalsUnreadable, engine_for
-from kappaform.learning import StopReason, state
+from kappaform.learning import StopReason
+from kappaform.learning import state as steps
 from kappaform.learning.learn import begin_stream, learn_on
 from kappaform.learning.methods import learn_options, stream_options
 from kappaform.learning.state import as_stream, follow
@@ -265,11 +266,11 @@ def test_ctrl_c_keeps_what_was_learned(small):
 
 def test_ctrl_c_inside_an_update_keeps_the_batches_before(small, monkeypatch):
     expected = kf.learn_stream(cut(small[:20], 10), kf.Orthonormal(), n_nonzero_coefs=2)
-    steps = []
+    seen = []
 
     def pressed(*arguments):
-        steps.append(arguments)
-        if len(steps) == 3:
+        seen.append(arguments)
+        if len(seen) == 3:
             raise KeyboardInterrupt
         return follow(*arguments)
 
@@ -419,7 +420,7 @@ def test_a_rescaling_step_that_would_raise_the_error_is_replaced_by_the_exact_on
     exploring = replace(exact, lines=(replace(line, explore="rescale"),))
     explored = step(exploring, engine)
     backwards = replace(line.transform, left=-line.transform.left)
-    original = state.updater
+    original = steps.updater
 
     def misled(method, gram):
         update = original(method, gram)
@@ -427,7 +428,7 @@ def test_a_rescaling_step_that_would_raise_the_error_is_replaced_by_the_exact_on
             backwards if steps == "rescale" else update(statistics, transform, steps)
         )
 
-    monkeypatch.setattr(state, "updater", misled)
+    monkeypatch.setattr(steps, "updater", misled)
     assert_same(step(exploring, engine), step(exact, engine))
     assert (
         as_matrix(explored.best.transform) != as_matrix(step(exact, engine).best.transform)

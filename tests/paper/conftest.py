@@ -1,13 +1,16 @@
-"""A small set of images in the layout of the paper's."""
+"""A small set of images in the layout of the paper's, and runs on them."""
 
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from scipy.io import savemat
 from skimage import data
 
 from kappaform.cli import main
+from kappaform.paper import report, table
 
 PHOTO = data.camera()
 SIDE = 40
@@ -48,6 +51,33 @@ def images(dataset, tmp_path, monkeypatch):
     """A copy of them to change, in the current folder."""
     monkeypatch.chdir(tmp_path)
     return shutil.copytree(dataset, tmp_path / "data")
+
+
+@pytest.fixture
+def no_pictures(monkeypatch):
+    """Pictures are not drawn: they take longer than all the rest."""
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda *_, **__: None)
+    for name in ("draw_table", "_draw_curves", "_draw_paths"):
+        monkeypatch.setattr(report, name, lambda *_: Figure())
+
+
+@pytest.fixture
+def fast(monkeypatch, request):
+    """A denoiser that costs nothing, where what it does is not the question; and no pictures.
+
+    Its calls are kept: the method and the first two draws of training patches.
+    """
+    request.getfixturevalue("no_pictures")
+    calls = []
+
+    def blurred(image, _, method, patch_shape, training, **__):
+        calls.append((method, np.array([next(training), next(training)])))
+        weight = len(method) * patch_shape[0] / 1000
+        cleaned = (1 - weight) * image + weight * image.mean()
+        return cleaned, None, [SimpleNamespace(condition_number=1.0 + weight)]
+
+    monkeypatch.setattr(table, "published_denoise", blurred)
+    return calls
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from itertools import groupby
 from pathlib import Path
 
@@ -12,11 +13,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 import kappaform as kf
 from kappaform.cli import main
 from kappaform.paper import figures
-from kappaform.paper.curves import COLUMNS, learn_curves, rises
-from kappaform.paper.dataset import signals_of
-from kappaform.paper.tradeoff import learn_path
+from kappaform.paper.data import clean_pictures, signals_of
+from kappaform.paper.figures import COLUMNS, learn_curves, learn_path, rises
 
-FAST = ("--images", "Barbara", "man", "Cameraman", "--quick", "--n-iter", "3")
+FAST = ("--images", "Barbara", "man", "Cameraman", "--quick", "--n-iter", "2")
 N_ITER = 30
 SETTING = ("n_nonzero", "weight", "method", "variant", "objective")
 
@@ -32,10 +32,20 @@ def contents(out):
     return {name: (Path(out) / name).read_bytes() for name in names}
 
 
+def no_work(*_, **__):
+    raise AssertionError("there was work")
+
+
 @pytest.fixture(scope="module")
-def curves(dataset):
+def signals(dataset):
+    pictures = clean_pictures(dataset)
+    return signals_of([pictures["barbara"], pictures["man"]])
+
+
+@pytest.fixture(scope="module")
+def curves(signals):
     """Curves of one setting, by variant and objective."""
-    found = learn_curves(dataset, ["barbara", "man"], 6, 1e-3, n_iter=N_ITER, stride=1)
+    found = learn_curves(signals, n_nonzero=6, weight=1e-3, n_iter=N_ITER)
     return {(curve["variant"], curve["objective"]): curve for curve in found}
 
 
@@ -51,8 +61,7 @@ def quick(dataset, tmp_path_factory):
 # --- Curves
 
 
-def test_conditioned_curves_have_bound_and_norm_of_the_final_log_det_transform(dataset, curves):
-    signals = signals_of(dataset, ["barbara", "man"])
+def test_conditioned_curves_have_bound_and_norm_of_the_final_log_det_transform(signals, curves):
     beside = kf.learn(signals, kf.LogDet(1e-3), n_nonzero_coefs=6, max_iter=N_ITER, tol=0)
     assert len(curves) == 6
     for (variant, _), curve in curves.items():
@@ -62,14 +71,14 @@ def test_conditioned_curves_have_bound_and_norm_of_the_final_log_det_transform(d
         assert curve["norm"] == pytest.approx(np.linalg.norm(beside.transform))
 
 
-def test_errors_are_those_of_learning(dataset, curves):
-    signals = signals_of(dataset, ["barbara", "man"])
+def test_errors_are_those_of_learning(signals, curves):
     curve, beside = curves["reference", "absolute"], curves[None, None]
     method = kf.Conditioned(curve["max_condition"], norm=beside["norm"], variant="reference")
     errors = kf.learn(signals, method, n_nonzero_coefs=6, max_iter=N_ITER, tol=0).errors
     for name in errors._fields:
         assert_array_equal(curve[name], getattr(errors, name)[1:])
     assert_allclose(curve["per_norm"], errors.absolute[1:] / beside["norm"])
+    assert_allclose(curve["per_norm_before"], errors.absolute_before[1:] / beside["norm"])
 
 
 @pytest.mark.parametrize("objective", ["absolute", "relative"])
@@ -80,9 +89,10 @@ def test_monotone_curves_count_all_updates_and_never_rise(curves, objective):
 
 
 def test_rises_are_counted_beyond_rounding():
-    assert rises([4.0, 2.0, 3.0, 3.0 + 1e-12, 1.0, 1.1]) == (2, pytest.approx(0.5))
+    assert rises([4.0, 2.0, 3.0, 3.0 + 1e-12, 1.0, 1.1]) == (2, 0.5)
     assert rises([3.0, 2.0]) == (0, 0.0)
     assert rises([3.0]) == (0, 0.0)
+    assert rises([3.0, 4.5, np.nan, 2.0]) == (1, 0.5)  # the start of another descent
 
 
 # --- The command
@@ -93,10 +103,10 @@ def test_a_quick_run_writes_every_file_and_marks_them(quick):
     pictures = {"figure1.png", "figure3.png"}
     tables = {"figures.csv", "figures_summary.csv", "figures_timings.csv", "path.csv"}
     assert names == {*pictures, *tables, "figures.md", "figures.parts"}
+    assert all((quick / name).read_bytes()[:4] == b"\x89PNG" for name in pictures)
     text = (quick / "figures.md").read_text(encoding="utf-8")
-    assert "# Figures 1 and 2: errors over the iterations, quick run" in text
-    assert "own codes" in text
-    assert json.loads((quick / "figures.parts" / "settings.json").read_text())["quick"] is True
+    assert "- quick: True\n" in text
+    assert "- images: barbara, man, cameraman\n- images missing: none\n" in text
 
 
 def test_csv_files_agree_with_each_other(quick):
@@ -117,39 +127,69 @@ def test_csv_files_agree_with_each_other(quick):
         assert float(row["condition_number"]) <= float(row["max_condition"]) * (1 + 1e-9)
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_two_processes_and_a_repeated_run_give_the_same_bits(quick, reproduce, monkeypatch):
     code, out, err = reproduce("figures", *FAST, workers=2)
     assert (code, err) == (0, "")
-    assert "too short to compare" in out
+    assert "images: barbara, man, cameraman\n" in out
     assert contents("out") == contents(quick)
-    monkeypatch.setattr(figures, "compute", None)  # nothing is left to compute
+    for work in ("learn_curves", "learn_path"):
+        monkeypatch.setattr(figures, work, no_work)
     code, out, _ = reproduce("figures", *FAST, "--json")
     assert code == 0
     assert contents("out") == contents(quick)
     assert len(json.loads(out)["curves"]) == 1 + 2 * 6
 
 
-def test_the_seed_chooses_the_validating_half(dataset):
-    setting = (dataset, ["barbara", "man"], "monotone", "absolute", [2.0], 2)
-    tables = [learn_path(*setting, seed=seed, stride=1)["table"] for seed in (0, 0, 1)]
+def test_the_seed_chooses_the_validating_half(signals):
+    setting = {"variant": "monotone", "objective": "absolute", "bounds": [2.0], "max_iter": 2}
+    tables = [learn_path(signals, **setting, seed=seed)["table"] for seed in (0, 0, 1)]
     assert tables[0] == tables[1]
     assert tables[0]["validation_absolute"] != tables[2]["validation_absolute"]
 
 
 def test_an_interruption_says_how_to_go_on(reproduce, monkeypatch):
-    def interrupted(**_):
+    def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(figures, "compute", interrupted)
+    monkeypatch.setattr(figures, "learn_curves", interrupted)
+    monkeypatch.setattr(figures, "learn_path", interrupted)
     code, out, err = reproduce("figures", *FAST)
     assert (code, out) == (130, "")
-    assert "0 parts are finished and kept in out; the same command goes on" in err
+    assert "finished parts are kept in out, the same command goes on" in err
+
+
+# --- Images
+
+
+@pytest.mark.usefixtures("no_pictures")
+@pytest.mark.filterwarnings("always::UserWarning")
+def test_without_a_choice_the_figures_are_of_those_images_of_the_paper_that_are_there(
+    images, reproduce, monkeypatch
+):
+    monkeypatch.setattr(figures.paper, "WEIGHTS", (1e-3,))
+    shutil.copytree(images / "img" / "Man", images / "img" / "Lena")
+    code, out, err = reproduce("figures", "--quick", "--n-iter", 1)  # there is no peppers
+    assert code == 0
+    assert err == (
+        f"kappaform: warning: {images} does not hold peppers: the figures show barbara, lena.\n"
+    )
+    assert "images: barbara, lena\nimages missing: peppers\n" in out
+    text = Path("out", "figures.md").read_text(encoding="utf-8")
+    assert "- images: barbara, lena\n- images missing: peppers\n" in text
+
+
+def test_images_that_are_asked_for_must_be_there(refused, images):
+    line = refused("figures", "--images", "barbara", "peppers")
+    assert "holds neither img/NAME nor NAME.png for peppers: available are barbara, cam" in line
+    assert "choose among them with --images" in line
+    shutil.rmtree(images / "img" / "Barbara")
+    line = refused("figures")  # none of the three
+    assert "for barbara, peppers, lena: available are cameraman, man; choose" in line
+    assert not Path("out").exists()
 
 
 def test_bad_input_is_refused_in_one_line(refused, tmp_path, images):
-    line = refused("figures")  # there is no peppers
-    assert "image 'peppers' is neither a folder in" in line
-    assert "available are barbara, cameraman, man; choose among them with --images" in line
     assert "no such folder" in refused("figures", data=tmp_path / "nowhere")
     assert "0: give an integer >= 1" in refused("figures", "--n-iter", 0)
     (images / "peppers.png").write_bytes(b"nonsense")
@@ -157,12 +197,10 @@ def test_bad_input_is_refused_in_one_line(refused, tmp_path, images):
     assert not Path("out").exists()
 
 
-def test_results_with_other_settings_are_refused_by_name(refused):
-    settings = {"images": ["man"], "n_iter": 4, "seed": 0, "quick": True}
-    figures.open_parts(Path("out"), "figures", {**settings, "kappaform": kf.__version__})
-    words = ("figures", "--quick", "--images", "Man")
-    assert "with n_iter=4, not 60" in refused(*words)
-    assert "with images=man, not man,barbara" in refused(*words, "Barbara", "--n-iter", 4)
+def test_results_with_other_settings_are_refused_by_name(quick, refused):
+    shutil.copytree(quick, "out")
+    assert "with n_iter=2, not 3: give another folder" in refused("figures", *FAST, "--n-iter", 3)
+    assert "with digest of the images=" in refused("figures", *FAST, "--images", "Barbara")
 
 
 # --- Help

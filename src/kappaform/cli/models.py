@@ -1,46 +1,42 @@
-"""`kappaform learn`, `encode`, `decode` and `info`: transforms in files, and codes with them."""
+"""`kappaform learn`, `path`, `encode`, `decode` and `info`: transforms in files, and codes."""
 
 from __future__ import annotations
 
-import math
 import zipfile
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from scipy import sparse
 
 import kappaform as kf
-from kappaform.cli.console import progress, say, say_json
-from kappaform.cli.sources import check_free, load_signals, signals_of
-from kappaform.files import replaced_when_complete
-from kappaform.image_files import check_writable
+from kappaform.cli import io
+from kappaform.files import check_readable, replaced_when_complete
+from kappaform.image_files import SUFFIXES, Picture, load_npy, read_image
+
+_LUMINANCE = (0.2126, 0.7152, 0.0722)  # of red, green and blue, ITU-R BT.709
 
 
 def learn(arguments: Namespace) -> int:
     target = Path(arguments.output)
-    check_free(target, map(Path, arguments.inputs))
-    check_writable(target)
-    signals, patch_shape = signals_of(
-        arguments.inputs,
-        arguments.patch_size,
-        arguments.n_patches,
-        np.random.default_rng(arguments.seed),
-    )
-    with progress("learning") as callback:
+    io.check_output(target, map(Path, arguments.inputs))
+    signals, patch_shape = _signals_of(arguments)
+    methods = {"log-det": kf.LogDet, "orthonormal": kf.Orthonormal}
+    method = methods.get(arguments.method, lambda: kf.Conditioned(arguments.max_condition))()
+    with io.progress("learning") as callback:
         result = kf.learn(
             signals,
-            _method(arguments),
+            method,
             n_nonzero_coefs=arguments.n_nonzero,
             max_iter=arguments.max_iter,
             tol=arguments.tol,
             callback=callback,
         )
-    kf.save(
-        target, result, patch_shape=patch_shape, patch_mean="removed" if patch_shape else "kept"
-    )
+    kept: Any = {"patch_shape": patch_shape, "patch_mean": "removed"} if patch_shape else {}
+    kf.save(target, result, **kept)
     errors = kf.evaluate(signals, result, result.n_nonzero_coefs)
     facts = {
         "output": str(target),
@@ -54,24 +50,58 @@ def learn(arguments: Namespace) -> int:
         "relative_error": errors.relative,
         "reconstruction_error": errors.reconstruction,
     }
-    _tell(facts, arguments)
+    io.tell(facts, arguments.json)
+    return 0
+
+
+def path(arguments: Namespace) -> int:
+    plot = Path(arguments.plot) if arguments.plot else None
+    if plot:
+        io.check_output(plot, map(Path, arguments.inputs), io.FIGURES)
+    signals, _ = _signals_of(arguments)
+    if len(signals) < 2:
+        raise ValueError("there is 1 signal: give at least 2, every second one validates.")
+    with io.progress("path") as callback:
+        table = kf.condition_path(
+            signals[::2],
+            arguments.bounds,
+            n_nonzero_coefs=arguments.n_nonzero,
+            validation=signals[1::2],
+            max_iter=arguments.max_iter,
+            tol=arguments.tol,
+            callback=callback,
+        )
+    if plot:
+        with io.saved_figure(plot, kf.plots.plot_path(table)):
+            pass
+    best = table["max_condition"][np.argmin(table["validation_reconstruction"])]
+    if arguments.json:
+        io.say_json({"table": table.table, "best_max_condition": best, "plot": arguments.plot})
+        return 0
+    io.say(str(table))
+    io.say(f"max_condition {best:g} rebuilds signals that were not learned from best")
+    if plot:
+        io.say(f"drawn: {plot}")
     return 0
 
 
 def encode(arguments: Namespace) -> int:
-    target = _checked_target(arguments.output, ".npz", arguments.model, arguments.signals)
+    target, source = Path(arguments.output), Path(arguments.signals)
+    io.check_output(target, [Path(arguments.model), source], (".npz",))
     model: Any = kf.load(arguments.model)
-    signals = _floats(load_signals(Path(arguments.signals)))
+    signals = _load_signals(source)
+    if signals.dtype not in (np.float32, np.float64):
+        signals = signals.astype(np.float64)
     if signals.shape[1] != model.n_features_in_:
         raise ValueError(
-            f"{arguments.signals} has signals of {signals.shape[1]} features: the transform in "
+            f"{source} has signals of {signals.shape[1]} features: the transform in "
             f"{arguments.model} takes {model.n_features_in_}."
         )
-    means = None
+    means = {}
     if model.patch_mean_ == "removed":
         # Kept beside the codes: signals are then rebuilt as they were given.
-        means = signals.mean(axis=1, dtype=np.float64)
-        signals = signals - means.astype(signals.dtype)[:, np.newaxis]
+        means["means"] = signals.mean(axis=1, dtype=np.float64)
+        signals = signals - means["means"].astype(signals.dtype)[:, np.newaxis]
     codes = sparse.csr_array(model.set_params(sparse_output=True).transform(signals))
     entries: dict[str, Any] = {
         "format": np.array(b"csr"),
@@ -82,23 +112,24 @@ def encode(arguments: Namespace) -> int:
         "indptr": codes.indptr,
     }
     with replaced_when_complete(target) as file:
-        np.savez_compressed(file, **entries, **({} if means is None else {"means": means}))
+        np.savez_compressed(file, **entries, **means)
     facts = {"output": str(target), "n_signals": codes.shape[0], "n_features": codes.shape[1]}
-    _tell(facts | {"n_nonzero": codes.nnz}, arguments)
+    io.tell(facts | {"n_nonzero": codes.nnz}, arguments.json)
     return 0
 
 
 def decode(arguments: Namespace) -> int:
-    target = _checked_target(arguments.output, ".npy", arguments.model, arguments.codes)
+    target, source = Path(arguments.output), Path(arguments.codes)
+    io.check_output(target, [Path(arguments.model), source], (".npy",))
     model: Any = kf.load(arguments.model)
-    codes, means = _load_codes(Path(arguments.codes))
+    codes, means = _load_codes(source)
     signals = model.inverse_transform(codes)
     if means is not None:
         signals += means.astype(signals.dtype)[:, np.newaxis]
     with replaced_when_complete(target) as file:
         np.save(file, signals, allow_pickle=False)
     shape = {"n_signals": signals.shape[0], "n_features": signals.shape[1]}
-    _tell({"output": str(target), **shape}, arguments)
+    io.tell({"output": str(target), **shape}, arguments.json)
     return 0
 
 
@@ -123,50 +154,97 @@ def info(arguments: Namespace) -> int:
         "stop_reason": str(result.stop_reason),
         "relative_error": result.errors.relative[-1],
     }
-    _tell(facts, arguments)
+    io.tell(facts, arguments.json)
     return 0
 
 
-def _method(arguments: Namespace) -> Any:
-    if arguments.method == "conditioned":
-        return kf.Conditioned(arguments.max_condition)
-    return kf.LogDet() if arguments.method == "log-det" else kf.Orthonormal()
+# --- Signals and codes of files
 
 
-def _checked_target(output: str, suffix: str, *inputs: str) -> Path:
-    target = Path(output)
-    if target.suffix.lower() != suffix:
-        raise ValueError(f"{target}: give a name that ends with {suffix}.")
-    check_free(target, map(Path, inputs))
-    check_writable(target)
-    return target
+def _signals_of(arguments: Namespace) -> tuple[NDArray, tuple[int, int] | None]:
+    """Signals of .npy files; or mean-free random patches of pictures, and their shape."""
+    files, _, errors = io.picture_files(arguments.inputs)
+    for text in errors.values():
+        raise ValueError(text)
+    are_arrays = [file.suffix.lower() == ".npy" for file in files]
+    if all(are_arrays):
+        return _joined(files), None
+    if any(are_arrays):
+        raise ValueError("signals (.npy) and pictures are mixed: learn from one kind at a time.")
+    side, n_patches = arguments.patch_size, arguments.n_patches
+    rng = np.random.default_rng(arguments.seed)
+    shares = np.full(len(files), n_patches // len(files))
+    shares[: n_patches % len(files)] += 1
+    patches = [
+        random_patches(_grey(read_image(file), file), side, int(share), rng, str(file))
+        for file, share in zip(files, shares, strict=True)
+        if share
+    ]
+    return np.concatenate(patches), (side, side)
 
 
-def _floats(signals: NDArray) -> NDArray:
-    return signals if signals.dtype in (np.float32, np.float64) else signals.astype(np.float64)
+def _joined(files: list[Path]) -> NDArray:
+    signals = [_load_signals(file) for file in files]
+    for file, values in zip(files, signals, strict=True):
+        if values.shape[1] != signals[0].shape[1]:
+            raise ValueError(
+                f"{file} has signals of {values.shape[1]} features, {files[0]} of "
+                f"{signals[0].shape[1]}: all must have the same."
+            )
+    return signals[0] if len(signals) == 1 else np.concatenate(signals)
+
+
+def random_patches(
+    image: NDArray, side: int, count: int, rng: np.random.Generator, name: str = "the picture"
+) -> NDArray:
+    """At most `count` different mean-free patches of a grey picture, one per row."""
+    if min(image.shape) < side:
+        raise ValueError(f"patch_size={side} exceeds {name}, of shape {image.shape}: give less.")
+    windows = sliding_window_view(image, (side, side))
+    places = windows.shape[0] * windows.shape[1]
+    chosen = rng.choice(places, min(count, places), replace=False)
+    rows, columns = np.unravel_index(np.sort(chosen), windows.shape[:2])
+    patches = windows[rows, columns].reshape(len(chosen), -1).astype(np.float64)
+    return patches - patches.mean(axis=1, keepdims=True)
+
+
+def _grey(picture: Picture, file: Path) -> NDArray:
+    if picture.has_pages:
+        raise ValueError(f"{file} has pages: save the one to learn from as a picture of its own.")
+    colours = picture.colours
+    if picture.channel_axis is None:
+        return colours
+    return colours[..., :3] @ np.array(_LUMINANCE) if colours.shape[-1] > 2 else colours[..., 0]
+
+
+def _load_signals(path: Path) -> NDArray:
+    """Signals of a .npy file, mapped into memory, not read."""
+    if path.suffix.lower() != ".npy" and path.suffix.lower() in SUFFIXES:
+        raise ValueError(f"{path} is a picture: give signals, a .npy file with one in each row.")
+    signals = load_npy(path)
+    if signals.ndim != 2 or signals.dtype.kind not in "buif":
+        raise ValueError(
+            f"{path} has shape {signals.shape} of {signals.dtype}: signals are 2-D, one in each "
+            "row, of real numbers."
+        )
+    return signals
 
 
 def _load_codes(path: Path) -> tuple[sparse.csr_array, NDArray | None]:
-    if not path.exists():
-        raise FileNotFoundError(f"{path}: no such file.")
+    """Codes that `encode` wrote, and the means of their signals, if it removed them."""
+    check_readable(path)
+    if not zipfile.is_zipfile(path):
+        raise ValueError(f"{path} is not an NPZ file: give codes, a .npz file that encode wrote.")
     try:
-        codes = sparse.csr_array(sparse.load_npz(path))
-        codes.check_format()
         with np.load(path, allow_pickle=False) as archive:
-            means = archive["means"] if "means" in archive.files else None
-        if means is not None and means.shape != codes.shape[:1]:
-            raise ValueError(f"it has {means.shape} means for {codes.shape[0]} codes.")
-    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, AttributeError) as error:
-        raise ValueError(f"{path} is damaged or holds no codes: {error}") from error
+            is_sparse, means = "indptr" in archive.files, archive.get("means")
+        codes = sparse.csr_array(sparse.load_npz(path)) if is_sparse else None
+        if codes is not None:
+            codes.check_format()
+    except Exception as error:  # damaged archives fail anywhere, each in its own way
+        raise ValueError(f"{path} is damaged: {error}") from error
+    if codes is None or codes.dtype.kind not in "buif":
+        raise ValueError(f"{path} holds other arrays, not codes: give one that encode wrote.")
+    if means is not None and means.shape != codes.shape[:1]:
+        raise ValueError(f"{path} has {means.shape} means for {codes.shape[0]} codes.")
     return codes, means
-
-
-def _tell(facts: dict[str, Any], arguments: Namespace) -> None:
-    """Facts as one JSON document, or for people."""
-    if arguments.json:
-        say_json(facts)
-        return
-    width = max(map(len, facts))
-    for name, value in facts.items():
-        text = f"{value:.6g}" if isinstance(value, float) and math.isfinite(value) else str(value)
-        say(f"{name.replace('_', ' '):<{width}}  {text}")

@@ -4,109 +4,63 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from kappaform.cli.console import complain, say, say_json
-from kappaform.paper.curves import summary_rows
-from kappaform.paper.figure_text import comparison_lines
-from kappaform.paper.figures import reproduce_figures
-from kappaform.paper.parts import Watch, n_finished
-from kappaform.paper.results import write_figures, write_table
-from kappaform.paper.table import reproduce_table, summary_of
-from kappaform.paper.table_text import summary_lines
+from kappaform.cli.io import complain, say, say_json
+from kappaform.paper.figures import Figures, reproduce_figures
+from kappaform.paper.report import facts, write_figures, write_table
+from kappaform.paper.run import Watch
+from kappaform.paper.table import Table, reproduce_table
 
 _INCOMPLETE, _INTERRUPTED = 1, 130
 
 
 def table1(arguments: Namespace) -> int:
-    return _resumable(_table1, "table1", arguments)
+    names = ("images", "sigmas", "patch_size", "variant", "seed", "quick")
+    return _run(arguments, "table1", names, reproduce_table, write_table)
 
 
 def figures(arguments: Namespace) -> int:
-    return _resumable(_figures, "figures", arguments)
+    names = ("images", "n_iter", "seed", "quick")
+    return _run(arguments, "figures", names, reproduce_figures, write_figures)
 
 
-def _table1(arguments: Namespace, out: Path) -> int:
-    with _remaining_time("table 1") as watch:
-        table = reproduce_table(
-            Path(arguments.data),
-            out,
-            images=arguments.images,
-            sigmas=arguments.sigmas,
-            patch_size=arguments.patch_size,
-            variant=arguments.variant,
-            seed=arguments.seed,
-            n_workers=arguments.workers,
-            quick=arguments.quick,
-            watch=watch,
-        )
-    for name, reason in table.failures.items():
-        complain(f"{name} is left out: {reason}")
-    written = write_table(out, table)
-    if arguments.json:
-        say_json(
-            {
-                "cells": table.rows,
-                "summary": summary_of(table),
-                "left_out": table.failures,
-                "settings": table.settings,
-                "written": written,
-            }
-        )
-    else:
-        _say_all(summary_lines(table), written)
-    return _INCOMPLETE if table.failures else 0
-
-
-def _figures(arguments: Namespace, out: Path) -> int:
-    with _remaining_time("figures") as watch:
-        found = reproduce_figures(
-            Path(arguments.data),
-            out,
-            images=arguments.images,
-            n_iter=arguments.n_iter,
-            seed=arguments.seed,
-            n_workers=arguments.workers,
-            quick=arguments.quick,
-            watch=watch,
-        )
-    written = write_figures(out, found)
-    if arguments.json:
-        say_json(
-            {
-                "curves": summary_rows(found.curves),
-                "paths": found.paths,
-                "settings": found.settings,
-                "written": written,
-            }
-        )
-    else:
-        _say_all(comparison_lines(found), written)
-    return 0
-
-
-def _resumable(run: Callable[[Namespace, Path], int], what: str, arguments: Namespace) -> int:
+def _run(
+    arguments: Namespace,
+    what: str,
+    names: Sequence[str],
+    reproduce: Callable[..., Table | Figures],
+    write: Callable[[Path, Any], list[str]],
+) -> int:
+    """Compute and write results, and say what they are; `names` are options of `reproduce`."""
     out = Path(arguments.output)
+    options = {name: getattr(arguments, name) for name in names}
     try:
-        return run(arguments, out)
+        with _remaining_time(what) as watch:
+            options |= {"n_workers": arguments.workers, "watch": watch}
+            found = reproduce(Path(arguments.data), out, **options)
+        written = write(out, found)
     except KeyboardInterrupt:
-        complain(
-            f"interrupted: {n_finished(out, what)} parts are finished and kept in {out}; the same "
-            "command goes on with the others"
-        )
+        complain(f"interrupted: finished parts are kept in {out}, the same command goes on")
         return _INTERRUPTED
-
-
-def _say_all(lines: list[str], written: list[str]) -> None:
-    for line in lines:
-        say(line)
-    say(f"written: {', '.join(written)}")
+    document = found._asdict()
+    left_out = document.get("left_out", {})
+    for name, reason in left_out.items():
+        complain(f"{name} is left out: {reason}")
+    if arguments.json:
+        document.pop("points", None)  # long, and in figures.csv
+        say_json(document | {"written": written})
+    else:
+        summary = document.get("summary", found.settings)
+        say("\n".join([*facts(summary), f"written: {', '.join(written)}"]))
+    return _INCOMPLETE if left_out else 0
 
 
 @contextmanager
-def _remaining_time(name: str) -> Iterator[Watch | None]:
+def _remaining_time(what: str) -> Iterator[Watch | None]:
     """Shows on a terminal how much is done and how long the rest may take; None elsewhere."""
     if not sys.stderr.isatty():
         yield None
@@ -115,10 +69,9 @@ def _remaining_time(name: str) -> Iterator[Watch | None]:
 
     style = "{desc}, {percentage:.0f} % of the work, {elapsed} passed, {remaining} remaining"
     # Not smoothed: parts end in bursts, so only the mean rate says when the last will.
-    with tqdm(total=1.0, bar_format=style, smoothing=0, leave=False, file=sys.stderr) as bar:
+    with tqdm(desc=what, total=1, bar_format=style, smoothing=0, leave=False) as bar:
 
-        def watch(n_done: int, n_parts: int, share: float) -> None:
-            bar.set_description_str(f"{name}: {n_done} of {n_parts} parts", refresh=False)
+        def watch(share: float) -> None:
             bar.n = share
             bar.refresh()
 

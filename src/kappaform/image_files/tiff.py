@@ -4,38 +4,43 @@ from __future__ import annotations
 
 import logging
 import math
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+import tifffile
 from numpy.typing import NDArray
 
-from kappaform.image_files.picture import Picture, check_size
+from kappaform.image_files import Picture, UnsupportedError, check_size
 
 _OPACITY = (1, 2)  # kinds of extra samples: colours multiplied by it, or not
 _RGB_OR_GREY = (0, 1, 2)  # photometric interpretations: white is zero, black is zero, RGB
+_PROFILE = 34675  # tag of the ICC profile
 
 
 def read_tiff(path: Path) -> Picture:
     """All pages of the first series of a file."""
-    import tifffile
-
     with _complaints_of_tifffile() as complaints, tifffile.TiffFile(path) as file:
+        _check_order(file)
         series, page = file.series[0], file.series[0].keyframe
         axes, photometric = series.axes, int(page.photometric)
-        check_size(math.prod(series.shape) // max(1, page.samplesperpixel))
+        check_size(math.prod(series.shape) // max(1, page.samplesperpixel), series.nbytes)
+        check_size(0, math.prod(page.chunks) * series.dtype.itemsize)
         if photometric not in _RGB_OR_GREY:
             name = getattr(page.photometric, "name", photometric)
-            raise ValueError(f"its colours are {name}, convert it to RGB first.")
+            raise UnsupportedError(f"its colours are {name}, convert it to RGB first.")
+        if series.dataoffset is None:  # else tifffile reads all pages at once, or fails
+            _check_parts(series.pages, file.filehandle.size)
         try:
             pixels = series.asarray()
         except ValueError as error:
             if "imagecodecs" not in str(error):
                 raise
-            pixels = _tiff_by_pillow(path, series.shape, series.dtype)
-        tag = page.tags.get(34675)  # read while the file is open
+            pixels = _pixels_by_pillow(path, series.shape, series.dtype)
+        tag = page.tags.get(_PROFILE)  # read while the file is open
         profile = tag.value if tag else None
         has_alpha = "S" in axes and any(int(kind) in _OPACITY for kind in page.extrasamples[-1:])
     for complaint in complaints:
@@ -50,7 +55,35 @@ def read_tiff(path: Path) -> Picture:
     return Picture(pixels, "S" in axes, profile, has_alpha)
 
 
-def _tiff_by_pillow(path: Path, shape: tuple[int, ...], dtype: np.dtype) -> NDArray:
+def _check_order(file: tifffile.TiffFile) -> None:
+    """Refuse pages that follow each other in a circle: tifffile would read them for ever."""
+    layout, handle = file.tiff, file.filehandle
+    offset, seen = file.pages.first.offset, set()
+    while offset:
+        if offset in seen:
+            raise ValueError("its pages follow each other in a circle.")
+        seen.add(offset)
+        handle.seek(offset)
+        (n_tags,) = struct.unpack(layout.tagnoformat, handle.read(layout.tagnosize))
+        handle.seek(offset + layout.tagnosize + n_tags * layout.tagsize)
+        (offset,) = struct.unpack(layout.offsetformat, handle.read(layout.offsetsize))
+
+
+def _check_parts(pages: Any, n_bytes: int) -> None:
+    """Refuse tiles and strips that are not in the file: tifffile would read them as zeros."""
+    for number, page in enumerate(pages):
+        if page is None:
+            raise ValueError(f"page {number} is missing.")
+        offsets, lengths = page.dataoffsets, page.databytecounts
+        n_parts = 1 if page.is_contiguous else math.prod(page.chunked)
+        if min(len(offsets), len(lengths)) < n_parts:
+            raise ValueError(f"page {number} has {len(offsets)} of its {n_parts} tiles or strips.")
+        for offset, length in zip(offsets, lengths, strict=False):
+            if not 0 < length <= n_bytes - offset:
+                raise ValueError(f"page {number} has tiles or strips that are not in the file.")
+
+
+def _pixels_by_pillow(path: Path, shape: tuple[int, ...], dtype: np.dtype) -> NDArray:
     """Pixels of a compression that tifffile leaves to another package, if Pillow keeps all bits."""
     from PIL import Image, ImageSequence
 
@@ -59,7 +92,9 @@ def _tiff_by_pillow(path: Path, shape: tuple[int, ...], dtype: np.dtype) -> NDAr
     if any(page.dtype != dtype for page in pages) or math.prod(shape) != sum(
         page.size for page in pages
     ):
-        raise ValueError("its compression needs the package imagecodecs: pip install imagecodecs")
+        raise UnsupportedError(
+            "its compression needs the package imagecodecs: pip install imagecodecs"
+        )
     return np.stack(pages).reshape(shape)
 
 
@@ -81,8 +116,6 @@ def _complaints_of_tifffile() -> Iterator[list[str]]:
 
 def write_tiff(file: BinaryIO, picture: Picture) -> None:
     """Write a picture, every page of it."""
-    import tifffile
-
     options: dict[str, Any] = {"photometric": "minisblack", "iccprofile": picture.profile}
     if picture.has_channels:
         n_channels = picture.pixels.shape[-1]

@@ -2,22 +2,44 @@
 
 from __future__ import annotations
 
-import inspect
-import math
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kappaform.arrays import as_real_array, library_of
-from kappaform.imaging.adaptive import learn_transform
-from kappaform.imaging.axes import axis_order, given_or_estimated, with_stack
-from kappaform.imaging.noise import estimate_sigma
-from kappaform.imaging.published import LEVELS, published_denoise, random_positions
-from kappaform.imaging.slabs import clean_slabs, precision_for
-from kappaform.imaging.task import Callback, MethodName, Task, make_task
-from kappaform.learning import LearnResult
+from kappaform.arrays import as_real_array, float_dtype, library_of
+from kappaform.imaging.clean import (
+    THRESHOLD,
+    HostImage,
+    Place,
+    Recipe,
+    precision_for,
+    representable,
+)
+from kappaform.imaging.noise import deviations, estimate_sigma, limits
+from kappaform.imaging.options import (
+    ANY_VALUE,
+    GREY_LEVELS,
+    Callback,
+    MethodName,
+    Options,
+    checked_axes,
+    checked_options,
+    of_ordinary_scale,
+)
+from kappaform.imaging.patches import grid_of
+from kappaform.learning import LearnResult, learn
+from kappaform.linalg import dct_basis
+from kappaform.threads import single_threaded_blas
+
+# What learning needs: more patches, rounds or iterations bring less than 0.01 dB.
+N_ROUNDS = 3
+N_ITER = 6
+N_TRAINING = 20_000
+
+_LARGEST_VALUE = 1e300  # sums over a patch stay within float64
+_LARGEST_PEAK = 2.0**52  # distance from the centre over noise: float64 has no more digits
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +79,7 @@ class DenoiseResult:
         return max((float(np.linalg.cond(each)) for each in self.transforms), default=1.0)
 
 
-def denoise_with_details(
+def denoise(
     image: ArrayLike,
     sigma: ArrayLike | None = None,
     *,
@@ -71,8 +93,8 @@ def denoise_with_details(
     stack_axis: int | None = None,
     rng: int | np.random.Generator | None = None,
     callback: Callback | None = None,
-) -> DenoiseResult:
-    """Remove white Gaussian noise from an image, a volume or a stack, and tell how.
+) -> NDArray:
+    """Remove white Gaussian noise from an image, a volume or a stack.
 
     A transform is learned from the noisy patches. Its coefficients well above the noise give a
     first estimate, which then says how much of each coefficient is signal (Wiener's rule);
@@ -95,9 +117,9 @@ def denoise_with_details(
         By default 11 in 2-D and 4 in 3-D, or less in a smaller image.
     preset : {"paper"}, optional
         The settings of the paper, for comparison: grey levels from 0 to 255, coding to an error,
-        bound and norm taken from a log-det transform, so that `max_condition` has no say.
+        bound and norm taken from a log-det transform, so that `max_condition` has no effect.
     transform : array of shape (n, n), LearnResult or fitted estimator, optional
-        Used instead of learning one.
+        Used instead of learning one. Its scale does not matter.
     value_range : (low, high), optional
         Values that are possible: patches (but those of colour) and image are clipped to them.
     channel_axis : int, optional
@@ -106,179 +128,265 @@ def denoise_with_details(
     stack_axis : int, optional
         Axis along which images are denoised each on its own.
     rng : int or Generator, optional
-        Chooses the patches to learn from. None: always the same.
+        Chooses the patches to learn from. None: 0, the same call gives the same result.
     callback : callable, optional
         Called with the LearnResult after every iteration (with the preset, after every round);
         returning True ends that learning.
-    """
-    if library_of(image) == "dask":
-        from kappaform.imaging.dask_images import denoise_dask
 
-        return denoise_dask(
-            image,
-            sigma,
-            channel_axis=channel_axis,
-            stack_axis=stack_axis,
-            preset=preset,
-            method=method,
-            max_condition=max_condition,
-            patch_size=patch_size,
-            transform=transform,
-            value_range=value_range,
-            rng=rng,
-            callback=callback,
-        )
-    given: Any = image if library_of(image) == "torch" else None
-    if given is not None:
-        from kappaform.imaging.torch_images import as_given, on_host
+    Returns
+    -------
+    array of the shape and axes of `image`
+
+    See Also
+    --------
+    denoise_with_details : the same image with the transform, sigma and map of sparsities.
+    """
+    return denoise_with_details(
+        image,
+        sigma,
+        method=method,
+        max_condition=max_condition,
+        patch_size=patch_size,
+        preset=preset,
+        transform=transform,
+        value_range=value_range,
+        channel_axis=channel_axis,
+        stack_axis=stack_axis,
+        rng=rng,
+        callback=callback,
+    ).image
+
+
+def denoise_with_details(
+    image: ArrayLike,
+    sigma: ArrayLike | None = None,
+    *,
+    method: MethodName = "conditioned",
+    max_condition: float = 2.0,
+    patch_size: int | tuple[int, ...] | None = None,
+    preset: Literal["paper"] | None = None,
+    transform: Any = None,
+    value_range: tuple[float, float] | None = None,
+    channel_axis: int | None = None,
+    stack_axis: int | None = None,
+    rng: int | np.random.Generator | None = None,
+    callback: Callback | None = None,
+) -> DenoiseResult:
+    """Remove white Gaussian noise, and tell how: `denoise` with all that it found.
+
+    Parameters are those of `denoise`, which describes them.
+    """
+    given: Any = image
+    device, library = None, library_of(image)
+    if library == "dask":
+        from kappaform.imaging.dask_images import check_dask_image
+
+        check_dask_image(image, channel_axis, preset)
+    elif library == "torch":
+        from kappaform.imaging.clean_torch import as_given, on_host
 
         image, sigma = on_host(image, "image"), on_host(sigma, "sigma")
-    array = as_real_array(image, "image")
-    order, n_axes = axis_order(array, channel_axis, stack_axis)
-    stack = array.transpose(order)
-    stack = stack[np.newaxis] if stack_axis is None else stack
-    stack = stack[..., np.newaxis] if channel_axis is None else stack
-    if not np.isfinite(array.sum(dtype=np.float64)) and not np.isfinite(array).all():
-        raise ValueError("image contains NaN or inf: fill such pixels first.")
-    task = make_task(
-        stack.shape[1 : 1 + n_axes],
-        method,
-        max_condition,
-        patch_size,
-        preset,
-        transform,
-        value_range,
-        rng,
-        callback,
-        sigma is not None,
+        device = None if given.device.type == "cpu" else given.device
+    pixels: Any = image if library == "dask" else as_real_array(image, "image")
+    axes = checked_axes(pixels.shape, channel_axis, stack_axis)
+    stack = axes.to_stack(pixels)
+    options = checked_options(
+        stack.shape[1:-1],
+        method=method,
+        max_condition=max_condition,
+        patch_size=patch_size,
+        preset=preset,
+        transform=transform,
+        value_range=value_range,
+        rng=rng,
+        callback=callback,
+        sigma_given=sigma is not None,
+        device=device,
     )
-    if given is not None and given.device.type != "cpu":
-        task = replace(task, device=given.device)
-    sigmas = given_or_estimated(sigma, stack)
-    dtype = array.dtype if array.dtype.kind == "f" else np.dtype(np.float64)
-    cleaned, counts = np.empty(stack.shape, dtype), np.zeros(stack.shape[:-1], np.float32)
-    learned = [
-        _denoise_channels(*each, task) for each in zip(stack, sigmas, cleaned, counts, strict=True)
-    ]
-    cleaned = cleaned.reshape([array.shape[i] for i in order]).transpose(np.argsort(order))
+    with single_threaded_blas():
+        lowest, highest = limits(stack)
+        sigmas = deviations(sigma, stack)
+        _check_scale(lowest, highest, sigmas)
+        slices = [
+            _denoise_slice(*each, options)
+            for each in zip(stack, sigmas, lowest, highest, strict=True)
+        ]
+    cleaned = axes.from_stack(_joined([each.image for each in slices]))
     return DenoiseResult(
-        image=cleaned if given is None else as_given(cleaned, given),
+        image=as_given(cleaned, given) if library == "torch" else cleaned,
         sigma=float(sigmas[0, 0]) if sigmas.size == 1 else np.squeeze(sigmas),
-        patch_shape=task.patch_shape,
-        transforms=tuple(matrix for some in learned for matrix, _ in some),
-        sparsity_map=counts[0] if stack_axis is None else with_stack(counts, order, channel_axis),
-        history=tuple(result for some in learned for _, history in some for result in history),
+        patch_shape=options.patch_shape,
+        transforms=tuple(matrix for each in slices for matrix in each.transforms),
+        sparsity_map=axes.maps_from_stack(_joined([each.counts for each in slices])),
+        history=tuple(result for each in slices for result in each.history),
     )
 
 
-def denoise(image: ArrayLike, sigma: ArrayLike | None = None, **options: Any) -> NDArray:
-    """Remove white Gaussian noise: the image of `denoise_with_details`, with the same options."""
-    return denoise_with_details(image, sigma, **options).image
+class _Cleaned(NamedTuple):
+    """A slice or a channel of it, cleaned, and the transforms and rounds of learning behind it."""
+
+    image: Any
+    counts: Any
+    transforms: list[NDArray]
+    history: list[LearnResult]
 
 
-denoise.__signature__ = inspect.signature(denoise_with_details).replace(  # type: ignore[attr-defined]
-    return_annotation=NDArray
-)
-
-#: Transforms that were used, each with the rounds in which it was learned.
-_Learned = list[tuple[NDArray, list[LearnResult]]]
+def _joined(arrays: list[Any], axis: int = 0) -> Any:
+    """Arrays or Dask arrays along a new axis; a single one is not copied."""
+    return np.expand_dims(arrays[0], axis) if len(arrays) == 1 else np.stack(arrays, axis)
 
 
-def _denoise_channels(
-    image: NDArray, sigmas: NDArray, out: NDArray, counts: NDArray, task: Task
-) -> _Learned:
+def _check_scale(lowest: NDArray, highest: NDArray, sigmas: NDArray) -> None:
+    """Refuse an image for which float64 has no room, or too few digits to see the noise."""
+    too_large = np.maximum(-lowest, highest) > _LARGEST_VALUE
+    too_far = ((highest / 2 - lowest / 2) / _LARGEST_PEAK > sigmas) & (sigmas > 0)
+    for where in np.argwhere(too_large | too_far)[:1].tolist():
+        at = tuple(where)
+        raise ValueError(
+            f"image has values from {lowest[at]:.3g} to {highest[at]:.3g}, and sigma is "
+            f"{sigmas[at]:.3g}: more than the 16 digits of float64, or near its largest number. "
+            "Fill outliers, such as pixels without data; give sigma=0 where there is no noise."
+        )
+
+
+def _denoise_slice(
+    image: Any, sigmas: NDArray, lowest: NDArray, highest: NDArray, options: Options
+) -> _Cleaned:
     """Channels (the last axis) by their principal components.
 
     Noise that is independent between channels is so between components. Otherwise, without a given
     sigma, each component has the noise that is estimated in it.
     """
     n_channels = image.shape[-1]
-    if n_channels > 1 and np.all(image == image[..., :1]):  # grey that is stored as colour
-        learned = _denoise_each(image[..., :1], sigmas[:1], out[..., :1], counts, task)
-        out[..., 1:] = out[..., :1]
-        return learned
-    if n_channels == 1 or task.paper:
-        return _denoise_each(image, sigmas, out, counts, task)
+    if n_channels == 1 or options.paper:
+        return _denoise_channels(image, sigmas, lowest, highest, options)
+    if np.all(image == image[..., :1]):  # grey that is stored as colour
+        grey = _denoise_channels(image[..., :1], sigmas[:1], lowest, highest, options)
+        return grey._replace(image=np.repeat(grey.image, n_channels, axis=-1))
     noisy = sigmas > 0
-    units = np.where(noisy, sigmas, 1.0)
-    pixels = image.reshape(-1, n_channels) / units
+    units, centres = np.where(noisy, sigmas, 1.0), lowest / 2 + highest / 2
+    pixels = (image.reshape(-1, n_channels) - centres) / units
     means = pixels.mean(axis=0)
     pixels -= means
-    # Components of channels without noise come last and are left alone.
-    basis = np.linalg.eigh((pixels.T @ pixels) * np.outer(noisy, noisy))[1][:, ::-1]
+    pixels[:, ~noisy] = 0  # their components come last and are left alone
+    basis = np.linalg.eigh(pixels.T @ pixels)[1][:, ::-1]
     components = (pixels @ basis).reshape(image.shape)
     del pixels
     noise = (np.arange(n_channels) < np.count_nonzero(noisy)).astype(np.float64)
-    if not task.sigma_given:
+    if not options.sigma_given:
         noise *= estimate_sigma(components, channel_axis=-1)
-    free = replace(task, value_range=(-math.inf, math.inf))
-    cleaned = np.empty_like(components)
-    learned = _denoise_each(components, noise, cleaned, counts, free)
-    restored = (cleaned.reshape(-1, n_channels) @ basis.T + means) * units
-    restored = np.clip(restored.reshape(image.shape), *task.value_range)
-    out[...] = np.where(noisy, restored, image)
-    return learned
+    lows, highs = limits(components[np.newaxis])
+    free = replace(options, value_range=ANY_VALUE)
+    cleaned = _denoise_channels(components, noise, lows[0], highs[0], free)
+    restored = (cleaned.image.reshape(-1, n_channels) @ basis.T + means) * units + centres
+    dtype = float_dtype(image.dtype)
+    restored = restored.clip(*representable(options.value_range, dtype)).astype(dtype, copy=False)
+    return cleaned._replace(image=np.where(noisy, restored.reshape(image.shape), image))
 
 
-def _denoise_each(
-    channels: NDArray, sigmas: NDArray, out: NDArray, counts: NDArray, task: Task
-) -> _Learned:
-    learned: _Learned = []
-    for c, sigma in enumerate(sigmas.tolist()):
-        image = channels[..., c]
-        if sigma == 0 or image.min() == image.max():
-            out[..., c] = image
-            continue
-        numbers = np.empty(image.shape, np.float32) if len(sigmas) > 1 else counts
-        clean = _denoise_as_published if task.paper else _denoise_adaptively
-        learned.append(clean(image, sigma, out[..., c], numbers, task))
-        if len(sigmas) > 1:
-            counts += numbers / np.float32(len(sigmas))
-    return learned
+def _denoise_channels(
+    image: Any, sigmas: NDArray, lowest: NDArray, highest: NDArray, options: Options
+) -> _Cleaned:
+    """Every channel (the last axis) by itself."""
+    numbers = zip(sigmas.tolist(), lowest.tolist(), highest.tolist(), strict=False)
+    channels = [_denoise_channel(image[..., c], *each, options) for c, each in enumerate(numbers)]
+    return _Cleaned(
+        image=_joined([each.image for each in channels], axis=-1),
+        counts=sum(each.counts for each in channels) / np.float32(len(channels)),
+        transforms=[matrix for each in channels for matrix in each.transforms],
+        history=[result for each in channels for result in each.history],
+    )
 
 
-def _denoise_as_published(
-    image: NDArray, sigma: float, out: NDArray, counts: NDArray, task: Task
-) -> tuple[NDArray, list[LearnResult]]:
+def _denoise_channel(
+    image: Any, sigma: float, lowest: float, highest: float, options: Options
+) -> _Cleaned:
+    """Learn a transform or take the given one, centre, sweep and restore, where the pixels are."""
+    if sigma == 0 or lowest == highest:
+        unchanged = image.astype(float_dtype(image.dtype))
+        return _Cleaned(unchanged, np.zeros_like(image, dtype=np.float32), [], [])
+    if options.paper:
+        return _denoise_as_published(image, sigma, options)
+    place = _place_of(image, options.device)
+    history: list[LearnResult] = []
+    transform = options.transform
+    if transform is None:
+        history = _learn_rounds(place, image.shape, sigma, options)
+        transform = history[-1].transform
+    recipe = Recipe(
+        transform=of_ordinary_scale(transform),
+        patch_shape=options.patch_shape,
+        sigma=sigma,
+        centre=lowest / 2 + highest / 2,
+        dtype=precision_for((highest / 2 - lowest / 2) / sigma),
+        value_range=options.value_range,
+    )
+    return _Cleaned(*place.cleaned(recipe), [transform], history)
+
+
+def _place_of(image: Any, device: Any) -> Place:
+    if library_of(image) == "dask":
+        from kappaform.imaging.dask_images import DaskImage
+
+        return DaskImage(image)
+    if device is not None:
+        from kappaform.imaging.clean_torch import TensorImage
+
+        return TensorImage(image, device)
+    return HostImage(image)
+
+
+def _learn_rounds(
+    place: Place, shape: tuple[int, ...], sigma: float, options: Options
+) -> list[LearnResult]:
+    """Rounds of learning, each from patches drawn afresh and coded by the transform before."""
+    grid = grid_of(shape, options.patch_shape)
+    n_drawn = min(N_TRAINING, grid.n_patches)
+    rounds = (options.rng.choice(grid.n_patches, n_drawn, replace=False) for _ in range(N_ROUNDS))
+    transform = dct_basis(options.patch_shape)
+    init: NDArray | LearnResult = transform
+    history: list[LearnResult] = []
+    for drawn in place.patches(grid, rounds):
+        patches, sparsity = _coded(drawn, sigma, transform)
+        result = learn(
+            patches,
+            options.method,
+            n_nonzero_coefs=sparsity,
+            init=init,
+            max_iter=N_ITER,
+            tol=1e-4,
+            callback=options.callback,
+        )
+        history.append(result)
+        init, transform = result, result.transform
+    return history
+
+
+def _coded(patches: Any, sigma: float, transform: NDArray) -> tuple[Any, NDArray]:
+    """Patches in units of their noise, and how many coefficients of each stand out of it."""
+    limits = THRESHOLD * np.linalg.norm(transform, axis=1)
+    if library_of(patches) == "torch":
+        from kappaform.imaging.clean_torch import n_above
+
+        patches = (patches / sigma).float()
+        return patches, n_above(patches, transform, limits)
+    patches = (patches / sigma).astype(np.float32)
+    return patches, np.count_nonzero(np.abs(patches @ transform.T) > limits, axis=1)
+
+
+def _denoise_as_published(image: NDArray, sigma: float, options: Options) -> _Cleaned:
+    from kappaform.imaging.published import published_denoise, random_positions
+
     low, high = np.percentile(image, [1, 99])
-    if low < LEVELS[0] - 4 * sigma or high > LEVELS[1] + 4 * sigma:
+    if low < GREY_LEVELS[0] - 4 * sigma or high > GREY_LEVELS[1] + 4 * sigma:
         raise ValueError(
             f"preset='paper' with values around {low:g} to {high:g}: it is made for grey levels "
             "from 0 to 255; scale image and sigma to them, or leave the preset out."
         )
-    positions = random_positions(image.shape, task.patch_shape, task.rng)
+    positions = random_positions(image.shape, options.patch_shape, options.rng)
     values = np.ascontiguousarray(image, np.float64)
-    out[...], counts[...], history = published_denoise(
-        values, sigma, task.method_name, task.patch_shape, positions, task.callback
+    cleaned, counts, history = published_denoise(
+        values, sigma, options.method_name, options.patch_shape, positions, options.callback
     )
-    return history[-1].transform, history
-
-
-def _denoise_adaptively(
-    image: NDArray, sigma: float, out: NDArray, counts: NDArray, task: Task
-) -> tuple[NDArray, list[LearnResult]]:
-    """Learn, then clean with what was learned."""
-    if task.device is not None:
-        from kappaform.imaging.torch_images import denoise_on_device
-
-        return denoise_on_device(image, sigma, out, counts, task)
-    history: list[LearnResult] = []
-    transform = task.transform
-    if transform is None:
-        history = learn_transform(
-            image, sigma, task.patch_shape, task.method, task.rng, task.callback
-        )
-        transform = history[-1].transform
-    centre = float(image.mean(dtype=np.float64))
-    clean_slabs(
-        image,
-        out,
-        counts,
-        transform=transform,
-        patch_shape=task.patch_shape,
-        sigma=sigma,
-        centre=centre,
-        dtype=precision_for(float(image.min()), float(image.max()), centre, sigma),
-        value_range=task.value_range,
-    )
-    return transform, history
+    cleaned = cleaned.astype(float_dtype(image.dtype), copy=False)
+    return _Cleaned(cleaned, counts.astype(np.float32), [history[-1].transform], history)

@@ -9,19 +9,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kappaform.arrays import as_real_array, library_of, working_dtype
-
-Array = npt.NDArray[Any]
+from kappaform.arrays import Array, as_real_array, float_dtype, generator, library_of
+from kappaform.imaging.options import check_axis, check_not_colour
 
 _WAVELET = "db2"
+_WAVELET_LENGTH = 4  # along shorter axes details are not taken
 _WINDOW = 5  # coefficients along each axis over which texture is averaged
 _QUIET_SHARE = 0.2  # of the coefficients, those with the least texture around them
 _LEAST_COEFS = 1000  # the median of so many absolute values is off by 4 %
 _LEAST_CANDIDATES = 100
 _LARGEST_SAMPLE = 2**21  # pixels; of larger images evenly spread slabs are seen
 _N_SLABS = 8
-_LEAST_LENGTH = 4  # the wavelet's; along shorter axes details are not taken
 
+# What rounding makes of a detail that is zero, in units of eps times the pixels that it sees: that
+# of sums in float64, and that of the pixels themselves, 2.8 / 2 at most in 2-D (2.8 is the sum of
+# the magnitudes of the weights of db2).
+_ROUNDING_OF_SUMS = 16 * float(np.finfo(np.float64).eps)
+_ROUNDING_OF_PIXELS = 2
 # The median absolute value of a standard normal variable.
 _NORMAL_MEDIAN = 0.6744897501960817
 
@@ -58,12 +62,9 @@ def estimate_sigma(image: npt.ArrayLike, channel_axis: int | None = None) -> flo
     """
     array: Any = image if library_of(image) == "dask" else as_real_array(image, "image")
     if channel_axis is None:
-        _refuse_forgotten_channels(array)
+        check_not_colour(array.shape, range(array.ndim))
         return _estimate(array)
-    if not -array.ndim <= channel_axis < array.ndim:
-        raise ValueError(
-            f"channel_axis={channel_axis} is no axis of an image of shape {array.shape}."
-        )
+    check_axis(channel_axis, array.shape, "channel_axis")
     return np.array([_estimate(channel) for channel in np.moveaxis(array, channel_axis, 0)])
 
 
@@ -78,7 +79,7 @@ def add_noise(
     sigma : float
         In the image's own units; 0 or more.
     rng : int or numpy.random.Generator, optional
-        The same seed gives the same noise.
+        One seed is one noise. None: 0, the same call gives the same result.
 
     Returns
     -------
@@ -91,54 +92,76 @@ def add_noise(
     """
     image = as_real_array(image, "image")
     if not (np.ndim(sigma) == 0 and 0 <= sigma < math.inf):
-        raise ValueError(f"sigma={sigma} is no noise level: give one finite number, 0 or more.")
-    dtype = image.dtype if image.dtype.kind == "f" else np.dtype(np.float64)
+        raise ValueError(f"sigma={sigma} is not a noise level: give one finite number >= 0.")
     # Drawn in float64 for every dtype: one seed is one noise.
-    noise = np.random.default_rng(rng).standard_normal(image.shape)
+    noise = generator(rng).standard_normal(image.shape)
     noise *= sigma
     noise += image
-    return noise.astype(dtype, copy=False)
+    return noise.astype(float_dtype(image.dtype), copy=False)
 
 
-def _refuse_forgotten_channels(image: Array) -> None:
-    if image.ndim == 3 and image.shape[-1] in (3, 4) and min(image.shape[:2]) > 4:
+def deviations(sigma: npt.ArrayLike | None, stack: Array) -> Array:
+    """Deviation of the noise for each slice and channel of a stack: as given, or estimated."""
+    shape = n_slices, n_channels = stack.shape[0], stack.shape[-1]
+    if sigma is None:
+        return np.array([estimate_sigma(each, channel_axis=-1) for each in stack])
+    values = as_real_array(sigma, "sigma").astype(np.float64)
+    if not (np.isfinite(values) & (values >= 0)).all():
+        raise ValueError(f"sigma={sigma!r}: a deviation is finite and >= 0; None estimates it.")
+    if n_channels == 1 and values.shape == (n_slices,):
+        values = values[:, np.newaxis]
+    if values.shape not in ((), (n_channels,), shape, (n_slices, 1)):
         raise ValueError(
-            f"image has shape {image.shape}, which looks like colour: give channel_axis=-1 (or, "
-            "for a volume of so few slices, move that axis to the front)."
+            f"sigma has shape {values.shape}: give one number, or one for each of the "
+            f"{n_channels} channels or {n_slices} images of the stack."
         )
+    return np.broadcast_to(values, shape)
 
 
-def _estimate(image: Array) -> float:
-    if image.size == 0:
-        raise ValueError(f"image has shape {image.shape}: at least one pixel is needed.")
-    lowest, highest, *slabs = _computed(image.min(), image.max(), *_slabs(image))
-    if not (np.isfinite(lowest) and np.isfinite(highest)):
-        raise ValueError("image contains NaN or inf: replace them, every pixel must be finite.")
-    if lowest == highest:
-        return 0.0
-    if max(image.shape) < _LEAST_LENGTH:
-        return float(np.std(slabs[0], dtype=np.float64))
-    dtype = working_dtype(image.dtype)
-    rounding = 16 * float(np.finfo(dtype).eps) * max(abs(float(lowest)), abs(float(highest)))
-    measured = [
-        _measure(slab.astype(dtype, copy=False), (slab == lowest) | (slab == highest), rounding)
-        for slab in slabs
-    ]
-    sizes, texture, usable = (np.concatenate(parts) for parts in zip(*measured, strict=True))
-    if np.count_nonzero(usable) >= _LEAST_CANDIDATES:
-        sizes, texture = sizes[usable], texture[usable]
-        n_quiet = max(min(_LEAST_COEFS, sizes.size), int(_QUIET_SHARE * sizes.size))
-        sizes = sizes[texture <= np.partition(texture, n_quiet - 1)[n_quiet - 1]]
-    return float(np.median(sizes)) / _NORMAL_MEDIAN
+def limits(stack: Array) -> tuple[Array, Array]:
+    """Lowest and highest value of each slice and channel of a stack, as float64."""
+    space = tuple(range(1, stack.ndim - 1))
+    lowest, highest = computed(stack.min(space), stack.max(space))
+    check_finite(lowest, highest)
+    return lowest.astype(np.float64), highest.astype(np.float64)
 
 
-def _computed(*arrays: Array) -> tuple[Array, ...]:
+def check_finite(lowest: Array, highest: Array) -> None:
+    """Refuse an image with such extreme values: NaN is one wherever it occurs."""
+    if not (np.isfinite(lowest) & np.isfinite(highest)).all():
+        raise ValueError("image contains NaN or inf: fill such pixels first.")
+
+
+def computed(*arrays: Array) -> tuple[Array, ...]:
     """The same arrays in memory, those of a Dask array together."""
     if library_of(arrays[0]) != "dask":
         return arrays
     from dask.base import compute
 
     return compute(*arrays)
+
+
+def _estimate(image: Array) -> float:
+    if image.size == 0:
+        raise ValueError(f"image has shape {image.shape}: at least one pixel is needed.")
+    lowest, highest, *slabs = computed(image.min(), image.max(), *_slabs(image))
+    check_finite(lowest, highest)
+    if lowest == highest:
+        return 0.0
+    # A power of two brings the largest magnitude near 1, so that no sum overflows or vanishes.
+    exponent = int(np.frexp(max(abs(float(lowest)), abs(float(highest))))[1])
+    scaled = [np.ldexp(slab.astype(np.float64), -exponent) for slab in slabs]
+    if max(image.shape) < _WAVELET_LENGTH:
+        return math.ldexp(float(np.std(scaled[0])), exponent)
+    at_limit = [(slab == lowest) | (slab == highest) for slab in slabs]
+    eps = float(np.finfo(float_dtype(image.dtype)).eps)
+    measured = (_measure(*each, eps) for each in zip(scaled, at_limit, strict=True))
+    sizes, texture, usable = (np.concatenate(parts) for parts in zip(*measured, strict=True))
+    if np.count_nonzero(usable) >= _LEAST_CANDIDATES:
+        sizes, texture = sizes[usable], texture[usable]
+        n_quiet = max(min(_LEAST_COEFS, sizes.size), int(_QUIET_SHARE * sizes.size))
+        sizes = sizes[texture <= np.partition(texture, n_quiet - 1)[n_quiet - 1]]
+    return math.ldexp(float(np.median(sizes)) / _NORMAL_MEDIAN, exponent)
 
 
 def _slabs(image: Array) -> Iterator[Array]:
@@ -152,23 +175,32 @@ def _slabs(image: Array) -> Iterator[Array]:
         yield image[start : start + thickness]
 
 
-def _measure(image: Array, at_limit: Array, rounding: float) -> tuple[Array, Array, Array]:
-    """Magnitude of diagonal details, texture around each, and whether it may be used: all flat."""
+def _measure(image: Array, at_limit: Array, eps: float) -> tuple[Array, Array, Array]:
+    """Magnitude of diagonal details, texture around each, and whether it may be used: all flat.
+
+    `eps` is the relative rounding of the pixels.
+    """
     import pywt
     from scipy.ndimage import maximum_filter, minimum_filter, uniform_filter
 
-    axes = [axis for axis, n in enumerate(image.shape) if n >= _LEAST_LENGTH]
+    axes = [axis for axis, n in enumerate(image.shape) if n >= _WAVELET_LENGTH]
     bands = pywt.dwtn(image, _WAVELET, axes=axes)
     # Coefficient k sees the pixels 2k - 2, ..., 2k + 1. At the borders some of these are mirrored
     # and not independent: only the others stay.
-    whole = tuple(slice(1, n // 2) if n >= _LEAST_LENGTH else slice(n) for n in image.shape)
-    centres = tuple(slice(1, n - 2, 2) if n >= _LEAST_LENGTH else slice(n) for n in image.shape)
+    whole = tuple(slice(1, n // 2) if n >= _WAVELET_LENGTH else slice(n) for n in image.shape)
+    centres = tuple(slice(1, n - 2, 2) if n >= _WAVELET_LENGTH else slice(n) for n in image.shape)
     del bands["a" * len(axes)]
     sizes = np.abs(bands.pop("d" * len(axes))[whole])
-    sizes[sizes <= rounding] = 0
     texture = np.zeros_like(sizes)
     for band in bands.values():
         texture += np.abs(band[whole])
+    # Details that see the limits are not used: running sums would spread a huge value.
+    texture[maximum_filter(at_limit, _WAVELET_LENGTH + 1)[centres]] = 0
+    # Rounding depends on the pixels that a detail sees, not on larger ones elsewhere.
+    magnitude = maximum_filter(np.abs(image), _WAVELET_LENGTH + 1)[centres]
+    sizes[sizes <= _ROUNDING_OF_SUMS * magnitude] = 0
+    smooth = minimum_filter(sizes <= _ROUNDING_OF_PIXELS * eps * magnitude, _WINDOW)
+    near_smooth = maximum_filter(smooth, 2 * _WINDOW - 1)
     near_limit = maximum_filter(at_limit, 2 * _WINDOW + 3)[centres]
-    usable = minimum_filter(sizes > 0, _WINDOW) & ~near_limit
+    usable = minimum_filter(sizes > 0, _WINDOW) & ~near_smooth & ~near_limit
     return sizes.ravel(), uniform_filter(texture, _WINDOW).ravel(), usable.ravel()

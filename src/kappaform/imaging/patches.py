@@ -1,24 +1,93 @@
 """Images as overlapping patches, and back.
 
 Patches are the rows of a matrix, in C order of their places. Each is flattened in C order, with the
-channels, if any, last. `kappaform.imaging.grid` says where they lie.
+channels, if any, last.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from functools import reduce
+from operator import index
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numpy.lib.stride_tricks import sliding_window_view
 
-from kappaform.arrays import as_real_array
-from kappaform.engines.blocks import block_rows, split_rows
-from kappaform.imaging.grid import Grid, Size, boxes, lay_out, selection
+from kappaform.arrays import Array, as_real_array, float_dtype
 
-Array = npt.NDArray[Any]
+Size = int | Sequence[int]
+
+_BLOCK_BYTES = 2**20  # of the patches that are made or added at once: they stay in the cache
+
+
+class Grid(NamedTuple):
+    """Places of the patches of an image, as indices of the flattened image.
+
+    Along each axis a patch starts at 0, stride, 2 * stride, ... and at the last place where it
+    fits, so that with stride <= patch size every pixel is covered. Patches are numbered in C order.
+    """
+
+    shape: tuple[int, ...]  # of the image without its channels
+    patch_shape: tuple[int, ...]
+    n_channels: int
+    places: tuple[Array, ...]  # where patches start, for each axis
+    offsets: Array  # of the pixels of a patch from its first one, in the flattened image
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Number of patches along each axis."""
+        return tuple(map(len, self.places))
+
+    @property
+    def n_patches(self) -> int:
+        return math.prod(self.counts)
+
+    def starts(self, numbers: Array) -> Array:
+        """Where in the flattened image the patches of these numbers begin."""
+        indices = np.unravel_index(numbers, self.counts)
+        corners = [places[i] for places, i in zip(self.places, indices, strict=True)]
+        return self.n_channels * np.ravel_multi_index(corners, self.shape)
+
+    def pixels(self, numbers: Array) -> Array:
+        """All pixels of these patches in the flattened image, (patches, pixels)."""
+        return self.starts(numbers)[:, np.newaxis] + self.offsets
+
+    def overlaps(self) -> Array:
+        """Number of patches over each pixel: a product of one factor for each axis."""
+        factors = (
+            np.bincount((places[:, np.newaxis] + np.arange(side)).ravel(), minlength=size)
+            for places, side, size in zip(self.places, self.patch_shape, self.shape, strict=True)
+        )
+        return reduce(np.multiply.outer, factors)
+
+
+def grid_of(
+    shape: tuple[int, ...],
+    patch_shape: tuple[int, ...],
+    stride: tuple[int, ...] | None = None,
+    n_channels: int = 1,
+) -> Grid:
+    """The grid of patches that fit; without a stride, at every pixel."""
+    places = []
+    for size, side, step in zip(shape, patch_shape, stride or (1,) * len(shape), strict=True):
+        last = size - side
+        along = np.arange(0, last + 1, step)
+        places.append(along if along[-1] == last else np.append(along, last))
+    within = np.ravel_multi_index(np.indices(patch_shape), shape).ravel()
+    offsets = (n_channels * within[:, np.newaxis] + np.arange(n_channels)).ravel()
+    return Grid(shape, patch_shape, n_channels, tuple(places), offsets)
+
+
+def mean_free(patches: Any) -> Any:
+    """Patches (rows of an array or a tensor) less the mean of each."""
+    return patches - patches.mean(axis=1, keepdims=True)
+
+
+def patches_at(image: Array, grid: Grid, numbers: Array) -> Array:
+    """Mean-free patches of these numbers, float64."""
+    return mean_free(image.reshape(-1)[grid.pixels(numbers)].astype(np.float64))
 
 
 def extract_patches(
@@ -57,10 +126,13 @@ def extract_patches(
     average_patches : the way back.
     kappaform.imaging.iterate_patches : the same rows, a block at a time.
     """
-    image = as_real_array(image, "image")
-    grid = lay_out(image.shape, patch_size, stride, channel_axis)
-    windows = _windows(image, grid, channel_axis)
-    return _rows(windows, grid, slice(0, math.prod(grid.shape)))
+    array = as_real_array(image, "image")
+    grid = _checked_grid(array.shape, patch_size, stride, channel_axis)
+    flat = _flat(array, channel_axis).astype(float_dtype(array.dtype), copy=False)
+    patches = np.empty((grid.n_patches, grid.offsets.size), flat.dtype)
+    for rows, pixels in _blocks(grid, _block_rows(grid, flat.dtype)):
+        np.take(flat, pixels, out=patches[rows], mode="clip")  # "raise" would make a copy
+    return patches
 
 
 def iterate_patches(
@@ -79,13 +151,11 @@ def iterate_patches(
     """
     if max_patches is not None and max_patches < 1:
         raise ValueError(f"max_patches={max_patches} is less than 1: a block has a patch or more.")
-    image = as_real_array(image, "image")
-    grid = lay_out(image.shape, patch_size, stride, channel_axis)
-    windows = _windows(image, grid, channel_axis)
-    n_features = math.prod(grid.patch) * grid.n_channels
-    length = max_patches or block_rows(n_features, _float_dtype(image.dtype))
-    blocks = split_rows(0, math.prod(grid.shape), length)
-    return ((rows, _rows(windows, grid, rows)) for rows in blocks)
+    array = as_real_array(image, "image")
+    grid = _checked_grid(array.shape, patch_size, stride, channel_axis)
+    flat, dtype = _flat(array, channel_axis), float_dtype(array.dtype)
+    blocks = _blocks(grid, max_patches or _block_rows(grid, dtype))
+    return ((rows, flat[pixels].astype(dtype, copy=False)) for rows, pixels in blocks)
 
 
 def average_patches(
@@ -124,20 +194,20 @@ def average_patches(
     --------
     extract_patches, kappaform.imaging.sum_patches
     """
-    grid = lay_out(shape, patch_size, stride, channel_axis)
+    grid = _checked_grid(shape, patch_size, stride, channel_axis)
     if weights is None:
-        totals = _coverage(np.ones(grid.shape), grid)
+        totals = grid.overlaps()
         remedy = f"stride={stride} must not exceed patch_size={patch_size}"
     else:
-        weights = _as_weights(weights, math.prod(grid.shape))
-        totals = _coverage(weights.reshape(grid.shape), grid)
+        weights = _checked_weights(weights, grid.n_patches)
+        totals = _summed_weights(weights, grid)
         remedy = "weights must be positive for at least one of the patches over it"
     if not totals.all():
         pixel = tuple(map(int, np.argwhere(totals == 0)[0]))
         raise ValueError(f"pixel {pixel} is in no patch that counts: {remedy}.")
     image, dtype = _summed(patches, grid, weights)
-    image /= totals
-    return _finished(image, dtype, channel_axis)
+    image /= totals[..., np.newaxis]
+    return _arranged(image, dtype, channel_axis)
 
 
 def sum_patches(
@@ -152,66 +222,100 @@ def sum_patches(
 
     The adjoint of `extract_patches`; arguments as for `average_patches`.
     """
-    grid = lay_out(shape, patch_size, stride, channel_axis)
+    grid = _checked_grid(shape, patch_size, stride, channel_axis)
     image, dtype = _summed(patches, grid)
-    return _finished(image, dtype, channel_axis)
+    return _arranged(image, dtype, channel_axis)
 
 
-def _windows(image: Array, grid: Grid, channel_axis: int | None) -> Array:
-    """View of shape (everywhere a patch fits, patch, channels)."""
-    last = image[..., np.newaxis] if channel_axis is None else np.moveaxis(image, channel_axis, -1)
-    n_axes = len(grid.axes)
-    windows = sliding_window_view(last, grid.patch, axis=tuple(range(n_axes)))
-    return np.moveaxis(windows, n_axes, -1)
+def per_axis(value: Size, n_axes: int, name: str) -> tuple[int, ...]:
+    """One integer for each axis, from an argument of the user."""
+    try:
+        values = (
+            tuple(map(index, value)) if isinstance(value, Sequence) else (index(value),) * n_axes
+        )
+    except TypeError:
+        raise TypeError(f"{name}={value!r} is not an integer or a tuple of integers.") from None
+    if len(values) != n_axes:
+        raise ValueError(
+            f"{name}={value} has {len(values)} entries: give one integer, or one for each of the "
+            f"{n_axes} axes (a channel_axis not counted)."
+        )
+    if min(values) < 1:
+        raise ValueError(f"{name}={value} is too small: every entry must be at least 1.")
+    return values
 
 
-def _rows(windows: Array, grid: Grid, rows: slice) -> Array:
-    """The patches of these numbers, as rows."""
-    patch = (*grid.patch, grid.n_channels)
-    patches = np.empty((rows.stop - rows.start, *patch), _float_dtype(windows.dtype))
-    for part, box in boxes(rows.start, rows.stop, grid.shape):
-        found = windows[selection(grid.starts(box))]
-        patches[part].reshape(found.shape)[...] = found
-    return patches.reshape(len(patches), -1)
+def _checked_grid(
+    shape: Sequence[int], patch_size: Size, stride: Size, channel_axis: int | None
+) -> Grid:
+    try:
+        shape = tuple(map(index, shape))
+    except TypeError:
+        raise TypeError(f"shape={shape!r} is not a tuple of integers.") from None
+    axes, n_channels = list(shape), 1
+    if channel_axis is not None:
+        if not -len(axes) <= channel_axis < len(axes):
+            raise ValueError(
+                f"channel_axis={channel_axis} is not an axis of an image of shape {shape}."
+            )
+        n_channels = axes.pop(channel_axis)
+    if not axes or 0 in shape:
+        raise ValueError(f"image has shape {shape}: at least one axis and one pixel are needed.")
+    patch_shape = per_axis(patch_size, len(axes), "patch_size")
+    steps = per_axis(stride, len(axes), "stride")
+    if any(side > size for side, size in zip(patch_shape, axes, strict=True)):
+        raise ValueError(
+            f"patch_size={patch_size} exceeds an image of shape {shape}: "
+            f"a patch has at most the shape {tuple(axes)}."
+        )
+    return grid_of(tuple(axes), patch_shape, steps, n_channels)
 
 
-def _summed(
-    patches: npt.ArrayLike | Iterator[npt.ArrayLike],
-    grid: Grid,
-    weights: Array | None = None,
-) -> tuple[Array, np.dtype]:
-    """Weighted sum of patches as an image with its channels first, and the dtype of the patches."""
-    features = (*grid.patch, grid.n_channels)
-    n_features, n_patches = math.prod(features), math.prod(grid.shape)
-    image = np.zeros((grid.n_channels, *grid.axes))
+def _block_rows(grid: Grid, dtype: np.dtype) -> int:
+    return max(1, _BLOCK_BYTES // (grid.offsets.size * dtype.itemsize))
+
+
+def _flat(image: Array, channel_axis: int | None) -> Array:
+    """Pixels in C order with the channels last; a view of an image that is stored so."""
+    last = image if channel_axis is None else np.moveaxis(image, channel_axis, -1)
+    return last.reshape(-1)
+
+
+def _blocks(grid: Grid, length: int) -> Iterator[tuple[slice, Array]]:
+    """Numbers of the patches of each block, and their pixels in the flattened image."""
+    for start in range(0, grid.n_patches, length):
+        rows = slice(start, min(start + length, grid.n_patches))
+        yield rows, grid.pixels(np.arange(rows.start, rows.stop))
+
+
+def _summed(patches: Any, grid: Grid, weights: Array | None = None) -> tuple[Array, np.dtype]:
+    """Weighted sum of patches as an image with its channels last, and the dtype of the patches."""
+    image = np.zeros(math.prod(grid.shape) * grid.n_channels)
     dtype, done = np.dtype(np.float64), 0
-    for block in _blocks(patches, n_features):
+    for block in _given_blocks(patches, grid):
         if done == 0:
-            dtype = _float_dtype(block.dtype)
-        done += len(block)
-        if done > n_patches:
+            dtype = float_dtype(block.dtype)
+        rows = slice(done, done + len(block))
+        done = rows.stop
+        if done > grid.n_patches:
             break
-        # Columns, because an offset within the patch is a shift of the whole image.
+        starts = grid.starts(np.arange(rows.start, rows.stop))
         columns = np.array(block.T, dtype=np.float64, order="C")
         if weights is not None:
-            columns *= weights[done - len(block) : done]
-        for part, box in boxes(done - len(block), done, grid.shape):
-            starts = grid.starts(box)
-            chosen, shape = selection(starts), [len(places) for places in starts]
-            for column, (*offset, channel) in zip(columns, np.ndindex(features), strict=True):
-                shifted = image[(channel, *(slice(i, None) for i in offset))]
-                shifted[chosen] += column[part].reshape(shape)
-    if done != n_patches:
+            columns *= weights[rows]
+        for column, offset in zip(columns, grid.offsets, strict=True):
+            image[starts + offset] += column  # each pixel once: patches differ in their starts
+    if done != grid.n_patches:
         raise ValueError(
-            f"patches has {'more than ' * (done > n_patches)}{min(done, n_patches)} rows: this "
-            f"image, patch_size and stride have {n_patches} patches."
+            f"patches has {'more than ' * (done > grid.n_patches)}{min(done, grid.n_patches)} "
+            f"rows: this image, patch_size and stride have {grid.n_patches} patches."
         )
-    return image, dtype
+    return image.reshape(*grid.shape, grid.n_channels), dtype
 
 
-def _blocks(patches: Any, n_features: int) -> Iterator[Array]:
+def _given_blocks(patches: Any, grid: Grid) -> Iterator[Array]:
     """Blocks of rows small enough to be copied, whether one array is given or an iterator."""
-    length = block_rows(n_features, np.dtype(np.float64))
+    n_features, length = grid.offsets.size, _block_rows(grid, np.dtype(np.float64))
     for given in patches if isinstance(patches, Iterator) else [patches]:
         block = as_real_array(given, "patches")
         if block.ndim != 2 or block.shape[1] != n_features:
@@ -219,21 +323,22 @@ def _blocks(patches: Any, n_features: int) -> Iterator[Array]:
                 f"patches has shape {block.shape}: it must be 2-D with {n_features} columns, one "
                 "for each pixel and channel of a patch."
             )
-        yield from (block[rows] for rows in split_rows(0, len(block), length))
+        yield from (block[start : start + length] for start in range(0, len(block), length))
 
 
-def _coverage(weights: Array, grid: Grid) -> Array:
+def _summed_weights(weights: Array, grid: Grid) -> Array:
     """Sum of the weights of the patches over each pixel: one axis after the other."""
-    for axis, (places, size) in enumerate(zip(grid.positions, grid.patch, strict=True)):
-        along = np.moveaxis(weights, axis, 0)
-        total = np.zeros((grid.axes[axis], *along.shape[1:]))
-        for offset in range(size):
-            total[offset:][selection([places])] += along
-        weights = np.moveaxis(total, 0, axis)
-    return weights
+    totals = weights.reshape(grid.counts)
+    for axis, (places, side) in enumerate(zip(grid.places, grid.patch_shape, strict=True)):
+        along = np.moveaxis(totals, axis, 0)
+        total = np.zeros((grid.shape[axis], *along.shape[1:]))
+        for offset in range(side):
+            total[places + offset] += along
+        totals = np.moveaxis(total, 0, axis)
+    return totals
 
 
-def _as_weights(values: npt.ArrayLike, n_patches: int) -> Array:
+def _checked_weights(values: npt.ArrayLike, n_patches: int) -> Array:
     weights = as_real_array(values, "weights")
     if weights.shape != (n_patches,):
         raise ValueError(
@@ -247,10 +352,7 @@ def _as_weights(values: npt.ArrayLike, n_patches: int) -> Array:
     return weights.astype(np.float64, copy=False)
 
 
-def _finished(image: Array, dtype: np.dtype, channel_axis: int | None) -> Array:
-    arranged = image[0] if channel_axis is None else np.moveaxis(image, 0, channel_axis)
+def _arranged(image: Array, dtype: np.dtype, channel_axis: int | None) -> Array:
+    """The image with its channels where the user has them."""
+    arranged = image[..., 0] if channel_axis is None else np.moveaxis(image, -1, channel_axis)
     return np.ascontiguousarray(arranged, dtype=dtype)
-
-
-def _float_dtype(dtype: np.dtype) -> np.dtype:
-    return dtype if dtype.kind == "f" else np.dtype(np.float64)

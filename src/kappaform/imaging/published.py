@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.imaging.cleaners import error_cleaner, residual_of
+from kappaform.imaging.clean import Cleaner, product, sweep
 from kappaform.imaging.kernels import leave_out
-from kappaform.imaging.sweep import PatchGrid, patches_at, sweep
+from kappaform.imaging.options import GREY_LEVELS
+from kappaform.imaging.patches import grid_of, patches_at
 from kappaform.learning import Conditioned, LearnResult, LogDet, Method, Orthonormal, learn
 from kappaform.learning.methods import Variant
 from kappaform.linalg import dct_basis
+from kappaform.threads import Workspace, single_threaded_blas
 
+# All of these are the paper's.
 N_TRAINING = 500
 N_ITER = 12
 ERROR_GAIN = 1.15
 WEIGHT = 0.0031
-LEVELS = (0.0, 255.0)
-
-Chain = Callable[[NDArray, NDArray], LearnResult]
 
 
 def published_denoise(
@@ -37,103 +36,132 @@ def published_denoise(
 ) -> tuple[NDArray, NDArray, list[LearnResult]]:
     """Cleaned image, numbers of coefficients and what was learned in each round.
 
-    `training` yields, for each round, the positions of its patches in the flattened grid of patch
-    positions: one more than there are rounds. `variant` is that of the conditioned method.
+    `training` yields, for each round, the numbers of its patches in the grid of all patches: one
+    more than there are rounds. `variant` is that of the conditioned method.
     """
-    n = math.prod(patch_shape)
-    sparsity = np.full(N_TRAINING, round(0.1 * n))
-    most = 6 * round(0.1 * n)
-    coding: dict[str, Any] = {
-        "error": ERROR_GAIN * sigma * math.sqrt(n),
-        "most": most,
-        "damping": 0.01 / sigma,
-    }
-    chains: dict[str, Callable[[NDArray], Chain]] = {
-        "conditioned": partial(_conditioned, variant=variant),
-        "log-det": _log_det,
-        "orthonormal": _orthonormal,
-    }
-    chain = chains[method](dct_basis(patch_shape))
-    patches = patches_at(image, patch_shape, next(training))
-    history = []
-    for _ in range(5 if sigma >= 100 else 20):
-        history.append(chain(patches, sparsity[: len(patches)]))
-        patches = patches_at(image, patch_shape, next(training))
-        sparsity = _sparsity(patches, history[-1].transform, **coding)
-        if callback is not None and callback(history[-1]):
-            break
-    clean = error_cleaner(history[-1].transform, dtype=image.dtype, **coding)
-    cleaned, counts = sweep(image, patch_shape, clean, bounds=LEVELS)
-    return np.clip(cleaned, *LEVELS), counts, history
+    with single_threaded_blas():
+        history, coding = _learn_rounds(
+            image, sigma, method, patch_shape, training, callback, variant
+        )
+        clean = error_cleaner(history[-1].transform, dtype=image.dtype, **coding)
+        cleaned, counts = sweep(image, patch_shape, clean, bounds=GREY_LEVELS)
+    return np.clip(cleaned, *GREY_LEVELS), counts, history
 
 
 def random_positions(
     shape: tuple[int, ...], patch_shape: tuple[int, ...], rng: np.random.Generator
 ) -> Iterator[NDArray]:
-    """Positions of training patches, drawn afresh for each round."""
-    n_positions = math.prod(PatchGrid(shape, patch_shape).positions)
+    """Numbers of training patches, drawn afresh for each round."""
+    n_patches = grid_of(shape, patch_shape).n_patches
     while True:
-        yield rng.choice(n_positions, min(N_TRAINING, n_positions), replace=False)
+        yield rng.choice(n_patches, min(N_TRAINING, n_patches), replace=False)
+
+
+def _learn_rounds(
+    image: NDArray,
+    sigma: float,
+    method: str,
+    patch_shape: tuple[int, ...],
+    training: Iterator[NDArray],
+    callback: Callable[[LearnResult], bool | None] | None,
+    variant: Variant,
+) -> tuple[list[LearnResult], dict[str, Any]]:
+    """What each round learned, and how its patches are coded."""
+    grid, n = grid_of(image.shape, patch_shape), math.prod(patch_shape)
+    coding: dict[str, Any] = {
+        "error": ERROR_GAIN * sigma * math.sqrt(n),
+        "most": 6 * round(0.1 * n),
+        "damping": 0.01 / sigma,
+    }
+    sparsity = np.full(N_TRAINING, round(0.1 * n))
+    start = dct_basis(patch_shape)
+    transforms = dict.fromkeys((method, "log-det"), start)
+    patches = patches_at(image, grid, next(training))
+    history: list[LearnResult] = []
+    for _ in range(5 if sigma >= 100 else 20):
+        result = _learn_round(patches, sparsity[: len(patches)], method, variant, transforms)
+        history.append(result)
+        patches = patches_at(image, grid, next(training))
+        sparsity = _sparsity(patches, result.transform, **coding)
+        if callback is not None and callback(result):
+            break
+    return history, coding
+
+
+def _learn_round(
+    patches: NDArray,
+    sparsity: NDArray,
+    name: str,
+    variant: Variant,
+    transforms: dict[str, NDArray],
+) -> LearnResult:
+    """Learn from where the method of this name was, and leave there what it has learned.
+
+    Bound and norm of the conditioned method are those of a log-det transform learned beside it from
+    the same patches.
+    """
+    # Patches that have coefficients; all, where none has and there is nothing to learn.
+    rows = sparsity > 0 if sparsity.any() else np.ones(len(sparsity), bool)
+    method: Method
+    if name == "log-det":
+        method, rows = LogDet(WEIGHT), np.ones(len(sparsity), bool)
+    elif name == "orthonormal":
+        method = Orthonormal()
+    else:
+        beside = _learn_round(patches, sparsity, "log-det", variant, transforms)
+        norm = float(np.linalg.norm(beside.transform))
+        method = Conditioned(beside.condition_number, norm=norm, variant=variant)
+    result = learn(
+        patches[rows],
+        method,
+        n_nonzero_coefs=sparsity[rows],
+        init=transforms[name],
+        max_iter=N_ITER,
+        tol=0,
+    )
+    transforms[name] = result.transform
+    return result
+
+
+def error_cleaner(
+    transform: NDArray, error: float, most: int, damping: float, dtype: np.dtype
+) -> Cleaner:
+    r"""The published rule: the fewest largest coefficients that bring a patch within `error`.
+
+    With :math:`B = (\lambda I + W^T W)^{-1} W^T` a patch y with codes x is estimated as
+    :math:`y - B (W y - x)`: the residual is B times the coefficients left out. All patches weigh
+    the same.
+    """
+    inverse, form = _residual(transform, damping)
+    analysis, gradient, synthesis, form = (
+        np.ascontiguousarray(matrix, dtype)
+        for matrix in (transform.T, transform.T @ form, -inverse.T, form)
+    )
+
+    def clean(patches: NDArray, _: NDArray | None, workspace: Workspace) -> tuple:
+        coefs = product(patches, analysis, workspace, "coefs")
+        gradients = product(patches, gradient, workspace, "gradients")
+        counts = np.empty(len(patches), dtype)
+        leave_out(coefs, gradients, form, error * error, most, counts)
+        patches += product(coefs, synthesis, workspace, "gradients")
+        return np.ones(len(patches), dtype), counts
+
+    return clean
 
 
 def _sparsity(
     patches: NDArray, transform: NDArray, error: float, most: int, damping: float
 ) -> NDArray:
     """Number of coefficients that brings each patch within the error."""
-    _, form = residual_of(transform, damping)
+    _, form = _residual(transform, damping)
     coefs = patches @ transform.T
     counts = np.empty(len(patches))
-    leave_out(coefs, coefs @ form, form, error**2, most, counts)
+    leave_out(coefs, coefs @ form, form, error * error, most, counts)
     return counts.astype(np.int64)
 
 
-def _orthonormal(start: NDArray) -> Chain:
-    transform = start
-
-    def advance(patches: NDArray, sparsity: NDArray) -> LearnResult:
-        nonlocal transform
-        coded = _coded(sparsity)
-        result = _learn(patches[coded], Orthonormal(), sparsity[coded], transform)
-        transform = result.transform
-        return result
-
-    return advance
-
-
-def _log_det(start: NDArray) -> Chain:
-    transform = start
-
-    def advance(patches: NDArray, sparsity: NDArray) -> LearnResult:
-        nonlocal transform
-        result = _learn(patches, LogDet(WEIGHT), sparsity, transform)
-        transform = result.transform
-        return result
-
-    return advance
-
-
-def _conditioned(start: NDArray, variant: Variant) -> Chain:
-    """Bound and norm are those of a log-det transform learned beside it from the same patches."""
-    transform = start
-    advance_beside = _log_det(start)
-
-    def advance(patches: NDArray, sparsity: NDArray) -> LearnResult:
-        nonlocal transform
-        beside = advance_beside(patches, sparsity)
-        norm = float(np.linalg.norm(beside.transform))
-        method = Conditioned(beside.condition_number, norm=norm, variant=variant)
-        coded = _coded(sparsity)
-        result = _learn(patches[coded], method, sparsity[coded], transform)
-        transform = result.transform
-        return result
-
-    return advance
-
-
-def _coded(sparsity: NDArray) -> NDArray:
-    """Patches that have coefficients; all, where none has and there is nothing to learn."""
-    return sparsity > 0 if sparsity.any() else np.ones(len(sparsity), bool)
-
-
-def _learn(signals: NDArray, method: Method, sparsity: NDArray, start: NDArray) -> LearnResult:
-    return learn(signals, method, n_nonzero_coefs=sparsity, init=start, max_iter=N_ITER, tol=0)
+def _residual(transform: NDArray, damping: float) -> tuple[NDArray, NDArray]:
+    """B, which maps the coefficients left out to the residual of a patch, and its form BᵀB."""
+    regular = damping * np.eye(len(transform)) + transform.T @ transform
+    inverse = np.linalg.solve(regular, transform.T)
+    return inverse, inverse.T @ inverse

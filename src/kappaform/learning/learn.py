@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from kappaform.arrays import sparsity_of
 from kappaform.engines import Engine, SignalsUnreadable, Statistics, engine_for
+from kappaform.engines.stores import reading
 from kappaform.learning.methods import (
     N_UPDATES,
     Callback,
@@ -115,7 +116,7 @@ def learn(
 
 
 def learn_on(engine: Engine, options: LearnOptions) -> tuple[State, StopReason]:
-    """`learn` on the signals of an engine: its last state, with its statistics, and why it ended."""
+    """`learn` on the signals of an engine: the last state, with statistics, and why it ended."""
     n_nonzero = sparsity_of(options.n_nonzero, engine.n_signals, engine.n_features)
     _warn_of_float32(engine, options.method)
     latest: list[State] = []
@@ -145,9 +146,7 @@ def _state_from(init: Any, problem: Problem) -> State:
     return state
 
 
-def _run(
-    problem: Problem, state: State, options: LearnOptions, latest: list[State]
-) -> StopReason:
+def _run(problem: Problem, state: State, options: LearnOptions, latest: list[State]) -> StopReason:
     """Learn until there is a reason to stop. What was learned last is in `latest`, at any time."""
     n_before = state.n_passes
     if state.best.records:  # of a result that is resumed
@@ -287,7 +286,9 @@ def learn_stream(
         raise _interrupted(state) from None
     except BatchRefused:
         raise
-    except Exception as error:  # whatever went wrong outside: it stays, and carries what was learned
+    except (
+        Exception
+    ) as error:  # whatever went wrong outside: it stays, and carries what was learned
         if state is not None:
             with suppress(AttributeError):
                 error.result = result_of(state, StopReason.INTERRUPTED)  # type: ignore[attr-defined]
@@ -356,16 +357,10 @@ def _check_batches(batches: Any) -> None:
 def _numbered(batches: Iterable[Any]) -> Iterator[tuple[int, Any]]:
     iterator = iter(batches)
     for index in itertools.count():
-        try:
-            batch = next(iterator)
-        except StopIteration:
-            return
-        except (SignalsUnreadable, *DEFECTS):
-            raise
-        except Exception as error:
-            raise SignalsUnreadable(
-                f"batches[{index}] could not be read: {type(error).__name__}: {error}. If learning "
-                "had begun, `.result` of this error is where to go on (init=...)."
-            ) from error
+        with reading(f"batches[{index}] could not be read"):
+            try:
+                batch = next(iterator)
+            except StopIteration:
+                return
         yield index, batch
         del batch

@@ -31,7 +31,7 @@ def update_published(
 ) -> Transform:
     """One iteration as published: in print ("paper") or as code ("reference", "public").
 
-    The first takes no more of the transform than the codes it gave: these have a start of their own.
+    The first iteration takes of the transform only the codes it gave: it has its own start.
     """
     gram, cross = statistics.gram, statistics.cross
     if not cross.any():

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from kappaform.arrays import as_transform
 from kappaform.engines import Statistics
 from kappaform.learning.methods import Conditioned, LogDet, Method, Orthonormal
 from kappaform.learning.result import LearnResult, learned
@@ -17,8 +18,8 @@ from kappaform.learning.updates import (
     Steps,
     Transform,
     as_matrix,
-    kappa_of,
     decompose,
+    kappa_of,
     least_squares,
     norm_of,
     own_steps,
@@ -56,7 +57,7 @@ def starts_for(
         return [start._replace(explore=start.explore or steps) for start in starts]
     init = learned(init, "init")
     if isinstance(init, LearnResult):
-        _check_shape(init.transform, n_features)
+        as_transform(init.transform, n_features, "init")
         return [Start(feasible(init.state.best.transform, method))]
     if not isinstance(init, str):
         return [Start(feasible(_as_matrix(init, n_features), method))]
@@ -157,27 +158,16 @@ def explores_blindly(method: Method) -> bool:
 
 
 def _as_matrix(init: Any, n_features: int) -> NDArray:
-    try:
-        matrix = np.asarray(init)
-    except ValueError:  # rows of different lengths
-        matrix = np.empty(0, dtype=object)
-    if matrix.dtype.kind not in "biuf":
-        what = f"has dtype {matrix.dtype}" if isinstance(init, np.ndarray) else _short(init)
-        raise TypeError(f"init {what}, which is not a real matrix: {_accepted(n_features)}")
-    _check_shape(matrix, n_features)
-    if not np.isfinite(matrix).all():
-        raise ValueError("init contains NaN or inf: every entry of a transform must be finite.")
+    if not hasattr(init, "__len__"):
+        raise TypeError(f"init={init!r} is unknown: {_accepted(n_features)}")
+    matrix = as_transform(init, n_features, "init")
     largest = float(np.abs(matrix).max())
     if not (largest == 0 or 1e-6 <= largest <= 1e6):
         raise ValueError(
             f"init has entries up to {largest:g}: scale it, so that the largest is between 1e-6 "
             "and 1e6."
         )
-    return matrix.astype(np.float64)
-
-
-def _short(init: Any) -> str:
-    return "is None" if init is None else f"is a {type(init).__name__}"
+    return matrix
 
 
 def _accepted(n_features: int) -> str:
@@ -185,11 +175,3 @@ def _accepted(n_features: int) -> str:
         f"choose one of {get_args(Init)}, an array of shape ({n_features}, {n_features}), a "
         "LearnResult or a fitted estimator, or a tuple of these."
     )
-
-
-def _check_shape(matrix: NDArray, n_features: int) -> None:
-    if matrix.shape != (n_features, n_features):
-        raise ValueError(
-            f"init has shape {matrix.shape}: a transform of signals with {n_features} features is "
-            f"({n_features}, {n_features})."
-        )

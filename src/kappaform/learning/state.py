@@ -29,8 +29,8 @@ from kappaform.learning.updates import (
 
 # A start is explored as long as so many iterations lower the loss by `_WORTHWHILE`, and not for
 # ever; nor after two turns, if it is then `_HOPELESS` times as bad as another. Two starts at a time
-# take turns, so that none uses up a small budget alone. Chosen on patches of four pictures (Barbara,
-# Lena, Hill, Peppers): docs/mathematics.md, section 9.
+# take turns, so that none uses up a small budget alone. Chosen on patches of four pictures
+# (Barbara, Lena, Hill, Peppers): docs/mathematics.md, section 9.
 _PATIENCE = 5
 _PATIENCE_WANDERING = 30
 _WORTHWHILE = 0.01
@@ -187,7 +187,10 @@ def step(state: State, problem: Problem) -> State:
     method. A step that would raise the loss against the method's promise is dropped.
     """
     old = state.line
-    before, transform = _updated(old, problem)
+    at, before = old.wandering or (old.transform, old.statistics)
+    if before is None:  # of a line that was resumed where it wandered
+        before = problem.run_pass(at)
+    transform = problem.update(before, at, old.explore or problem.steps)
     statistics = problem.run_pass(transform)
     record = measure(problem.method, transform, statistics, before)
     wanders = old.explore in _WANDERING
@@ -224,14 +227,6 @@ def evaluated(state: State, problem: Problem) -> State:
     elif line.records:
         state = _without_history(state, problem)
     return _with_active(state, measured)
-
-
-def _updated(line: Line, problem: Problem) -> tuple[Statistics, Transform]:
-    """The next transform of a line, and the statistics it was updated with."""
-    transform, statistics = line.wandering or (line.transform, line.statistics)
-    if statistics is None:  # of a line that was resumed where it wandered
-        statistics = problem.run_pass(transform)
-    return statistics, problem.update(statistics, transform, line.explore or problem.steps)
 
 
 def _measured(line: Line, problem: Problem) -> Line:
@@ -357,15 +352,13 @@ def _followed(line: Line, state: State, engine: Engine, factor: float, n_updates
         if i > 0:
             statistics = older.merge(engine.run_pass(as_matrix(transform), int(state.n_nonzero)))
         moved = update(statistics, transform, line.explore or own_steps(method))
-        if line.explore == "rescale" and _rises(statistics, transform, moved):
+        if line.explore == "rescale" and error_with(statistics, moved) > error_with(
+            statistics, transform
+        ):
             moved = update(statistics, transform, own_steps(method))
         transform = moved
     records = (*line.records[1 - _MOST_RECORDS :], record)
     return Line(transform, line.explore, records, statistics)
-
-
-def _rises(codes: Statistics, transform: Transform, moved: Transform) -> bool:
-    return error_with(codes, moved) > error_with(codes, transform)
 
 
 def _remembered(line: Line) -> Statistics:

@@ -1,44 +1,51 @@
-"""The figures of the paper, and one more."""
+"""Figures 1 and 2 of the paper, errors over the iterations; and a third one, over the bound."""
 
 from __future__ import annotations
 
-import hashlib
+import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import kappaform
-from kappaform.paper.curves import Curve, learn_curves
-from kappaform.paper.dataset import check_data, signals_of
-from kappaform.paper.parts import Finished, Part, Watch, open_parts, run_parts
-from kappaform.paper.printed import FIGURE_IMAGES, SPARSITIES, WEIGHTS
-from kappaform.paper.tradeoff import BOUNDS, MAX_ITER, PATHS, learn_path
-from kappaform.threads import n_threads
+import numpy as np
+from numpy.typing import NDArray
 
-N_ITER, QUICK_N_ITER = 300, 60
-_QUICK_STRIDE = 8  # every eighth signal
+from kappaform.learning import Conditioned, LogDet, Method, Orthonormal, condition_path, learn
+from kappaform.learning.methods import Objective, Variant
+from kappaform.paper import data as paper
+from kappaform.paper.run import Part, Watch, run_parts
+
+Curve = dict[str, Any]
+
+#: Errors of an iterate; then the same with the codes of the iterate before it, as the authors'
+#: public code reports them.
+ERRORS = ("absolute", "relative", "per_norm")
+COLUMNS = (*ERRORS, *(f"{error}_before" for error in ERRORS))
+
+VARIANTS: tuple[tuple[Variant, Objective], ...] = (
+    ("paper", "absolute"),
+    ("public", "absolute"),
+    ("reference", "absolute"),
+    ("monotone", "absolute"),
+    ("monotone", "relative"),
+)
+BOUNDS = (1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
+PATH_NONZEROS = 6
+
+_METHOD_NAMES = {Orthonormal: "orthonormal", LogDet: "log-det", Conditioned: "conditioned"}
 _QUICK_BOUNDS = (1.0, 2.0, 10.0, 100.0)
+_RISE = 1e-9  # relative: a smaller rise is rounding
 
 
-@dataclass(frozen=True, eq=False)
-class Figures:
-    """What the figures show.
+class Figures(NamedTuple):
+    """What the figures show."""
 
-    Attributes
-    ----------
-    curves : list of dicts
-        Errors over the iterations, one for each setting and method.
-    paths : list of dicts
-        Errors over the bound, one for each variant and objective.
-    seconds : dict from part to seconds
-    settings : dict
-    """
-
-    curves: list[Curve]
-    paths: list[dict[str, Any]]
-    seconds: dict[str, float]
+    points: list[Curve]  #: errors over the iterations, by setting and method
+    curves: list[Curve]  #: the same with the last errors only, and how they were reached
+    paths: list[dict[str, Any]]  #: errors over the bound, by variant and objective
     settings: dict[str, Any]
+    seconds: dict[str, float]
 
 
 def reproduce_figures(
@@ -54,57 +61,167 @@ def reproduce_figures(
 ) -> Figures:
     """Learn what the figures show; what `out` holds already is kept.
 
-    The seed says which half of the signals validates the third figure; the others use all of them.
+    Without `images`, those of the paper's three that are there. The seed says which half of the
+    signals validates the third figure; the others use all of them.
     """
-    names = [name.lower() for name in images or FIGURE_IMAGES]
-    n_iter = n_iter or (QUICK_N_ITER if quick else N_ITER)
-    check_data(data)
-    stride = _QUICK_STRIDE if quick else 1
-    signals = signals_of(data, names)[::stride]
+    paper.check_data(data)
+    pictures, missing = _chosen(data, images)
+    signals = paper.signals_of(pictures.values())[:: 8 if quick else 1]
+    n_iter = n_iter or (60 if quick else 300)
+    parts = []  # those that take longest come first
+    for variant, objective in VARIANTS[1:]:
+        setting: dict[str, Any] = {"variant": variant, "objective": objective, "seed": seed}
+        setting |= {"bounds": _QUICK_BOUNDS if quick else BOUNDS, "max_iter": n_iter}
+        parts.append(Part(f"path-{variant}-{objective}", learn_path, (signals,), setting))
+    for n_nonzero in paper.SPARSITIES[:1] if quick else paper.SPARSITIES:
+        for weight in (None, *(paper.WEIGHTS[::2] if quick else paper.WEIGHTS)):
+            setting = {"n_nonzero": n_nonzero, "weight": weight, "n_iter": n_iter}
+            name = f"curves-{n_nonzero}-{weight or 'orthonormal'}"
+            parts.append(Part(name, learn_curves, (signals,), setting))
+    results, seconds = run_parts(parts, out, "figures", n_workers, watch)
     settings = {
-        "images": names,
+        "images": list(pictures),
+        "images_missing": missing,
+        "n_signals": len(signals),
         "n_iter": n_iter,
         "seed": seed,
         "quick": quick,
-        "kappaform": kappaform.__version__,
+        "kappaform": version("kappaform"),
     }
-    folder = open_parts(out, "figures", settings)
-    source = hashlib.sha256(signals.tobytes()).hexdigest()[:16]
-    common = {"data": data, "images": names, "stride": stride}
-    parts = _parts(common, source, n_iter, seed, quick)
-    finished = run_parts(compute, parts, folder, n_workers or n_threads(), watch)
-    facts = {"n_signals": len(signals), "path_max_iter": min(n_iter, MAX_ITER)}
-    return _figures(finished, settings | facts)
+    n_paths = len(VARIANTS) - 1
+    paths, groups = results[:n_paths], results[n_paths:]
+    points = [curve for group in groups for curve in group]
+    curves = [row for group in groups for row in summary_of(group)]
+    return Figures(points, curves, paths, settings, seconds)
 
 
-def compute(kind: str, **arguments: Any) -> Any:
-    """One part of the figures."""
-    return learn_path(**arguments) if kind == "path" else learn_curves(**arguments)
+def _chosen(data: Path, wanted: Sequence[str] | None) -> tuple[dict[str, Path], list[str]]:
+    """Pictures that are there, by name, and the names of those of the paper that are missing."""
+    there = paper.clean_pictures(data)
+    names = [name.lower() for name in wanted or paper.FIGURE_IMAGES]
+    found = {name: there[name] for name in names if name in there}
+    missing = [name for name in names if name not in there]
+    if missing and (wanted or not found):
+        raise FileNotFoundError(
+            f"{data} holds neither img/NAME nor NAME.png for {', '.join(missing)}: available are "
+            f"{', '.join(sorted(there)) or 'none'}; choose among them with --images."
+        )
+    if missing:
+        message = f"{data} does not hold {', '.join(missing)}: the figures show {', '.join(found)}."
+        warnings.warn(message, stacklevel=3)
+    return found, missing
 
 
-def _parts(common: dict[str, Any], source: str, n_iter: int, seed: int, quick: bool) -> list[Part]:
-    parts = []
-    for n_nonzero in SPARSITIES[:1] if quick else SPARSITIES:
-        for weight in (None, *(WEIGHTS[::2] if quick else WEIGHTS)):
-            setting = {"n_nonzero": n_nonzero, "weight": weight, "n_iter": n_iter}
-            name = f"curves-{n_nonzero}-{weight or 'orthonormal'}"
-            cost = n_iter * (1.0 if weight is None else 9.0)
-            parts.append(Part(name, {"kind": "curves", **setting, **common}, source, cost))
-    bounds = _QUICK_BOUNDS if quick else BOUNDS
-    max_iter = min(n_iter, MAX_ITER)
-    for variant, objective in PATHS:
-        setting = {"variant": variant, "objective": objective, "seed": seed}
-        limits = {"bounds": bounds, "max_iter": max_iter}
-        cost = 2.0 * len(bounds) * max_iter
-        arguments = {"kind": "path", **setting, **limits, **common}
-        parts.append(Part(f"path-{variant}-{objective}", arguments, source, cost))
-    return parts
+def learn_curves(
+    signals: NDArray, *, n_nonzero: int, weight: float | None, n_iter: int
+) -> list[Curve]:
+    """Curves of one setting: log-det, then conditioned with its final bound and norm.
+
+    Without a weight, the orthonormal one.
+    """
+
+    def curve(method: Method) -> Curve:
+        setting = {"n_nonzero": n_nonzero, "weight": weight}
+        return setting | _curve(signals, method, n_nonzero, n_iter)
+
+    if weight is None:
+        return [curve(Orthonormal())]
+    beside = curve(LogDet(weight))
+    bound, norm = beside["condition_number"], beside["norm"]
+    methods = (
+        Conditioned(bound, norm=norm, objective=objective, variant=variant)
+        for variant, objective in VARIANTS
+    )
+    return [beside, *map(curve, methods)]
 
 
-def _figures(finished: Finished, settings: dict[str, Any]) -> Figures:
-    for name, reason in finished.failures.items():
-        raise ValueError(f"{name}: {reason}")
-    results = finished.results
-    curves = [curve for name, part in results.items() if name[:4] == "curv" for curve in part]
-    paths = [part for name, part in results.items() if name[:4] == "path"]
-    return Figures(curves, paths, finished.seconds, settings)
+def _curve(signals: NDArray, method: Method, n_nonzero: int, n_iter: int) -> Curve:
+    """Errors after each update, of the best transform so far where starts are explored.
+
+    All updates count, also those of starts that were left: at the same iteration curves have cost
+    the same number of passes, up to one for each start.
+    """
+    errors: dict[str, list[float]] = {name: [] for name in COLUMNS}
+
+    def watch(state: Any) -> None:
+        last, norm = state.records[-1], float(np.linalg.norm(state.transform))
+        for end in ("", "_before"):
+            absolute = getattr(last, f"absolute{end}")
+            errors[f"absolute{end}"].append(absolute)
+            errors[f"relative{end}"].append(getattr(last, f"relative{end}"))
+            errors[f"per_norm{end}"].append(absolute / norm)
+
+    limits: dict[str, Any] = {"max_iter": n_iter, "tol": 0, "callback": watch}
+    result = learn(signals, method, n_nonzero_coefs=n_nonzero, **limits)
+    return {
+        "method": _METHOD_NAMES[type(method)],
+        "variant": getattr(method, "variant", None),
+        "objective": getattr(method, "objective", None),
+        "max_condition": getattr(method, "max_condition", None),
+        "condition_number": result.condition_number,
+        "norm": float(np.linalg.norm(result.transform)),
+        "n_iter": result.n_iter,
+        "n_iter_of_kept_start": len(result.records) - 1,
+        "n_passes": result.n_passes,
+        "stop_reason": result.stop_reason.name.lower(),
+        **errors,
+    }
+
+
+def name_of(curve: Curve) -> str:
+    """What tells the curves of a setting, or the paths, apart."""
+    if curve["variant"] is None:
+        return str(curve["method"])
+    return f"{curve['variant']}-{curve['objective']}"
+
+
+def summary_of(curves: Sequence[Curve]) -> list[Curve]:
+    """One row for each curve of a setting: final errors, how often and how much they rose.
+
+    ``..._at_most_reference`` says whether a conditioned curve ends at or below that of the
+    reference variant.
+    """
+    reference: Any = next((curve for curve in curves if curve["variant"] == "reference"), None)
+    rows = []
+    for curve in curves:
+        row = curve | {name: curve[name][-1] for name in COLUMNS}
+        for name in ("absolute", "relative", "absolute_before"):
+            row[f"{name}_rises"], row[f"{name}_largest_rise"] = rises(curve[name])
+        for name in ("absolute", "relative"):
+            compared = curve["variant"] and reference
+            below = row[name] <= reference[name][-1] if compared else None
+            row[f"{name}_at_most_reference"] = below
+        rows.append(row)
+    return rows
+
+
+def rises(errors: Sequence[float]) -> tuple[int, float]:
+    """How often the error rises by more than rounding, and the largest rise, relative to before."""
+    values = np.array(errors)
+    changes = values[1:] / values[:-1] - 1
+    # The error before the first update of a start is not a number.
+    return int(np.sum(changes > _RISE)), float(f"{np.fmax.reduce(changes, initial=0.0):.3g}")
+
+
+def learn_path(
+    signals: NDArray,
+    *,
+    variant: Variant,
+    objective: Objective,
+    bounds: Sequence[float],
+    max_iter: int,
+    seed: int,
+) -> dict[str, Any]:
+    """Errors of one variant over the bounds, on half of the signals and on the other half.
+
+    The norm is that of an orthonormal transform, so that the bound is all that varies.
+    """
+    signals = np.random.default_rng(seed).permutation(signals)
+    half = len(signals) // 2
+    method = Conditioned(objective=objective, variant=variant)
+    options: dict[str, Any] = {"n_nonzero_coefs": PATH_NONZEROS, "max_iter": max_iter}
+    path = condition_path(
+        signals[:half], bounds, validation=signals[half:], method=method, **options
+    )
+    columns = {name: values.tolist() for name, values in path.table.items()}
+    return {"variant": variant, "objective": objective, "table": columns}

@@ -2,50 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-import kappaform
 from kappaform.imaging.published import published_denoise, random_positions
 from kappaform.imaging.quality import psnr
 from kappaform.learning.methods import Variant
-from kappaform.paper.dataset import check_data, read_pair, seed_of
-from kappaform.paper.parts import Part, Watch, open_parts, run_parts
-from kappaform.paper.printed import IMAGES, METHODS, SIGMAS, printed_table
-from kappaform.paper.similarity import downsampled_ssim
-from kappaform.threads import n_threads
+from kappaform.paper import data as paper
+from kappaform.paper.run import Part, Watch, run_parts
 
 Choice = TypeVar("Choice")
-Row = dict[str, Any]
+Cell = dict[str, Any]
 
-QUICK_IMAGES, QUICK_SIGMAS = ("Cameraman",), (20, 100)
-_SSIM_SIDE = 11  # of its window
+_SSIM_SIDE = 256  # of the size at which pictures are compared, about
 
 
-@dataclass(frozen=True, eq=False)
-class Table:
-    """What was computed, beside what the paper prints.
+class Table(NamedTuple):
+    """What was computed, beside what the paper prints."""
 
-    Attributes
-    ----------
-    rows : list of dicts, one for each cell that could be computed
-        ``image``, ``sigma``, ``method``; ``noise``, "public" or "made" here; ``noisy_psnr``
-        and ``noisy_ssim`` of the input; ``psnr`` and ``ssim`` with the paper's and the difference,
-        ours minus the paper's; the ``condition_number`` of the last transform; ``run``,
-        "full" or "quick".
-    seconds : dict from part to seconds
-    failures : dict from part to what is wrong with its images
-    settings : dict
-    """
-
-    rows: list[Row]
-    seconds: dict[str, float]
-    failures: dict[str, str]
+    cells: list[Cell]  #: as `denoise_cell` makes them; and ``run``, "full" or "quick"
+    summary: dict[str, Any]
+    left_out: dict[str, str]  #: what is wrong with the files of an image and level
     settings: dict[str, Any]
+    seconds: dict[str, float]
 
 
 def reproduce_table(
@@ -66,154 +51,117 @@ def reproduce_table(
     The methods see the same training patches of an image, which depend on the seed, the image and
     the level only. `variant` is that of the conditioned method.
     """
-    names = chosen(images, QUICK_IMAGES if quick else IMAGES, IMAGES, "image")
-    levels = chosen(sigmas, QUICK_SIGMAS if quick else SIGMAS, SIGMAS, "sigma")
-    check_data(data)
-    settings = {
-        "patch_size": patch_size,
-        "variant": variant,
-        "seed": seed,
-        "kappaform": kappaform.__version__,
-    }
-    folder = open_parts(out, "table1", settings)
+    names = _chosen(images or (["Cameraman"] if quick else paper.IMAGES), paper.IMAGES, "image")
+    levels = _chosen(sigmas or ([20, 100] if quick else paper.SIGMAS), paper.SIGMAS, "sigma")
+    paper.check_data(data)
     common = {"patch_size": patch_size, "variant": variant, "seed": seed}
-    parts, failures = _parts(data, names, levels, common)
-    finished = run_parts(denoise_cell, parts, folder, n_workers or n_threads(), watch)
-    run = "quick" if quick else "full"
-    rows = [beside_the_paper(result, run) for result in finished.results.values()]
-    failures |= finished.failures
-    return Table(rows, finished.seconds, failures, settings | {"quick": quick})
+    parts, left_out = [], {}
+    for image, sigma in ((image, sigma) for image in names for sigma in levels):
+        try:
+            clean, noisy, made = paper.read_pair(data, image, sigma)
+        except (OSError, ValueError) as error:
+            left_out[f"{image}-sigma{sigma}"] = " ".join(str(error).split())
+            continue
+        for method in paper.METHODS:
+            cell = {"image": image, "sigma": sigma, "method": method, "made": made, **common}
+            name = f"{image}-sigma{sigma}-{method}"
+            parts.append(Part(name, denoise_cell, (clean, noisy), cell))
+    results, seconds = run_parts(parts, out, "table1", n_workers, watch)
+    cells = [cell | {"run": "quick" if quick else "full"} for cell in results]
+    settings = common | {"kappaform": version("kappaform"), "quick": quick}
+    return Table(cells, summary_of(cells), left_out, settings, seconds)
 
 
-def chosen(
-    wanted: Sequence[Choice] | None, default: Sequence[Choice], known: Sequence[Choice], what: str
-) -> list[Choice]:
+def _chosen(wanted: Sequence[Choice], known: Sequence[Choice], what: str) -> list[Choice]:
     """Those of the known that are wanted, in the order of the paper; capitals do not matter."""
-    by_name = {str(one).lower(): one for one in known}
-    for one in wanted or ():
-        if str(one).lower() not in by_name:
+    names = [str(one).lower() for one in known]
+    for one in wanted:
+        if str(one).lower() not in names:
             available = ", ".join(map(str, known))
             raise ValueError(f"{what} {one!r} is not in the table: available are {available}.")
-    picked = {by_name[str(one).lower()] for one in (wanted or default)}
-    return [one for one in known if one in picked]
-
-
-def _parts(
-    data: Path, images: Iterable[str], sigmas: Sequence[int], common: dict[str, Any]
-) -> tuple[list[Part], dict[str, str]]:
-    """One part for each cell; images are read now, so that what is wrong is known at once."""
-    parts: list[Part] = []
-    failures: dict[str, str] = {}
-    for image in images:
-        for sigma in sigmas:
-            try:
-                pair = read_pair(data, image, sigma)
-                _check_size(image, pair.clean.shape, common["patch_size"])
-            except (OSError, ValueError) as error:
-                failures[f"{image}-sigma{sigma}"] = " ".join(str(error).split())
-                continue
-            for method in METHODS:
-                arguments = {"data": data, "image": image, "sigma": sigma, "method": method}
-                cost = _cost(pair.clean.size, sigma, method)
-                name = f"{image}-sigma{sigma}-{method}"
-                parts.append(Part(name, arguments | common, pair.digest, cost))
-    return parts, failures
-
-
-def _check_size(image: str, shape: tuple[int, ...], patch_size: int) -> None:
-    least = max(patch_size, _SSIM_SIDE)
-    if min(shape) < least:
-        raise ValueError(f"{image} has shape {shape}: patches and SSIM need {least} pixels a side.")
-
-
-def _cost(n_pixels: int, sigma: int, method: str) -> float:
-    """Seconds, roughly: rounds of learning, then one sweep over the image."""
-    rounds = (5 if sigma >= 100 else 20) * (0.3 if method == "conditioned" else 0.1)
-    return rounds + 1e-5 * n_pixels
+    picked = {str(one).lower() for one in wanted}
+    return [one for one, name in zip(known, names, strict=True) if name in picked]
 
 
 def denoise_cell(
-    data: Path,
+    clean: NDArray,
+    noisy: NDArray,
+    *,
     image: str,
     sigma: int,
     method: str,
+    made: bool,
     patch_size: int,
     variant: Variant,
     seed: int,
-) -> Row:
-    """One cell of the table: quality of one method on one image."""
-    clean, noisy, made = read_pair(data, image, sigma)
+) -> Cell:
+    """One cell of the table, rounded, beside the paper's; differences are ours minus the paper's.
+
+    ``noise`` is "public", or "made" here; ``condition_number`` is that of the last transform.
+    """
     shape = (patch_size, patch_size)
-    rng = np.random.default_rng([seed, seed_of(image), sigma])
+    rng = np.random.default_rng([seed, paper.seed_of(image), sigma])
     positions = random_positions(noisy.shape, shape, rng)
     cleaned, _, history = published_denoise(
         noisy, float(sigma), method, shape, positions, variant=variant
     )
-    return {
-        "image": image,
-        "sigma": sigma,
-        "method": method,
-        "noise": "made" if made else "public",
-        "noisy_psnr": psnr(clean, noisy),
-        "noisy_ssim": downsampled_ssim(clean, noisy),
-        "psnr": psnr(clean, cleaned),
-        "ssim": downsampled_ssim(clean, cleaned),
-        "condition_number": history[-1].condition_number,
-    }
+    cell: Cell = {"image": image, "sigma": sigma, "method": method}
+    cell["noise"] = "made" if made else "public"
+    measures = (("psnr", psnr, 4), ("ssim", downsampled_ssim, 5))
+    for name, measure, digits in measures:
+        cell[f"noisy_{name}"] = round(measure(clean, noisy), digits)
+    for name, measure, digits in measures:
+        printed = paper.printed_table()[image, sigma, method][name]
+        cell[f"paper_{name}"] = printed
+        cell[name] = round(measure(clean, cleaned), digits)
+        cell[f"{name}_difference"] = round(cell[name] - printed, digits)
+    return cell | {"condition_number": round(history[-1].condition_number, 4)}
 
 
-def beside_the_paper(result: Row, run: str) -> Row:
-    """A row of the table: rounded, so that its differences are those of what is shown."""
-    printed = printed_table()[result["image"], result["sigma"], result["method"]]
-    reached, similarity = round(result["psnr"], 4), round(result["ssim"], 5)
-    return {
-        **{name: result[name] for name in ("image", "sigma", "method", "noise")},
-        "noisy_psnr": round(result["noisy_psnr"], 4),
-        "noisy_ssim": round(result["noisy_ssim"], 5),
-        "paper_psnr": printed.psnr,
-        "psnr": reached,
-        "psnr_difference": round(reached - printed.psnr, 4),
-        "paper_ssim": printed.ssim,
-        "ssim": similarity,
-        "ssim_difference": round(similarity - printed.ssim, 5),
-        "condition_number": round(result["condition_number"], 4),
-        "run": run,
-    }
+def downsampled_ssim(reference: NDArray, image: NDArray) -> float:
+    """Mean SSIM of pictures of grey levels 0 to 255, 1 for equal ones, as the paper measures it.
+
+    Both are averaged over f by f pixels, f = max(1, round(shorter side / 256)), and every f-th mean
+    is kept. Then the Gaussian window of 11 by 11 pixels and deviation 1.5 moves over the places
+    where it fits, with the constants (0.01, 0.03).
+    """
+    from scipy.ndimage import uniform_filter
+    from skimage.metrics import structural_similarity
+
+    factor = max(1, math.floor(min(reference.shape) / _SSIM_SIDE + 0.5))
+    # The middle of an even window is the earlier of its two middle pixels; SciPy takes the later.
+    origin = -1 if factor % 2 == 0 else 0
+    one, other = (
+        uniform_filter(array.astype(np.float64), factor, origin=origin)[::factor, ::factor]
+        for array in (reference, image)
+    )
+    # sigma = 1.5 makes the window 11 pixels wide
+    window = {"gaussian_weights": True, "sigma": 1.5, "use_sample_covariance": False}
+    return float(structural_similarity(one, other, data_range=255.0, **window))
 
 
-def summary_of(table: Table) -> dict[str, Any]:
+def summary_of(cells: Sequence[Cell]) -> dict[str, Any]:
     """Mean and largest differences from the paper, over the cells with public noisy images.
 
-    `gain_over_...` is the mean PSNR of the conditioned method minus that of another one, over the
-    images and levels for which there are both; with `paper_`, the same of the paper's figures.
+    `gain_over_...` is the mean PSNR of the conditioned method minus that of another one; with
+    `paper_`, the same of the paper's numbers.
     """
-    rows = [row for row in table.rows if row["noise"] == "public"]
-    facts: dict[str, Any] = {"cells": len(table.rows), "cells_with_public_noise": len(rows)}
-    if not rows:
+    public = [cell for cell in cells if cell["noise"] == "public"]
+    facts: dict[str, Any] = {"cells": len(cells), "cells_with_public_noise": len(public)}
+    if not public:
         return facts
-    worst = max(rows, key=lambda row: abs(row["psnr_difference"]))
-    facts["mean_absolute_psnr_difference"] = _mean(abs(row["psnr_difference"]) for row in rows)
-    facts["mean_absolute_ssim_difference"] = _mean(abs(row["ssim_difference"]) for row in rows)
-    facts["worst_cell"] = {
-        name: worst[name]
-        for name in ("image", "sigma", "method", "psnr_difference", "ssim_difference")
-    }
-    for other in ("log-det", "orthonormal"):
+
+    def mean(column: str, method: str) -> float:
+        return float(np.mean([cell[column] for cell in public if cell["method"] == method]))
+
+    for name in ("psnr", "ssim"):
+        differences = [abs(cell[f"{name}_difference"]) for cell in public]
+        facts[f"mean_absolute_{name}_difference"] = round(float(np.mean(differences)), 6)
+    worst = max(public, key=lambda cell: abs(cell["psnr_difference"]))
+    columns = ("image", "sigma", "method", "psnr_difference", "ssim_difference")
+    facts["worst_cell"] = {name: worst[name] for name in columns}
+    for other in paper.METHODS[1:]:
         for prefix in ("", "paper_"):
-            gains = _gains(rows, other, f"{prefix}psnr")
-            if gains:
-                facts[f"{prefix}gain_over_{other.replace('-', '_')}"] = _mean(gains)
+            gain = mean(f"{prefix}psnr", "conditioned") - mean(f"{prefix}psnr", other)
+            facts[f"{prefix}gain_over_{other.replace('-', '_')}"] = round(gain, 6)
     return facts
-
-
-def _gains(rows: Iterable[Row], other: str, column: str) -> list[float]:
-    values = {(row["image"], row["sigma"], row["method"]): row[column] for row in rows}
-    return [
-        value - values[image, sigma, other]
-        for (image, sigma, method), value in values.items()
-        if method == "conditioned" and (image, sigma, other) in values
-    ]
-
-
-def _mean(values: Iterable[float]) -> float:
-    return round(float(np.mean(list(values))), 6)

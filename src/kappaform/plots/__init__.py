@@ -4,8 +4,7 @@ Every function returns a new matplotlib ``Figure`` that belongs to no window and
 ``figure.savefig("spectrum.png")`` writes it, a notebook shows it.
 """
 
-from kappaform.plots.atoms import plot_atoms
-from kappaform.plots.denoising import plot_denoising
-from kappaform.plots.learned import plot_convergence, plot_path, plot_spectrum
+from kappaform.plots.curves import plot_convergence, plot_path, plot_spectrum
+from kappaform.plots.pictures import plot_atoms, plot_denoising
 
 __all__ = ["plot_atoms", "plot_convergence", "plot_denoising", "plot_path", "plot_spectrum"]

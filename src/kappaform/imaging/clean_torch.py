@@ -1,21 +1,27 @@
-"""The sweeps of the default denoiser over tensors: the same sums as those of `sweep`.
+"""The place of tensors: learning from an image and cleaning it on its device.
 
-Patches are the columns of a matrix, those of a few rows of positions at a time, so that products
-are large and memory is bounded. What overlaps is added axis by axis.
+The same sums as those of `clean`. Patches are the columns of a matrix, those of a few rows of
+positions at a time, so that products are large and memory is bounded. What overlaps is added axis
+by axis.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.engines.blocks import split_rows
+from kappaform.arrays import float_dtype, library_of
+from kappaform.engines.torch_engine import check_tensor
+from kappaform.imaging.clean import NOISE, THRESHOLD, Recipe, representable
+from kappaform.imaging.patches import Grid, mean_free
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
 _SLAB_ENTRIES = 2**25  # of the patches that are cleaned at once
@@ -25,15 +31,79 @@ _SLAB_ENTRIES = 2**25  # of the patches that are cleaned at once
 Cleaner = Callable[["Tensor", "Tensor | None"], tuple["Tensor", "Tensor", "Tensor"]]
 
 
-def patches_at(image: Tensor, patch_shape: tuple[int, ...], positions: NDArray) -> Tensor:
-    """Mean-free patches (rows) at positions of the flattened grid of patch positions, float64."""
+class TensorImage:
+    """The place of an image that is learned from and cleaned on a device of torch."""
+
+    def __init__(self, image: NDArray, device: Any) -> None:
+        import torch
+
+        self.dtype = float_dtype(image.dtype)
+        values = np.ascontiguousarray(image, self.dtype)
+        self.values = torch.as_tensor(values, device=device)
+
+    def patches(self, grid: Grid, rounds: Iterable[NDArray]) -> Iterator[Tensor]:
+        flat = self.values.reshape(-1)
+        offsets = self._index(grid.offsets)
+        for numbers in rounds:
+            pixels = self._index(grid.starts(numbers))[:, None] + offsets
+            yield mean_free(flat[pixels].double())
+
+    def _index(self, values: NDArray) -> Tensor:
+        import torch
+
+        return torch.as_tensor(values, device=self.values.device)
+
+    def cleaned(self, recipe: Recipe) -> tuple[NDArray, NDArray]:
+        import torch
+
+        exact = (self.values.double() - recipe.centre) / recipe.sigma
+        noisy = exact.to(torch.float32 if recipe.dtype == np.float32 else torch.float64)
+        cleaned, counts = clean_image(noisy, recipe.patch_shape, recipe.transform, recipe.bounds)
+        restored = cleaned.double() * recipe.sigma + recipe.centre
+        restored.clamp_(*representable(recipe.value_range, self.dtype))
+        return restored.to(self.values.dtype).cpu().numpy(), counts.float().cpu().numpy()
+
+
+def on_host(values: Any, name: str) -> Any:
+    """Array of the entries of a tensor; anything else as it is."""
     import torch
 
-    windows = _windows(image, patch_shape)  # patch axes first
-    grid = np.unravel_index(positions, windows.shape[image.ndim :])
-    places = [torch.as_tensor(place, device=image.device) for place in grid]
-    patches = windows[(..., *places)].reshape(-1, len(positions)).T.double().contiguous()
-    return patches - patches.mean(1, keepdim=True)
+    if library_of(values) != "torch":
+        return values
+    check_tensor(values, name)
+    host = values.detach().cpu()
+    return (host.float() if host.dtype == torch.bfloat16 else host).numpy()
+
+
+def as_given(image: NDArray, given: Tensor) -> Tensor:
+    """Tensor of an image on the device of the given one, and of its dtype where that is a float."""
+    import torch
+
+    tensor = torch.from_numpy(np.ascontiguousarray(image)).to(given.device)
+    if not given.dtype.is_floating_point:
+        return tensor
+    limits = torch.finfo(given.dtype)
+    return tensor.clamp_(limits.min, limits.max).to(given.dtype)
+
+
+def device_named(name: str) -> torch.device:
+    """Device of torch, from an argument of the user."""
+    if not re.fullmatch(r"(cpu|cuda)(:\d+)?", name):
+        raise ValueError(
+            f"device {name!r} is unknown: choose 'cpu', 'cuda' or, by its number, 'cuda:1'."
+        )
+    try:
+        import torch
+    except ImportError as error:
+        raise ImportError(
+            f"device {name!r} needs the package torch: pip install 'kappaform[torch]'"
+        ) from error
+    device = torch.device(name)
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device {name!r}: torch finds no CUDA GPU here; choose 'cpu'.")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ValueError(f"device {name!r}: torch finds only {torch.cuda.device_count()} GPU(s).")
+    return device
 
 
 def n_above(patches: Tensor, transform: NDArray, limits: NDArray) -> NDArray:
@@ -43,6 +113,17 @@ def n_above(patches: Tensor, transform: NDArray, limits: NDArray) -> NDArray:
     weights, bounds = (torch.tensor(a, device=patches.device) for a in (transform.T.copy(), limits))
     counts: NDArray = ((patches.double() @ weights).abs() > bounds).sum(1).cpu().numpy()
     return counts
+
+
+def clean_image(
+    image: Tensor, patch_shape: tuple[int, ...], transform: NDArray, bounds: tuple[float, float]
+) -> tuple[Tensor, Tensor]:
+    """What `clean.clean_image` does, on the device of the image."""
+    first = threshold_cleaner(transform, THRESHOLD, image)
+    second = shrinking_cleaner(transform, NOISE, image)
+    guide, counts = sweep(image, patch_shape, first, bounds=bounds)
+    cleaned, _ = sweep(image, patch_shape, second, guide=guide, bounds=bounds)
+    return cleaned, counts
 
 
 def sweep(
@@ -62,7 +143,8 @@ def sweep(
     total = image.new_zeros(image.shape)
     weights, counts = image.new_empty((2, *positions))
     height = max(1, _SLAB_ENTRIES // math.prod((*patch_shape, *positions[1:])))
-    for rows in split_rows(0, positions[0], height):
+    for first in range(0, positions[0], height):
+        rows = slice(first, min(first + height, positions[0]))
         pixels = slice(rows.start, rows.stop + patch_shape[0] - 1)
         patches, means = _columns(image[pixels], patch_shape)
         guides = None if guide is None else _columns(guide[pixels], patch_shape)[0]

@@ -10,8 +10,10 @@ from PIL import Image
 from scipy.io import loadmat, savemat
 
 from kappaform.imaging.quality import psnr
-from kappaform.paper.dataset import read_pair, signals_of
-from kappaform.paper.printed import NOISY_PSNR
+from kappaform.paper.data import clean_pictures, read_pair, signals_of
+
+#: What the paper prints for each level: the PSNR of Barbara, cut off after two decimals.
+NOISY_PSNR = {5: 34.15, 10: 28.13, 15: 24.58, 20: 22.12, 100: 8.11}
 
 
 def test_public_images_are_what_the_files_hold(images):
@@ -43,25 +45,22 @@ def test_clean_images_may_lie_in_the_folders_of_the_levels(images):
     before = read_pair(images, "Man", 20)
     home = images / "img" / "Man"
     shutil.move(home / "clean", home / "sigma20")
-    after = read_pair(images, "Man", 20)
-    assert after.digest == before.digest
+    for one, other in zip(read_pair(images, "Man", 20), before, strict=True):
+        assert_array_equal(one, other)
 
 
 def test_a_missing_noisy_image_is_not_made_up_where_others_are_public(images):
     (images / "img" / "Barbara" / "sigma20" / "I1.mat").unlink()
-    with pytest.raises(FileNotFoundError, match=r"I1\.mat: no such file"):
+    with pytest.raises(FileNotFoundError, match=r"No such file or directory: '.*I1\.mat'"):
         read_pair(images, "Barbara", 20)
-
-
-def test_digests_tell_pictures_apart(images):
-    digests = {read_pair(images, "Barbara", sigma).digest for sigma in (20, 100)}
-    assert len(digests) == 2
 
 
 def test_signals_are_the_mean_free_patches_that_do_not_overlap(images):
     grey = np.arange(17 * 30, dtype=np.uint8).reshape(17, 30)
     Image.fromarray(grey).save(images / "Peppers.png")
-    signals = signals_of(images, ["man", "peppers"])
+    pictures = clean_pictures(images)
+    assert pictures.keys() == {"barbara", "cameraman", "man", "peppers"}
+    signals = signals_of([pictures["man"], pictures["peppers"]])
     assert signals.shape == (25 + 6, 64)
     np.testing.assert_allclose(signals.mean(axis=1), 0, atol=1e-12)
     last = grey[8:16, 16:24].astype(float).ravel()

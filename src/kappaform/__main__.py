@@ -1,4 +1,4 @@
-"""``python -m kappaform.cli``."""
+"""``python -m kappaform``: the command."""
 
 import sys
 

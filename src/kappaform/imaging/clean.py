@@ -1,0 +1,261 @@
+"""Cleaning an image with a given transform: every overlapping patch, then the average.
+
+Patches are made, cleaned and put back block by block, and a large image a few rows at a time:
+neither its patches nor copies of it are ever all in memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kappaform.arrays import float_dtype
+from kappaform.imaging.kernels import gather, keep_above, scatter, shrink
+from kappaform.imaging.patches import Grid, grid_of, patches_at
+from kappaform.threads import Workspace, mapped_in_order
+
+# Both were chosen among a few values on six noisy images of the paper (docs/denoising.md).
+THRESHOLD = 2.7  # deviations of its noise that a coefficient must exceed to be kept
+NOISE = 0.8  # variance that Wiener's rule assumes: a first estimate has lost some signal
+
+# Above this distance from the centre, in units of the noise, single precision would show: its
+# rounding there, 2**-24 times as much, is 1/4000 of the noise.
+_SINGLE_PRECISION_PEAK = 4096
+_SLAB_PIXELS = 2**20
+_PART_ROWS = 32  # rows of patches that are the work of one thread
+_BLOCK_PATCHES = 2048
+
+#: Cleans a block of mean-free patches in place; returns their weights and numbers of coefficients.
+#: `guides` holds the same patches of another image, if there is one.
+Cleaner = Callable[[NDArray, NDArray | None, Workspace], tuple[NDArray, NDArray]]
+
+
+@dataclass(frozen=True, eq=False)
+class Recipe:
+    """How an image is cleaned, once its transform is known."""
+
+    transform: NDArray  #: of ordinary scale: squares of its entries are within float32
+    patch_shape: tuple[int, ...]
+    sigma: float
+    centre: float  #: subtracted from all values, so that they need few digits
+    dtype: np.dtype  #: in which patches are cleaned
+    value_range: tuple[float, float]
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The range of values in the units in which patches are cleaned."""
+        low, high = self.value_range
+        return (low - self.centre) / self.sigma, (high - self.centre) / self.sigma
+
+    @property
+    def reach(self) -> tuple[int, ...]:
+        """How far away pixels matter, along each axis: two sweeps, a patch each."""
+        return tuple(2 * (side - 1) for side in self.patch_shape)
+
+
+class Place(Protocol):
+    """An image of one channel, where its pixels are."""
+
+    def patches(self, grid: Grid, rounds: Iterable[NDArray]) -> Iterable[Any]:
+        """Mean-free patches (rows, float64) of the numbers of each round."""
+
+    def cleaned(self, recipe: Recipe) -> tuple[Any, Any]:
+        """The image of its float dtype, and over each pixel the mean number of coefficients."""
+
+
+class HostImage:
+    """The place of arrays."""
+
+    def __init__(self, image: NDArray) -> None:
+        self.image = image
+
+    def patches(self, grid: Grid, rounds: Iterable[NDArray]) -> Iterator[NDArray]:
+        image = np.ascontiguousarray(self.image)
+        return (patches_at(image, grid, numbers) for numbers in rounds)
+
+    def cleaned(self, recipe: Recipe) -> tuple[NDArray, NDArray]:
+        out = np.empty(self.image.shape, float_dtype(self.image.dtype))
+        counts = np.empty(self.image.shape, np.float32)
+        clean_slabs(self.image, out, counts, recipe)
+        return out, counts
+
+
+def precision_for(peak: float) -> np.dtype:
+    """Single precision, unless values are so far from their centre that it would show.
+
+    `peak` is that distance in units of the noise.
+    """
+    return np.dtype(np.float32 if peak <= _SINGLE_PRECISION_PEAK else np.float64)
+
+
+def clean_slabs(image: NDArray, out: NDArray, counts: NDArray, recipe: Recipe) -> None:
+    """Clean an image into `out`, and numbers of coefficients into `counts`, slab by slab.
+
+    A slab is cleaned with as many rows around it as its patches depend on, so that the result does
+    not depend on slabs.
+    """
+    halo = recipe.reach[0]
+    low, high = representable(recipe.value_range, out.dtype)
+    height = max(4 * halo, _SLAB_PIXELS // math.prod(image.shape[1:]), 1)
+    for start in range(0, len(image), height):
+        stop = min(start + height, len(image))
+        first, last = max(start - halo, 0), min(stop + halo, len(image))
+        values = np.subtract(image[first:last], recipe.centre, dtype=np.float64)
+        values /= recipe.sigma
+        slab = values.astype(recipe.dtype, copy=False)
+        cleaned, numbers = clean_image(slab, recipe.patch_shape, recipe.transform, recipe.bounds)
+        inner = slice(start - first, stop - first)
+        restored = np.multiply(cleaned[inner], recipe.sigma, dtype=np.float64)
+        restored += recipe.centre
+        out[start:stop] = restored.clip(low, high, out=restored)
+        counts[start:stop] = numbers[inner]
+
+
+def representable(value_range: tuple[float, float], dtype: np.dtype) -> tuple[float, float]:
+    """What a range of values has in common with that of a dtype: no value becomes infinite."""
+    limits = np.finfo(dtype)
+    low, high = value_range
+    return max(low, float(limits.min)), min(high, float(limits.max))
+
+
+def clean_image(
+    image: NDArray,
+    patch_shape: tuple[int, ...],
+    transform: NDArray,
+    bounds: tuple[float, float],
+) -> tuple[NDArray, NDArray]:
+    """First estimate by thresholds, second by Wiener's rule with the first as its guide.
+
+    The image is in units of its noise. Also the mean number of coefficients over each pixel.
+    """
+    first = threshold_cleaner(transform, THRESHOLD, image.dtype)
+    second = shrinking_cleaner(transform, NOISE, image.dtype)
+    guide, counts = sweep(image, patch_shape, first, bounds=bounds)
+    cleaned, _ = sweep(image, patch_shape, second, guide=guide, bounds=bounds)
+    return cleaned, counts
+
+
+def sweep(
+    image: NDArray,
+    patch_shape: tuple[int, ...],
+    clean: Cleaner,
+    guide: NDArray | None = None,
+    bounds: tuple[float, float] = (-math.inf, math.inf),
+) -> tuple[NDArray, NDArray]:
+    """The cleaned image, and for each pixel the mean number of coefficients of its patches.
+
+    Patches are clipped to `bounds` before they are averaged.
+    """
+    grid = grid_of(image.shape, patch_shape)
+    n_rows = grid.counts[0]
+    parts = [slice(row, min(row + _PART_ROWS, n_rows)) for row in range(0, n_rows, _PART_ROWS)]
+    work = partial(
+        _sweep_part,
+        grid=grid,
+        image=image.reshape(-1),
+        guide=None if guide is None else guide.reshape(-1),
+        clean=clean,
+        bounds=np.array(bounds, image.dtype),
+    )
+    sums = np.zeros((3, *image.shape), image.dtype)
+    for part, some in zip(parts, mapped_in_order(work, parts), strict=True):
+        sums[:, part.start : part.stop + patch_shape[0] - 1] += some
+    return sums[0] / sums[1], sums[2] / grid.overlaps().astype(np.float32)
+
+
+def _sweep_part(
+    part: slice,
+    workspace: Workspace,
+    grid: Grid,
+    image: NDArray,
+    guide: NDArray | None,
+    clean: Cleaner,
+    bounds: NDArray,
+) -> NDArray:
+    """Sums of values, weights and counts of the patches that begin in some rows."""
+    row_pixels, row_patches = math.prod(grid.shape[1:]), math.prod(grid.counts[1:])
+    height = part.stop - part.start + grid.patch_shape[0] - 1
+    sums = np.zeros((3, height * row_pixels), image.dtype)
+    last = part.stop * row_patches
+    for first in range(part.start * row_patches, last, _BLOCK_PATCHES):
+        starts = grid.starts(np.arange(first, min(first + _BLOCK_PATCHES, last)))
+        patches, means = _gathered(image, starts, grid.offsets, workspace, "patches")
+        guides = None
+        if guide is not None:
+            guides, _ = _gathered(guide, starts, grid.offsets, workspace, "guides")
+        weights, counts = clean(patches, guides, workspace)
+        within = starts - part.start * row_pixels
+        scatter(patches, means, weights, counts, within, grid.offsets, bounds, sums)
+    return sums.reshape(3, height, *grid.shape[1:])
+
+
+def threshold_cleaner(transform: NDArray, threshold: float, dtype: np.dtype) -> Cleaner:
+    """Keep the coefficients that exceed `threshold` times the deviation of their noise.
+
+    The noise of a pixel has deviation 1. A patch counts the less, the more coefficients it needs:
+    each carries noise.
+    """
+    limits = (threshold * np.linalg.norm(transform, axis=1)).astype(dtype)
+    analysis, synthesis = _matrices(transform, dtype)
+
+    def clean(patches: NDArray, _: NDArray | None, workspace: Workspace) -> tuple:
+        coefs = product(patches, analysis, workspace, "coefs")
+        counts = np.empty(len(patches), dtype)
+        keep_above(coefs, limits, synthesis, patches, counts)
+        return 1 / (1 + counts), counts
+
+    return clean
+
+
+def shrinking_cleaner(transform: NDArray, noise: float, dtype: np.dtype) -> Cleaner:
+    """Wiener's rule: scale each coefficient by the share of signal that the guide shows.
+
+    The noise of a pixel has variance `noise`. The squared shares are counted: what they let pass.
+    """
+    variances = (noise * np.sum(transform**2, axis=1)).astype(dtype)
+    analysis, synthesis = _matrices(transform, dtype)
+
+    def clean(patches: NDArray, guides: NDArray | None, workspace: Workspace) -> tuple:
+        assert guides is not None
+        coefs = product(patches, analysis, workspace, "coefs")
+        shown = product(guides, analysis, workspace, "shown")
+        counts = np.empty(len(patches), dtype)
+        shrink(coefs, shown, variances, counts)
+        np.matmul(coefs, synthesis, out=patches)
+        return 1 / (dtype.type(1 / len(transform)) + counts), counts
+
+    return clean
+
+
+def product(patches: NDArray, matrix: NDArray, workspace: Workspace, name: str) -> NDArray:
+    """Rows times a matrix, in memory of the thread that is used again."""
+    out = _block(workspace, name, len(patches), len(matrix), patches.dtype)
+    return np.matmul(patches, matrix, out=out)
+
+
+def _matrices(transform: NDArray, dtype: np.dtype) -> tuple[NDArray, NDArray]:
+    """What patches (rows) are multiplied with to get coefficients, and back."""
+    synthesis = np.linalg.inv(transform).T
+    return np.ascontiguousarray(transform.T, dtype), np.ascontiguousarray(synthesis, dtype)
+
+
+def _gathered(
+    image: NDArray, starts: NDArray, offsets: NDArray, workspace: Workspace, name: str
+) -> tuple[NDArray, NDArray]:
+    """Mean-free patches of a flat image and their means."""
+    patches = _block(workspace, name, starts.size, offsets.size, image.dtype)
+    means = np.empty(starts.size, image.dtype)
+    gather(image, starts, offsets, patches, means)
+    return patches, means
+
+
+def _block(workspace: Workspace, name: str, n_rows: int, n: int, dtype: np.dtype) -> NDArray:
+    if name not in workspace:
+        workspace[name] = np.empty((_BLOCK_PATCHES, n), dtype)
+    return workspace[name][:n_rows]

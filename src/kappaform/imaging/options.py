@@ -1,0 +1,236 @@
+"""What `denoise` is asked for: its arguments, checked, and which axes of the image are what."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kappaform.arrays import as_real_array, generator
+from kappaform.imaging.patches import per_axis
+from kappaform.learning import Conditioned, LearnResult, LogDet, Method, Orthonormal
+from kappaform.learning.result import learned
+
+MethodName = Literal["conditioned", "log-det", "orthonormal"]
+Callback = Callable[[LearnResult], bool | None]
+
+ANY_VALUE = (-math.inf, math.inf)
+GREY_LEVELS = (0.0, 255.0)  #: of the paper's images
+
+_PATCH_SIDE = {2: 11, 3: 4}  # in 2-D that of the paper; in 3-D about half as many pixels
+_PAPER_PATCH_SIDE = 11
+_WORST_CONDITION = 1e12  # of a given transform: its inverse still has some digits
+
+
+@dataclass(frozen=True, eq=False)
+class Options:
+    """The arguments of `denoise`, the same for every channel and slice."""
+
+    method_name: MethodName
+    method: Method
+    patch_shape: tuple[int, ...]
+    paper: bool
+    transform: NDArray | None  #: as it was given, float64; None: learn one
+    value_range: tuple[float, float]
+    rng: np.random.Generator
+    callback: Callback | None
+    sigma_given: bool
+    device: Any = None  #: of torch, where images are learned from and cleaned; None: the host
+
+
+@dataclass(frozen=True)
+class Axes:
+    """Axes of an image in the order stack, space, channels."""
+
+    order: tuple[int, ...]
+    has_stack: bool
+    has_channels: bool
+
+    def to_stack(self, image: Any) -> Any:
+        """The image as (slices, *space, channels), one of each where it has none."""
+        stack = image.transpose(self.order)
+        stack = stack if self.has_stack else stack[np.newaxis]
+        return stack if self.has_channels else stack[..., np.newaxis]
+
+    def from_stack(self, stack: Any) -> Any:
+        """The way back from `to_stack`."""
+        image = stack if self.has_stack else stack[0]
+        image = image if self.has_channels else image[..., 0]
+        return image.transpose([self.order.index(axis) for axis in range(len(self.order))])
+
+    def maps_from_stack(self, maps: Any) -> Any:
+        """Maps (slices, *space) with the axis of slices where it is in the image less channels."""
+        if not self.has_stack:
+            return maps[0]
+        stack = self.order[0]
+        return np.moveaxis(maps, 0, stack - (self.has_channels and self.order[-1] < stack))
+
+
+def checked_axes(
+    shape: Sequence[int], channel_axis: int | None, stack_axis: int | None = None
+) -> Axes:
+    """Which axes are what, of an image of 2 or 3 dimensions of space."""
+    n_axes = len(shape)
+    for name, axis in (("channel_axis", channel_axis), ("stack_axis", stack_axis)):
+        check_axis(axis, shape, name)
+    channel, stack = ([] if a is None else [a % n_axes] for a in (channel_axis, stack_axis))
+    if channel and channel == stack:
+        raise ValueError(f"channel_axis and stack_axis are the same axis, {channel_axis}.")
+    space = [axis for axis in range(n_axes) if axis not in channel + stack]
+    if len(space) not in (2, 3) or 0 in shape:
+        raise ValueError(
+            f"image has shape {tuple(shape)}, {len(space)} dimensions of space: 2 or 3 are needed, "
+            "and no empty axis; name other axes by channel_axis or stack_axis."
+        )
+    if not channel:
+        check_not_colour(shape, space)
+    return Axes((*stack, *space, *channel), bool(stack), bool(channel))
+
+
+def check_axis(axis: int | None, shape: Sequence[int], name: str) -> None:
+    if axis is not None and not -len(shape) <= axis < len(shape):
+        raise ValueError(f"{name}={axis} is not an axis of an image of shape {tuple(shape)}.")
+
+
+def check_not_colour(shape: Sequence[int], space: Sequence[int]) -> None:
+    """Refuse three axes of space of which the last looks like colours; warn of the first."""
+    if len(space) != 3:
+        return
+    first, middle, last = (shape[axis] for axis in space)
+    if last in (3, 4) and min(first, middle) > 4:
+        raise ValueError(
+            f"image has shape {tuple(shape)}, which looks like colour: give channel_axis=-1 (or "
+            "stack_axis=-1 for unrelated images); of a volume with so few slices, move that axis "
+            "to the front."
+        )
+    if first in (3, 4) and min(middle, last) > 4:
+        axis = space[0]
+        warnings.warn(
+            f"image has shape {tuple(shape)} and is taken for a volume of {first} slices: for "
+            f"colours give channel_axis={axis}, for unrelated images stack_axis={axis}.",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+def checked_options(
+    space: tuple[int, ...],
+    *,
+    method: MethodName,
+    max_condition: float,
+    patch_size: int | tuple[int, ...] | None,
+    preset: str | None,
+    transform: Any,
+    value_range: tuple[float, float] | None,
+    rng: int | np.random.Generator | None,
+    callback: Callback | None,
+    sigma_given: bool,
+    device: Any = None,
+) -> Options:
+    """Check everything but the image, of which `space` is the shape without stack and channels."""
+    if method not in get_args(MethodName):
+        raise ValueError(f"method={method!r} is unknown: choose one of {get_args(MethodName)}.")
+    if preset not in (None, "paper"):
+        raise ValueError(f"preset={preset!r} is unknown: give 'paper', or None for the default.")
+    paper = preset == "paper"
+    values = _checked_range(value_range)
+    if paper and values not in (ANY_VALUE, GREY_LEVELS):
+        raise ValueError(
+            f"value_range={value_range!r} with preset='paper': its grey levels are 0 to 255."
+        )
+    if paper and transform is not None:
+        raise ValueError("transform and preset='paper' exclude each other: the preset learns one.")
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback={callback!r}: give a function of a LearnResult, or None.")
+    matrix = _matrix(transform)
+    patch_shape = _checked_patch_shape(patch_size, space, matrix, paper)
+    if matrix is not None:
+        _check_matrix(matrix, patch_shape)
+    # Few rounds: iterations on noisy patches need not be exact, and passes are cheap.
+    conditioned = Conditioned(max_condition, objective="relative", n_rounds=3)
+    methods: dict[str, Method] = {
+        "conditioned": conditioned,
+        "log-det": LogDet(),
+        "orthonormal": Orthonormal(),
+    }
+    return Options(
+        method_name=method,
+        method=methods[method],
+        patch_shape=patch_shape,
+        paper=paper,
+        transform=matrix,
+        value_range=values,
+        rng=generator(rng),
+        callback=callback,
+        sigma_given=sigma_given,
+        device=device,
+    )
+
+
+def of_ordinary_scale(transform: NDArray) -> NDArray:
+    """A transform times the power of two that brings its largest entry between 1/2 and 1.
+
+    The scale of a transform does not matter to what is cleaned, but to squares of its entries.
+    """
+    return np.ldexp(transform, -int(np.frexp(np.abs(transform).max())[1]))
+
+
+def _checked_patch_shape(
+    patch_size: int | tuple[int, ...] | None,
+    space: tuple[int, ...],
+    matrix: NDArray | None,
+    paper: bool,
+) -> tuple[int, ...]:
+    n_axes = len(space)
+    if patch_size is None and matrix is not None:
+        patch_size = round(len(matrix) ** (1 / n_axes))
+    elif patch_size is None:
+        largest = _PAPER_PATCH_SIDE if paper else _PATCH_SIDE[n_axes]
+        patch_size = tuple(min(largest, size) for size in space)
+    shape = per_axis(patch_size, n_axes, "patch_size")
+    if any(side > size for side, size in zip(shape, space, strict=True)):
+        raise ValueError(
+            f"patch_size={patch_size!r} does not fit into an image of shape {space}: give a "
+            "smaller patch_size."
+        )
+    return shape
+
+
+def _matrix(transform: Any) -> NDArray | None:
+    if transform is None:
+        return None
+    given = learned(transform, "transform")
+    matrix = (
+        given.transform if isinstance(given, LearnResult) else as_real_array(given, "transform")
+    )
+    return np.asarray(matrix, dtype=np.float64)
+
+
+def _check_matrix(matrix: NDArray, patch_shape: tuple[int, ...]) -> None:
+    n = math.prod(patch_shape)
+    if matrix.shape != (n, n):
+        raise ValueError(
+            f"transform has shape {matrix.shape}: patches of shape {patch_shape} need ({n}, {n}); "
+            "give the patch_size that it was learned for."
+        )
+    if not np.isfinite(matrix).all() or not (
+        np.linalg.cond(of_ordinary_scale(matrix)) <= _WORST_CONDITION
+    ):
+        raise ValueError("transform is singular or not finite: its codes could not be inverted.")
+
+
+def _checked_range(value_range: tuple[float, float] | None) -> tuple[float, float]:
+    if value_range is None:
+        return ANY_VALUE
+    try:
+        low, high = (float(value) for value in value_range)
+    except (TypeError, ValueError):
+        low, high = math.nan, math.nan
+    if not low < high:
+        raise ValueError(f"value_range={value_range!r}: give (low, high) with low < high.")
+    return low, high

@@ -1,0 +1,137 @@
+"""What the paper gives: its settings, its printed table, and its images as they are published."""
+
+from __future__ import annotations
+
+import csv
+import zlib
+from collections.abc import Iterable
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kappaform.image_files import read_image
+from kappaform.imaging import add_noise, extract_patches
+
+IMAGES = ("Barbara", "Cameraman", "Couple", "Hill", "Lena", "Man", "MRI")  # MRI: its "brain"
+SIGMAS = (5, 10, 15, 20, 100)
+METHODS = ("conditioned", "log-det", "orthonormal")
+
+#: Of Figures 1 and 2: images, numbers of nonzeros and weights of the log-det penalty.
+FIGURE_IMAGES = ("barbara", "peppers", "lena")
+SPARSITIES = (6, 8)
+WEIGHTS = (2.1e-5, 2.1e-6, 2.1e-8, 1e-9)
+
+_CLEAN, _NOISY = "I7.mat", "I1.mat"
+_LEAST_SIDE = 11  # of the largest patches, and of the window of SSIM
+
+
+@cache
+def printed_table() -> dict[tuple[str, int, str], dict[str, float]]:
+    """Table 1, patches of 11 by 11 pixels: ``psnr`` and ``ssim`` by image, sigma and method."""
+    with files("kappaform.paper").joinpath("table1.csv").open(encoding="utf-8") as file:
+        return {
+            (row["image"], int(row["sigma"]), row["method"]): {
+                "psnr": float(row["psnr_db"]),
+                "ssim": float(row["ssim"]),
+            }
+            for row in csv.DictReader(file)
+        }
+
+
+class Pair(NamedTuple):
+    """A picture without and with noise, in grey levels, and whether the noise was made here."""
+
+    clean: NDArray  #: uint8
+    noisy: NDArray  #: float64
+    made: bool
+
+
+def check_data(folder: Path) -> None:
+    """Refuse a folder that cannot hold the images."""
+    if not (folder / "img").is_dir():
+        raise FileNotFoundError(
+            f"{folder / 'img'}: no such folder. Expected img/NAME/sigmaLEVEL/{_CLEAN} (clean) and "
+            f"{_NOISY} (noisy), as in the public repository pirofti/ConditionedTransformLearning."
+        )
+
+
+def read_pair(folder: Path, name: str, sigma: int) -> Pair:
+    """An image and the same with noise, as published.
+
+    Of an image that is published without any noisy one (in the table: Man), noise is made that
+    depends on the name and the level only. It is stored as the published ones are: in float32,
+    neither rounded nor clipped.
+    """
+    home = folder / "img" / name
+    level = home / f"sigma{sigma}"
+    if any(home.glob(f"sigma*/{_NOISY}")):
+        clean, noisy = _read_clean(level / _CLEAN), _read_mat(level / _NOISY)
+        if noisy.shape != clean.shape:
+            raise ValueError(
+                f"{level / _NOISY} has shape {noisy.shape}, {level / _CLEAN} {clean.shape}: they "
+                "must be of the same size."
+            )
+        return Pair(clean, noisy.astype(np.float64), made=False)
+    only = home / "clean" / _CLEAN
+    clean = _read_clean(only if only.exists() else level / _CLEAN)
+    rng = np.random.default_rng([seed_of(name), sigma])
+    made = add_noise(clean, sigma, rng).astype(np.float32)
+    return Pair(clean, made.astype(np.float64), made=True)
+
+
+def seed_of(name: str) -> int:
+    """A number that a name gives on every machine."""
+    return zlib.crc32(name.encode())
+
+
+def clean_pictures(folder: Path) -> dict[str, Path]:
+    """Files of the clean pictures img/NAME and NAME.png, by their names in small letters."""
+    found = {path.stem.lower(): path for path in folder.glob("*.png")}
+    for path in sorted(folder.glob(f"img/*/*/{_CLEAN}"), reverse=True):  # equal for all levels
+        found[path.parts[-3].lower()] = path
+    return found
+
+
+def signals_of(pictures: Iterable[Path], side: int = 8) -> NDArray:
+    """Mean-free patches of clean pictures that do not overlap, one per row."""
+    blocks = []
+    for path in pictures:
+        picture = _read_clean(path) if path.suffix == ".mat" else read_image(path).pixels
+        if picture.ndim != 2:
+            raise ValueError(f"{path} has shape {picture.shape}: a grey picture is expected.")
+        height, width = (size // side * side for size in picture.shape)
+        blocks.append(extract_patches(picture[:height, :width], side, side))
+    signals = np.concatenate(blocks)
+    return signals - signals.mean(axis=1, keepdims=True)
+
+
+def _read_clean(path: Path) -> NDArray:
+    values = _read_mat(path)
+    if values.min() < 0 or values.max() > 255 or (values != np.rint(values)).any():
+        raise ValueError(f"{path}: a clean picture holds whole numbers from 0 to 255.")
+    if min(values.shape) < _LEAST_SIDE:
+        raise ValueError(f"{path} has shape {values.shape}: give {_LEAST_SIDE} pixels a side.")
+    return values.astype(np.uint8)
+
+
+def _read_mat(path: Path) -> NDArray:
+    from scipy.io import loadmat
+
+    try:
+        (values,) = (value for name, value in loadmat(str(path)).items() if name[:2] != "__")
+    except Exception as error:  # the decoder meets damage in many ways
+        if isinstance(error, MemoryError) or getattr(error, "errno", None) is not None:
+            raise
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{path} is not a MAT file of one picture ({reason}).") from error
+    if values.ndim != 2 or not values.size or values.dtype.kind not in "uif":
+        raise ValueError(
+            f"{path} holds {values.dtype} of shape {values.shape}: expected a picture."
+        )
+    if not np.isfinite(values).all():
+        raise ValueError(f"{path} contains NaN or inf: every pixel must be finite.")
+    return values

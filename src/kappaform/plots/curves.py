@@ -1,0 +1,235 @@
+"""Curves: errors over the iterations, spectra, errors over the bound; and the axes they share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression
+
+from kappaform.learning import ConditionPath
+from kappaform.learning.result import learned
+
+# Okabe and Ito's palette without its yellow: distinct for colour-blind readers, and in print.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+
+#: Labels of the errors, which are also columns of a `ConditionPath`.
+LABELS = {
+    error: rf"{error} error  ${formula}$"
+    for error, formula in {
+        "absolute": r"\Vert X - YW^{\mathsf{T}}\Vert_F",
+        "relative": r"\Vert X - YW^{\mathsf{T}}\Vert_F\; / \;\Vert YW^{\mathsf{T}}\Vert_F",
+        "reconstruction": r"\Vert Y - XW^{-\mathsf{T}}\Vert_F\; / \;\Vert Y\Vert_F",
+    }.items()
+}
+_STEPS = [1, 2, 5, 10]  # of ticks
+
+
+def plot_convergence(
+    results: Any,
+    labels: Sequence[str] | None = None,
+    error: Literal["absolute", "relative"] = "absolute",
+) -> Figure:
+    """Sparsification error over the iterations, one curve for each result.
+
+    Parameters
+    ----------
+    results : LearnResult or fitted estimator, a sequence of them, or a mapping from label to them
+    labels : sequence of str, optional
+        One for each result; by default its method.
+    error : {"absolute", "relative"}
+        ‖X − YWᵀ‖_F, or the same divided by ‖YWᵀ‖_F.
+    """
+    if error not in ("absolute", "relative"):
+        raise ValueError(f"error={error!r} is unknown: give 'absolute' or 'relative'.")
+    figure, axes = _one_panel()
+    items = _named(results, labels)
+    errors = [np.asarray(getattr(result.errors, error)) for result in items.values()]
+    for curve, colour in zip(errors, _colours(len(errors)), strict=True):
+        axes.plot(np.arange(curve.size), curve, color=colour, linewidth=1.8)
+        axes.plot(curve.size - 1, curve[-1], "o", color=colour, markersize=4)
+    axes.margins(x=0.02)
+    log_scale(axes, "y")
+    axes.set(xlabel="iteration", ylabel=LABELS[error])
+    _label_ends(axes, [curve[-1] for curve in errors], list(items))
+    return figure
+
+
+def plot_spectrum(transforms: Any, labels: Sequence[str] | None = None) -> Figure:
+    """Singular values of transforms in descending order.
+
+    Where a result's method has a bound on the condition number, a dashed line shows the floor that
+    the bound leaves below the largest singular value: max σ / max_condition.
+
+    Parameters
+    ----------
+    transforms : LearnResult, fitted estimator or (n, n) array, or several
+        Several are a sequence of them, or a mapping from label to them.
+    labels : sequence of str, optional
+        One for each transform; by default its method, or "transform".
+    """
+    figure, axes = _one_panel()
+    items = _named(transforms, labels)
+    spectra = draw_spectra(axes, list(items.values()))
+    notes = [
+        f"{name}\ncondition {np.linalg.cond(matrix_of(item)):.4g}" for name, item in items.items()
+    ]
+    _label_ends(axes, [spectrum[-1] for spectrum in spectra], notes)
+    return figure
+
+
+def draw_spectra(axes: Axes, items: Sequence[object]) -> list[NDArray]:
+    """Draw the singular values of transforms, with the floors that their bounds leave."""
+    spectra = [np.linalg.svd(matrix_of(item), compute_uv=False) for item in items]
+    for item, spectrum, colour in zip(items, spectra, _colours(len(items)), strict=True):
+        ranks = np.arange(1, spectrum.size + 1)
+        axes.plot(ranks, spectrum, "o-", color=colour, linewidth=1.2, markersize=3)
+        bound = getattr(getattr(item, "method", None), "max_condition", math.inf)
+        if bound < math.inf:
+            floor = spectrum[0] / bound
+            axes.plot(ranks[[0, -1]], [floor, floor], "--", color=colour, linewidth=1, alpha=0.8)
+            note: dict[str, Any] = {"xytext": (0, -12), "textcoords": "offset points"}
+            note |= {"color": colour, "fontsize": 8}
+            axes.annotate(rf"max $\sigma$ / {bound:g}", (1, floor), **note)
+    axes.margins(x=0.02, y=0.1)
+    log_scale(axes, "y", narrowest=1.5)
+    axes.set(xlabel="index, in descending order", ylabel=r"singular value $\sigma$")
+    return spectra
+
+
+def plot_path(path: ConditionPath) -> Figure:
+    """Errors along a `kappaform.condition_path`, for training and (if any) validation signals."""
+    if not isinstance(path, ConditionPath):
+        raise TypeError(
+            f"path is of type {type(path).__name__}: give what kappaform.condition_path returned."
+        )
+    figure = Figure(figsize=(11.0, 3.8), layout="constrained")
+    lines = [("", {"label": "training", "color": COLOURS[0], "marker": "o"})]
+    if "validation_absolute" in path.table:
+        lines.append(("validation_", {"label": "validation", "color": COLOURS[1], "marker": "s"}))
+    draw_path_errors(figure, ((path.table, prefix, style) for prefix, style in lines))
+    if len(lines) > 1:
+        figure.axes[0].legend(frameon=False)
+    return figure
+
+
+def draw_path_errors(
+    figure: Figure, lines: Iterable[tuple[Mapping[str, Any], str, dict[str, Any]]]
+) -> None:
+    """Three panels of errors over the bound.
+
+    A line is a table, the prefix of the columns to take from it, and a style.
+    """
+    lines = list(lines)
+    for axes, (error, label) in zip(figure.subplots(1, 3), LABELS.items(), strict=True):
+        plain_axes(axes)
+        for table, prefix, style in lines:
+            axes.plot(table["max_condition"], table[prefix + error], markersize=4, **style)
+        log_scale(axes, "x")
+        log_scale(axes, "y")
+        axes.set_title(label, fontsize=10, loc="left")
+        axes.set_xlabel("max_condition")
+
+
+def matrix_of(item: object) -> NDArray:
+    """The transform of a result, of a fitted estimator, or itself."""
+    item = learned(item, "transform")
+    matrix = np.asarray(getattr(item, "transform", item))
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise ValueError(f"transform has shape {matrix.shape}: give a result or an (n, n) array.")
+    return matrix
+
+
+def plain_axes(axes: Axes) -> Axes:
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(color="0.9", linewidth=0.7)
+    axes.set_axisbelow(True)
+    return axes
+
+
+def log_scale(axes: Axes, which: Literal["x", "y"], narrowest: float = 1.0) -> None:
+    """Logarithmic axis that spans at least the ratio `narrowest`; linear if all values are zero."""
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    if axis.get_data_interval()[1] <= 0:
+        return
+    axes.set(**{f"{which}scale": "log"})
+    low, high = axis.get_view_interval()
+    widen = math.sqrt(max(1.0, narrowest * low / high))
+    axes.set(**{f"{which}lim": (low / widen, high * widen)})
+    decades = math.log10(high / low)
+    if decades <= 3:
+        few = MaxNLocator(9, steps=_STEPS)
+        axis.set_major_locator(few if decades <= 0.7 else LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_minor_locator(NullLocator())
+
+
+def _one_panel() -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(7.0, 4.2), layout="constrained")
+    axes = plain_axes(figure.subplots())
+    axes.xaxis.set_major_locator(MaxNLocator(steps=_STEPS, integer=True))
+    return figure, axes
+
+
+def _named(items: Any, labels: Sequence[str] | None) -> dict[str, Any]:
+    """One item, a sequence or a mapping of them as a mapping from distinct labels."""
+    if isinstance(items, Mapping):
+        labels, items = labels or list(items), list(items.values())
+    elif not isinstance(items, list | tuple):
+        items = [items]
+    items = [learned(item, "an item to plot") for item in items]
+    names = [_description(item) for item in items] if labels is None else list(labels)
+    if not items or len(names) != len(items):
+        raise ValueError(
+            f"labels has {len(names)} entries for {len(items)} curves: "
+            "give at least one result, and a label for each or none at all."
+        )
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            names[place] = f"{name} ({place + 1})"
+    return dict(zip(names, items, strict=True))
+
+
+def _description(item: object) -> str:
+    method = getattr(item, "method", None)
+    bound = getattr(method, "max_condition", math.inf)
+    name = "transform" if method is None else type(method).__name__
+    return f"{name}, $\\kappa \\leq$ {bound:g}" if bound < math.inf else name
+
+
+def _colours(count: int) -> list[str | tuple[float, ...]]:
+    if count <= len(COLOURS):
+        return list(COLOURS[:count])
+    # More curves than distinct colours are a family: shade them in order.
+    return [colormaps["cividis"](shade) for shade in np.linspace(0.0, 0.75, count)]
+
+
+def _label_ends(axes: Axes, ends: Sequence[float], labels: Sequence[str]) -> None:
+    """Each curve's label at the right, in its colour, as near to its end as the others allow."""
+    axes.autoscale_view()
+    heights = _spread(
+        [axes.transAxes.inverted().transform(axes.transData.transform((1, y)))[1] for y in ends],
+        gap=0.065 * (1 + max(label.count("\n") for label in labels)),
+    )
+    for height, label, colour in zip(heights, labels, _colours(len(labels)), strict=True):
+        style: dict[str, Any] = {"color": colour, "va": "center", "fontsize": 9}
+        axes.text(1.02, height, label, transform=axes.transAxes, **style)
+
+
+def _spread(heights: Sequence[float], gap: float) -> NDArray:
+    """Heights in [0, 1] moved as little as possible (least squares) to be `gap` apart."""
+    count = len(heights)
+    gap = min(gap, 1 / max(1, count - 1))
+    order = np.argsort(heights, kind="stable")
+    steps = gap * np.arange(count)
+    inside = np.clip(np.nan_to_num(np.asarray(heights, dtype=float)[order]), 0, 1)
+    spread = np.empty(count)
+    spread[order] = np.clip(isotonic_regression(inside - steps).x, 0, 1 - steps[-1]) + steps
+    return spread

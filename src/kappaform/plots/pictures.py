@@ -1,0 +1,201 @@
+"""Pictures: the atoms of a transform, and what denoising did."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+from numpy.typing import NDArray
+from scipy.fft import dctn
+
+from kappaform.plots.curves import draw_spectra, matrix_of, plain_axes
+
+if TYPE_CHECKING:
+    from kappaform.imaging import DenoiseResult
+
+
+def plot_atoms(transform: Any, patch_shape: int | Sequence[int] | None = None) -> Figure:
+    """The rows of a transform as patches, from low to high spatial frequency.
+
+    Each atom has its own scale, symmetric about zero, which is mid-grey.
+
+    Parameters
+    ----------
+    transform : LearnResult, fitted estimator or (n, n) array
+    patch_shape : int or sequence of 1 to 3 ints, optional
+        Shape of the patches, flattened in C order; by default square. Of a three-dimensional patch
+        the slices along its first axis are shown side by side.
+    """
+    mosaic = _mosaic(transform, patch_shape)
+    height, width = mosaic.shape
+    longest = 6.0 / max(height, width)
+    figure = Figure(figsize=(width * longest, height * longest), layout="constrained")
+    _show_atoms(figure.subplots(), mosaic)
+    return figure
+
+
+def plot_denoising(
+    noisy: NDArray,
+    result: DenoiseResult,
+    reference: NDArray | None = None,
+    *,
+    channel_axis: int | None = None,
+) -> Figure:
+    """Before, after and their difference; and atoms, spectrum and sparsity map behind them.
+
+    Of a volume or stack the middle slice is shown, of several transforms the first.
+
+    Parameters
+    ----------
+    noisy : array
+        What was denoised.
+    result : DenoiseResult
+        What `kappaform.denoise_with_details` returned for it.
+    reference : array, optional
+        The picture without noise: titles then say how near to it the others are.
+    channel_axis : int, optional
+        Where the colours are, as for `kappaform.denoise`.
+    """
+    figure = Figure(figsize=(12.0, 8.6), layout="constrained")
+    pictures, inside = figure.subplots(2, 3)
+    for axes in (*pictures, *inside):
+        axes.set_anchor("N")  # titles of a row in line, whatever the shape of its pictures
+    noisy, cleaned = np.asarray(noisy), np.asarray(result.image)
+    before, after = (_middle_slice(image, channel_axis) for image in (noisy, cleaned))
+    limits = np.quantile(after, (0.001, 0.999))
+    _draw_picture(pictures[0], before, limits, "before" + _nearness(reference, noisy))
+    _draw_picture(pictures[1], after, limits, "after" + _nearness(reference, cleaned))
+    _draw_difference(pictures[2], before - after.astype(np.float64), result.sigma)
+    _draw_transform(inside[0], inside[1], result)
+    _draw_sparsity(inside[2], np.asarray(result.sparsity_map))
+    return figure
+
+
+def _mosaic(transform: object, patch_shape: int | Sequence[int] | None) -> NDArray:
+    """All atoms in rows, about as wide as high, values in [-1, 1], margins not a number."""
+    matrix = matrix_of(transform)
+    atoms = matrix.reshape(-1, *_patch_shape(matrix.shape[1], patch_shape))
+    tiles = [_tile(atom) for atom in sorted(atoms, key=_frequency)]
+    height, width = tiles[0].shape
+    gap = 2 if width > 2 * height else 1  # more than between the slices of a volume
+    columns = max(1, round(math.sqrt(len(tiles) * (height + gap) / (width + gap))))
+    rows = -(-len(tiles) // columns)
+    mosaic = np.full((rows * (height + gap) - gap, columns * (width + gap) - gap), np.nan)
+    for place, tile in enumerate(tiles):
+        top, left = (height + gap) * (place // columns), (width + gap) * (place % columns)
+        mosaic[top : top + height, left : left + width] = tile
+    return mosaic
+
+
+def _show_atoms(axes: Axes, mosaic: NDArray, title: str = "") -> None:
+    # Margins in a colour: white or black ones would run into the atoms.
+    grey = colormaps["gray"].with_extremes(bad="#6BA3CF")
+    _show(axes, mosaic, title, cmap=grey, vmin=-1, vmax=1, interpolation="nearest")
+
+
+def _patch_shape(n_features: int, given: int | Sequence[int] | None) -> tuple[int, ...]:
+    if given is None:
+        side = math.isqrt(n_features)
+        if side**2 != n_features:
+            raise ValueError(
+                f"patch_shape=None means square patches, but n_features={n_features} is not a "
+                "square: give the shape of the patches."
+            )
+        return side, side
+    shape = (given,) if isinstance(given, int) else tuple(given)
+    if len(shape) not in (1, 2, 3) or min(shape) < 1 or math.prod(shape) != n_features:
+        raise ValueError(
+            f"patch_shape={given} does not fit n_features={n_features}: give 1 to 3 positive "
+            f"integers whose product is {n_features}."
+        )
+    return shape
+
+
+def _frequency(atom: NDArray) -> float:
+    """Mean frequency of an atom: where its energy lies in the DCT domain (0: constant)."""
+    energy = dctn(atom, norm="ortho") ** 2
+    squares = [(np.arange(side) / side) ** 2 for side in atom.shape]
+    radius = np.sqrt(sum(np.meshgrid(*squares, indexing="ij")))
+    total = energy.sum()
+    return float((radius * energy).sum() / total) if total > 0 else 0.0
+
+
+def _tile(atom: NDArray) -> NDArray:
+    """An atom as a picture with values in [-1, 1], slices of a volume separated by a thin line."""
+    atom = atom / (np.abs(atom).max() or 1.0)
+    if atom.ndim < 3:
+        return np.atleast_2d(atom)
+    line = np.full((atom.shape[1], 1), np.nan)
+    return np.hstack([part for piece in atom for part in (line, piece)][1:])
+
+
+def _nearness(reference: NDArray | None, image: NDArray) -> str:
+    if reference is None:
+        return ""
+    from kappaform.imaging.quality import psnr  # here, because the other figures need no imaging
+
+    return f", PSNR {psnr(np.asarray(reference), image):.2f} dB"
+
+
+def _middle_slice(image: NDArray, channel_axis: int | None) -> NDArray:
+    """A picture of two dimensions, with its channels, if any, last."""
+    if channel_axis is not None:
+        image = np.moveaxis(image, channel_axis, -1)
+    while image.ndim > 2 + (channel_axis is not None):
+        image = image[len(image) // 2]
+    return image
+
+
+def _draw_picture(axes: Axes, image: NDArray, limits: NDArray, title: str) -> None:
+    """A picture between the given limits, which are black and white."""
+    span = float(limits[1] - limits[0]) or 1.0
+    scaled = np.clip((image.astype(np.float64) - limits[0]) / span, 0, 1)
+    if scaled.ndim == 3 and scaled.shape[2] != 3:
+        scaled = scaled.mean(axis=2)  # channels that are not colours
+    _show(axes, scaled, title, cmap="gray", vmin=0, vmax=1)
+
+
+def _draw_difference(axes: Axes, difference: NDArray, sigma: Any) -> None:
+    if difference.ndim == 3:
+        difference = difference.mean(axis=2)
+    reach = 3 * float(difference.std()) or 1.0
+    title = f"difference (σ = {float(np.mean(sigma)):.3g})"
+    _show(axes, difference, title, cmap="gray", vmin=-reach, vmax=reach)
+
+
+def _draw_transform(left: Axes, right: Axes, result: DenoiseResult) -> None:
+    """Atoms and spectrum of the (first) transform, with its bound where it was learned."""
+    if result.transform is None:  # without noise or without structure
+        for axes in (left, right):
+            axes.set_axis_off()
+        left.set_title("atoms of the transform", loc="left")
+        left.text(0.5, 0.5, "none was needed", ha="center", transform=left.transAxes)
+        return
+    learned = (each for each in result.history if each.transform is result.transform)
+    shown: Any = next(learned, result.transform)
+    _show_atoms(left, _mosaic(shown, result.patch_shape), "atoms of the transform")
+    plain_axes(right)
+    (spectrum,) = draw_spectra(right, [shown])
+    right.set_title(f"spectrum, condition number {spectrum[0] / spectrum[-1]:.4g}", loc="left")
+
+
+def _draw_sparsity(axes: Axes, counts: NDArray) -> None:
+    title = "coefficients of the patches"
+    image = _show(axes, _middle_slice(counts, None), title, cmap="cividis", vmin=0)
+    figure = axes.get_figure()
+    assert figure is not None
+    # Below the panel and not a part of it, so that all panels of the row stay equal.
+    scale = axes.inset_axes((0.1, -0.06, 0.8, 0.025))
+    figure.colorbar(image, cax=scale, orientation="horizontal", label="mean number per patch")
+
+
+def _show(axes: Axes, values: NDArray, title: str, **options: Any) -> AxesImage:
+    axes.set_title(title, loc="left")
+    axes.set_axis_off()
+    return axes.imshow(values, **options)

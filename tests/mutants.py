@@ -1,0 +1,225 @@
+"""Deliberate breakages of the package, each of which some test must catch.
+
+    python tests/mutants.py             all, two at a time
+    python tests/mutants.py ties norm   those whose description contains one of the words
+
+For every mutant the sources are copied, one text is replaced, and the tests that must catch it are
+run with the copy. A mutant that they do not catch is a survivor: the tests miss something. A text
+that is not found exactly once is stale: the entry must follow the code. Both end with an error.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+SECONDS = 120  # a mutant may hang: that is caught as well
+AT_A_TIME = 2
+FAILED = 1  # exit code of pytest when tests ran and some failed; others mean that none ran
+
+
+class Mutant(NamedTuple):
+    what: str
+    file: str  #: below src/kappaform
+    old: str
+    new: str
+    tests: tuple[str, ...]  #: below tests; any of them must fail
+
+
+SPECTRUM = "linalg/test_spectrum.py"
+POLAR = "linalg/test_polar.py"
+PASS = "engines/test_numpy_engine.py"
+LEARN = "learning/test_learn.py"
+
+MUTANTS = [
+    # --- linalg
+    Mutant(
+        "the spectrum is clipped to a bound that is a thousandth too large",
+        "linalg/spectrum.py",
+        "return np.clip(targets, floor, kappa * floor)",
+        "return np.clip(targets, floor, 1.001 * kappa * floor)",
+        (f"{SPECTRUM}::test_the_bound_is_shared_between_large_and_small_targets",),
+    ),
+    Mutant(
+        "the floor of a spectrum is a ten-thousandth off",
+        "linalg/spectrum.py",
+        "floor, count = pull / curvature, i + kappa**2 * (n - j)",
+        "floor, count = 1.0001 * pull / curvature, i + kappa**2 * (n - j)",
+        (f"{SPECTRUM}::test_no_other_bounded_spectrum_is_closer",),
+    ),
+    Mutant(
+        "a spectrum near the sphere counts as on it, and is not scaled to the norm",
+        "linalg/spectrum.py",
+        "if abs(length - norm) <= _NORM_ERROR * norm:\n            return norm / length * spectrum",
+        "if abs(length - norm) <= 1e-3 * norm:\n            return spectrum",
+        (f"{SPECTRUM}::test_bound_and_norm_hold_at_every_scale",),
+    ),
+    Mutant(
+        "no jump of the norm is looked for",
+        "linalg/spectrum.py",
+        "    if not weights.size:\n        return weights\n    sides =",
+        "    if weights.size < 9:\n        return weights[:0]\n    sides =",
+        (f"{SPECTRUM}::test_no_other_bounded_spectrum_of_the_norm_is_closer",),
+    ),
+    Mutant(
+        "the polar factor forgets what it shall be near to",
+        "linalg/orthogonal.py",
+        "    if near is not None:\n        largest",
+        "    if near is not None and not matrix.any():\n        largest",
+        (f"{POLAR}::test_what_the_matrix_leaves_open_comes_from_near",),
+    ),
+    Mutant(
+        "random bases are not uniform: signs are those of the factorisation",
+        "linalg/orthogonal.py",
+        "return orthonormal * np.copysign(1.0, np.diag(triangular))",
+        "return orthonormal",
+        ("linalg/test_bases.py::test_random_basis_is_uniform_on_the_orthogonal_group",),
+    ),
+    Mutant(
+        "the seed of a random basis is ignored",
+        "linalg/orthogonal.py",
+        "np.random.default_rng(rng).standard_normal((n_features, n_features))",
+        "np.random.default_rng().standard_normal((n_features, n_features))",
+        ("linalg/test_bases.py::test_same_seed_same_random_basis",),
+    ),
+    # --- engines
+    Mutant(
+        "of ties the last ones of a word are kept, not the first",
+        "engines/kernels.py",
+        "others = ties & (ties - np.uint64(1))\n            marks[w] |= ties ^ others",
+        "others = ties & (ties - np.uint64(1))\n            marks[w] |= others or ties",
+        (
+            "engines/test_hard_threshold.py::test_equal_magnitudes_leave_exactly_the_first_s",
+            "engines/test_hard_threshold.py::test_among_ties_the_lowest_indices_survive",
+        ),
+    ),
+    Mutant(
+        "one coefficient too many where the guess of an earlier pass nearly fits",
+        "engines/kernels.py",
+        "if n_marked != n_nonzero[i]:",
+        "if n_marked != n_nonzero[i] and n_marked != n_nonzero[i] + 1:",
+        (f"{PASS}::test_remembering_earlier_passes_never_changes_a_result",),
+    ),
+    Mutant(
+        "sums that joined the total are added again with the next rows",
+        "engines/kernels.py",
+        "            partial[j, k] = 0\n",
+        "",
+        (f"{PASS}::test_float32_signals_have_statistics_of_six_digits",),
+    ),
+    Mutant(
+        "discarded energy is lost",
+        "engines/kernels.py",
+        "discarded_energy += energy_outside(flat_coefs, start + w, word)",
+        "discarded_energy += 0.999 * energy_outside(flat_coefs, start + w, word)",
+        (f"{PASS}::test_pass_agrees_with_its_definition",),
+    ),
+    Mutant(
+        "merged statistics keep the cross matrix of one side at its own scale",
+        "engines/engine.py",
+        "cross=np.ldexp(self.cross, shift),",
+        "cross=self.cross,",
+        ("engines/test_statistics.py",),
+    ),
+    Mutant(
+        "forgetting fades the gram matrix and not the cross matrix",
+        "engines/engine.py",
+        "cross=factor * self.cross,",
+        "cross=self.cross,",
+        ("engines/test_statistics.py",),
+    ),
+    # --- learning
+    Mutant(
+        "a condition number below 1 is accepted as a bound",
+        "learning/methods.py",
+        "not 1 <= kappa < math.inf",
+        "not 0 < kappa < math.inf",
+        ("test_bad_input.py",),
+    ),
+]
+
+
+def main(words: Sequence[str]) -> int:
+    started = time.perf_counter()
+    chosen = [m for m in MUTANTS if not words or any(word in m.what for word in words)]
+    problems = [f"stale: {m.what}: {stale(m)}" for m in chosen if stale(m)]
+    if problems or not chosen:
+        print(*problems or [f"no mutant matches {list(words)}"], sep="\n")
+        return 2
+    everything = sorted({test for m in chosen for test in m.tests})
+    code, output = tested(everything, None)
+    if code != 0:
+        print(output, "without any mutant the tests above must pass", sep="\n")
+        return 2
+    print(f"{seconds_since(started)} without any mutant: all {len(everything)} tests pass")
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
+        verdicts = list(pool.map(judged, chosen))
+    survivors = [m.what for m, verdict in zip(chosen, verdicts, strict=True) if verdict]
+    print(f"{seconds_since(started)} {len(chosen) - len(survivors)} of {len(chosen)} caught")
+    print(*(f"survivor: {what}" for what in survivors), sep="\n", end="\n" if survivors else "")
+    return 1 if survivors else 0
+
+
+def stale(mutant: Mutant) -> str:
+    """Why the text of a mutant cannot be replaced, or nothing."""
+    path = ROOT / "src" / "kappaform" / mutant.file
+    if not path.exists():
+        return f"{mutant.file} does not exist"
+    count = path.read_text(encoding="utf-8").count(mutant.old)
+    return "" if count == 1 else f"its text is {count} times in {mutant.file}"
+
+
+def judged(mutant: Mutant) -> str:
+    """Why a mutant was not caught, or nothing."""
+    started = time.perf_counter()
+    code, output = tested(mutant.tests, mutant)
+    caught = code in (FAILED, None)
+    word = (
+        "hangs" if code is None else "caught" if caught else f"SURVIVES (pytest ended with {code})"
+    )
+    print(f"{seconds_since(started)} {word}: {mutant.what}", flush=True)
+    if code not in (0, FAILED, None):
+        print(output)
+    return "" if caught else word
+
+
+def tested(tests: Sequence[str], mutant: Mutant | None) -> tuple[int | None, str]:
+    """Exit code and output of tests with a copy of the sources; None if they do not end."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "src"
+        shutil.copytree(ROOT / "src", copy)  # with what numba has compiled of the other files
+        if mutant is not None:
+            file = copy / "kappaform" / mutant.file
+            file.write_text(file.read_text(encoding="utf-8").replace(mutant.old, mutant.new))
+        words = ["-x", "-q", "-p", "no:cacheprovider", "--no-header", "--tb=line"]
+        names = [f"tests/{test}" for test in tests]
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "pytest", *words, *names],
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"},
+                capture_output=True,
+                text=True,
+                timeout=None if mutant is None else SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return None, ""
+    return done.returncode, done.stdout + done.stderr
+
+
+def seconds_since(started: float) -> str:
+    return f"{time.perf_counter() - started:6.1f} s"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
