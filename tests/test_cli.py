@@ -710,6 +710,8 @@ def test_path_shows_every_bound_and_draws(folder, signals, capsys):
         (["decode", "m.kf", "signals.npy", "-o", "c.npy"], "signals.npy is not an NPZ file: give"),
         (["encode", "m.kf", "a.png", "-o", "c.npz"], "a.png is a picture: give signals, a .npy"),
         (["encode", "m.kf", "complex.npy", "-o", "c.npz"], "of real numbers"),
+        (["learn", "header.npy", "-o", "n.kf"], "header.npy is damaged or not an NPY file"),
+        (["encode", "m.kf", "header.npy", "-o", "c.npz"], "header.npy is damaged or not an NPY"),
         (["learn", "complex.npy", "-o", "n.kf"], "complex.npy has shape (3, 16) of complex128"),
         (["learn", "signals.npy", "-o", "/dev/null"], "/dev/null is a device, a pipe or a socket"),
         (["info", "missing.kf"], "missing.kf: No such file"),
@@ -728,6 +730,8 @@ def test_bad_models_and_signals_are_one_line(files, signals, capsys, arguments, 
     sparse.save_npz("wide.npz", sparse.csr_array(np.ones((3, 17))))
     for name in ("text.npy", "text.npz"):
         Path(name).write_text("no array")
+    header = Path("signals.npy").read_bytes().replace(b"}", b" ", 1)
+    Path("header.npy").write_bytes(header)
     before = files()
     assert message in refused(capsys, *arguments)
     assert files() == before

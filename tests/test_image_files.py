@@ -14,7 +14,7 @@ import tifffile
 from numpy.testing import assert_array_equal
 from PIL import Image, ImageOps, JpegImagePlugin
 
-from kappaform.files import replaced_when_complete
+from kappaform.files import check_writable, replaced_when_complete
 from kappaform.image_files import Picture, as_stored, check_target, read_image, write_image
 
 
@@ -243,11 +243,11 @@ def png_of_rows(side, n_rows, interlaced=0):
 
 
 def circular_tiff():
-    data = bytearray(
-        tiff_bytes(NOISE[:9].reshape(3, 9, 10), metadata=None, photometric="minisblack")
-    )
+    """Pages of which the last is followed by the first, more than tifffile looks back at."""
+    pages = np.zeros((120, 1, 1), np.uint8)
+    data = bytearray(tiff_bytes(pages, metadata=None, photometric="minisblack"))
     with tifffile.TiffFile(io.BytesIO(data)) as file:
-        first, _, last = (page.offset for page in file.pages)
+        first, last = file.pages[0].offset, file.pages[-1].offset
     (n_tags,) = struct.unpack_from("<H", data, last)
     struct.pack_into("<I", data, last + 2 + 12 * n_tags, first)
     return bytes(data)
@@ -423,6 +423,8 @@ def test_missing_files_folders_and_unknown_suffixes_are_refused(tmp_path):
         ("a.jpg", (9, 9), "u2", "JPEG holds uint8, the picture is uint16"),
         ("a.jpg", (9, 9, 4), "u1", "JPEG cannot hold the 4 channels of the picture: write PNG"),
         ("a.png", (9, 9, 9), "u1", "PNG holds one page"),
+        ("a.jpg", (1, 65_501), "u1", "JPEG holds 65500 pixels a side, .*: write PNG"),
+        ("a.tif", (9, 9), "?", "TIFF holds .*, the picture is bool: write NPY"),
     ],
 )
 def test_a_format_that_would_lose_something_is_refused(tmp_path, name, shape, dtype, message):
@@ -433,23 +435,22 @@ def test_a_format_that_would_lose_something_is_refused(tmp_path, name, shape, dt
 
 
 def test_targets_that_cannot_be_written_are_refused_before_any_work(tmp_path):
-    picture = Picture(NOISE, False)
     with pytest.raises(FileNotFoundError, match="does not exist, create it first"):
-        check_target(tmp_path / "none" / "a.png", picture)
+        check_writable(tmp_path / "none" / "a.png")
     with pytest.raises(IsADirectoryError, match="is a folder"):
-        check_target(tmp_path, picture)
+        check_writable(tmp_path)
     protected = tmp_path / "a.png"
     protected.write_bytes(b"mine")
     protected.chmod(0o444)
     with pytest.raises(PermissionError, match="is read-only"):
-        write(protected, picture)
+        write(protected, Picture(NOISE, False))
     assert protected.read_bytes() == b"mine"
 
 
 def test_a_read_only_folder_is_refused_by_name(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everywhere
     with pytest.raises(PermissionError, match=r"a\.png: the folder .* is read-only"):
-        check_target(tmp_path / "a.png", Picture(NOISE, False))
+        check_writable(tmp_path / "a.png")
 
 
 def test_a_file_that_cannot_be_opened_is_called_by_its_own_name(tmp_path, monkeypatch):

@@ -33,7 +33,9 @@ def _problem(seed, n=5, s=2):
 
 
 def _statistics(signals, coefs, codes):
-    return Statistics.empty(signals.shape[1]).add(signals, coefs, codes)
+    gram, cross = signals.T @ signals, codes.T @ signals
+    kept, discarded = np.sum(codes**2), np.sum((coefs - codes) ** 2)
+    return Statistics(gram, cross, kept, discarded, len(signals))
 
 
 @pytest.mark.parametrize("seed", CASES)

@@ -337,7 +337,7 @@ def test_the_log_det_update_minimises_with_rho_not_with_half_of_it(seed):
     gram = signals.T @ signals
     values, vectors = np.linalg.eigh(gram + rho * np.eye(3))
     root = (vectors * np.sqrt(values)) @ vectors.T
-    statistics = Statistics.empty(3).add(signals, codes, codes)
+    statistics = Statistics(gram, codes.T @ signals, np.sum(codes**2), 0.0, len(signals))
     W = update_log_det(statistics, np.eye(3), root, np.linalg.inv(root), mu)
 
     def objective(flat, weight):

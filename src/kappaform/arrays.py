@@ -17,14 +17,27 @@ _LARGEST_NORM_EXPONENT = 1010  # of all signals: leaves 2**13 for the norm of a 
 _LARGEST_SHIFT = 1022  # the scale and its inverse are normal numbers
 
 
+# What arrays of other libraries have, and stores have not; sparse ones of SciPy have the last.
+_OF_ARRAYS = ("__dlpack__", "__array_namespace__", "__cuda_array_interface__", "toarray")
+
+
 def library_of(values: Any) -> str:
-    """Package that the type of `values` comes from, which decides the engine; none is imported."""
-    return type(values).__module__.partition(".")[0]
+    """Package that the type of `values` comes from, which decides the engine; none is imported.
+
+    Tensors and Dask arrays of a type of one's own are of the package that they inherit from.
+    """
+    packages = [base.__module__.partition(".")[0] for base in type(values).__mro__]
+    return next((package for package in packages if package in ("torch", "dask")), packages[0])
 
 
 def is_store(values: Any) -> bool:
-    """Whether `values` are rows to be read slice by slice, such as a dataset of HDF5 or Zarr."""
-    if isinstance(values, np.ndarray | np.generic) or hasattr(values, "toarray"):
+    """Whether `values` are rows to be read slice by slice, such as a dataset of HDF5 or Zarr.
+
+    Arrays of other libraries, in memory or on a device, are not: NumPy reads them as a whole.
+    """
+    if isinstance(values, np.ndarray | np.generic) or any(
+        hasattr(values, name) for name in _OF_ARRAYS
+    ):
         return False
     return all(hasattr(values, name) for name in ("shape", "dtype", "__getitem__"))
 
@@ -48,12 +61,17 @@ def _as_array(values: Any, name: str) -> npt.NDArray[Any]:
     try:
         return np.asarray(values)
     except (TypeError, RuntimeError) as error:
-        if library_of(values) != "torch":
-            raise
-        reason = str(error).partition(".")[0]
-        raise TypeError(
-            f"{name} is a tensor that NumPy cannot read ({reason}): pass {name}.detach().cpu()."
-        ) from error
+        library, reason = library_of(values), str(error).partition(".")[0]
+        if library == "torch":
+            raise TypeError(
+                f"{name} is a tensor that NumPy cannot read ({reason}): pass {name}.detach().cpu()."
+            ) from error
+        if any(hasattr(values, attribute) for attribute in _OF_ARRAYS):
+            raise TypeError(
+                f"{name} is an array of {library} that NumPy cannot read ({reason}): pass an array "
+                "of NumPy, or a torch tensor where it is."
+            ) from error
+        raise
 
 
 def as_signals(values: Any, name: str = "signals") -> Any:

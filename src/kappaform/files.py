@@ -81,7 +81,7 @@ def replaced_when_complete(path: Path) -> Iterator[BinaryIO]:
         temporary.unlink(missing_ok=True)
         if error.filename not in (None, str(temporary)):
             raise
-        reason = error.strerror or str(error)
+        reason = error.strerror or f"not written completely ({error})"
         raise OSError(error.errno or errno.EIO, reason, str(path)) from error
     except BaseException:
         temporary.unlink(missing_ok=True)

@@ -7,6 +7,7 @@ not look into the files that it imports.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from numba import njit
@@ -15,13 +16,28 @@ from numba import njit
 def kernel(fastmath: set[str]) -> Callable[[Callable[..., Any]], Any]:
     """Decorator that compiles a function on its first call, without the GIL, and caches the result.
 
-    Where no folder for a cache can be written, it is compiled anew in every process.
+    Where no folder for a cache can be written or read, it is compiled anew in every process.
     """
 
     def compiled(function: Callable[..., Any]) -> Any:
+        options: dict[str, Any] = {"nogil": True, "fastmath": fastmath}
         try:
-            return njit(cache=True, nogil=True, fastmath=fastmath)(function)
-        except RuntimeError:  # numba finds no place for its cache
-            return njit(nogil=True, fastmath=fastmath)(function)
+            found = njit(cache=True, **options)(function)
+        except (RuntimeError, OSError):  # numba finds no place for its cache
+            return njit(**options)(function)
+        for operation in ("load_overload", "save_overload"):
+            setattr(found._cache, operation, _if_possible(getattr(found._cache, operation)))
+        return found
 
     return compiled
+
+
+def _if_possible(operation: Callable[..., Any]) -> Callable[..., Any]:
+    """An operation of a cache; if the disk is full, or the folder gone, it does nothing."""
+
+    def tried(*arguments: Any) -> Any:
+        with suppress(OSError):
+            return operation(*arguments)
+        return None
+
+    return tried

@@ -22,15 +22,28 @@ _VARIABLE = "KAPPAFORM_NUM_THREADS"
 
 _limit: ContextVar[int | None] = ContextVar("threads of a pass, at most", default=None)
 
-_lock = threading.Lock()
-_n_inside = 0  # blocks of `single_threaded_blas`, of all threads
+
+class _Inside(threading.local):
+    """Blocks of `single_threaded_blas` that a thread is inside: a list, so that another thread can
+    leave one for it.
+    """
+
+    def __init__(self) -> None:
+        self.blocks = [0]
+
+
+_inside = _Inside()
+_lock = threading.RLock()  # of the following; a collected block may leave at any moment
+_n_inside = 0  # blocks, of all threads
+_is_limited = False
 _numbers_outside: list[int] = []  # of BLAS threads, library by library
 
 
 def n_threads() -> int:
     """Threads of a pass: ``KAPPAFORM_NUM_THREADS``, or every core this process may use.
 
-    Inside a block of `at_most_threads`, no more than it says.
+    The cores that it may use are those of its affinity and of the quota of its container, and no
+    more than numba's threads. Inside a block of `at_most_threads`, no more than it says.
     """
     limit = _limit.get()
     number = _wanted_threads()
@@ -61,9 +74,30 @@ def _wanted_threads() -> int:
 
 
 def _usable_cores() -> int:
+    """Cores this process may use: by its affinity, by the quota of a container, and by numba."""
+    cores = _cores_and_quota()
     if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        cores = min(cores, len(os.sched_getaffinity(0)))
+    return max(1, min(cores, _numba_threads()))
+
+
+@cache
+def _cores_and_quota() -> int:
+    import joblib
+
+    return int(joblib.cpu_count())
+
+
+def _numba_threads() -> int:
+    """Numba's limit. Workers of joblib set it so that all of them together use every core once."""
+    import numba
+    from numba.np.ufunc import parallel
+
+    # Asking numba would start its threads; before they run, nobody has set another number.
+    if getattr(parallel, "_is_initialized", False):
+        return int(numba.get_num_threads())
+    config: Any = numba.config  # it gets its attributes from the environment
+    return int(config.NUMBA_NUM_THREADS)
 
 
 def mapped_in_order(
@@ -106,27 +140,98 @@ def mapped_in_order(
     return results
 
 
-@contextmanager
-def single_threaded_blas() -> Iterator[None]:
+class single_threaded_blas:  # noqa: N801 - called like a function
     """Keep BLAS on one thread inside the block; a block within another costs nothing.
 
     Blocks of rows occupy every core already, and a product that BLAS splits over a varying number
     of threads may round differently. The limit is global to the process: the first to enter sets
-    it, and the last to leave lifts it, from whatever threads they do.
+    it, and the last to leave lifts it, from whatever threads they do. An interrupt at any moment
+    leaves no limit behind.
     """
-    global _n_inside
-    with _lock:
-        if _n_inside == 0:
-            _numbers_outside[:] = [library.num_threads for library in _blas()]
-            _set_blas_threads([1] * len(_numbers_outside))
-        _n_inside += 1
+
+    _blocks: list[int] | None = None  # of the thread that entered; None outside
+
+    def __enter__(self) -> None:
+        global _n_inside
+        blocks = _inside.blocks
+        try:
+            with _lock:
+                # No call between these: an interrupt finds all of them done, or none.
+                _n_inside += 1
+                blocks[0] += 1
+                self._blocks = blocks
+                _follow_blocks()
+        except BaseException:
+            self._leave()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._leave()
+        except BaseException:
+            self._leave()
+            raise
+
+    def __del__(self) -> None:  # where an interrupt came before `__exit__`
+        if self._blocks is not None:
+            self._leave()
+
+    def _leave(self) -> None:
+        global _n_inside
+        with _lock:
+            if self._blocks is not None:
+                _n_inside -= 1
+                self._blocks[0] -= 1
+                self._blocks = None
+            _follow_blocks()
+
+
+@contextmanager
+def users_blas() -> Iterator[None]:
+    """Give code of the user, such as a callback, the BLAS threads that the user had set.
+
+    Steps out of every `single_threaded_blas` that this thread is inside. While other threads are
+    inside one, the limit stays: it is global, and theirs.
+    """
+    blocks = _inside.blocks
+    n_left = blocks[0]
     try:
+        _change(blocks, -n_left)
         yield
     finally:
-        with _lock:
-            _n_inside -= 1
-            if _n_inside == 0:
-                _set_blas_threads(_numbers_outside)
+        _change(blocks, n_left - blocks[0])
+
+
+def _change(blocks: list[int], number: int) -> None:
+    global _n_inside
+    with _lock:
+        _n_inside += number
+        blocks[0] += number
+        _follow_blocks()
+
+
+def _follow_blocks() -> None:
+    """Limit BLAS if there are blocks, lift its limit if there are none. May be interrupted."""
+    global _is_limited, _numbers_outside
+    if _n_inside > 0 and not _is_limited:
+        numbers = [library.num_threads for library in _blas()]
+        _numbers_outside, _is_limited = numbers, True
+        _set_blas_threads([1] * len(numbers))
+    elif _n_inside == 0 and _is_limited:
+        _set_blas_threads(_numbers_outside)
+        _is_limited = False
+
+
+def _begin_as_child() -> None:
+    """After a fork only the thread that forked is left, and no one holds the lock."""
+    global _lock, _n_inside
+    _lock = threading.RLock()
+    _n_inside = _inside.blocks[0]
+    _follow_blocks()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_as_child)
 
 
 def _set_blas_threads(numbers: Sequence[int]) -> None:
@@ -148,8 +253,3 @@ def _blas() -> list[LibController]:
     import scipy.linalg  # noqa: F401
 
     return ThreadpoolController().select(user_api="blas").lib_controllers
-
-
-@contextmanager
-def users_blas() -> Iterator[None]:
-    yield

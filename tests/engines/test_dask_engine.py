@@ -293,6 +293,55 @@ def test_signals_that_fail_while_learning_lose_no_iteration():
     np.testing.assert_array_equal(resumed.transform, undisturbed.transform)
 
 
+@pytest.mark.parametrize("mistake", [NameError, TypeError, AttributeError])
+def test_a_mistake_in_the_user_s_graph_stays_what_it_is(mistake):
+    def block(block_id):
+        raise mistake(f"in block {block_id[0]}")
+
+    lazy = da.map_blocks(block, chunks=((ROWS,), (16,)), meta=np.empty((0, 0)))
+    with pytest.raises(mistake, match="in block 0"):
+        kf.learn(lazy, n_nonzero_coefs=3)
+
+
+def test_blocks_that_give_nan_in_a_later_pass_lose_no_iteration():
+    spoilt = []
+
+    def block(block_id):
+        found = generated_block(block_id, 16)
+        if spoilt and block_id[0] == 1:
+            found[5, 2] = np.nan
+        return found
+
+    lazy = da.map_blocks(block, chunks=((ROWS,) * 2, (16,)), meta=np.empty((0, 0)))
+
+    def spoil(state):
+        if state.n_iter == 2:
+            spoilt.append(True)
+
+    with pytest.raises(SignalsUnreadable, match="signals gave NaN or inf in a pass") as error:
+        kf.learn(lazy, kf.Orthonormal(), n_nonzero_coefs=3, max_iter=5, tol=0, callback=spoil)
+    assert error.value.result.n_iter == 2
+
+
+def test_a_block_may_itself_call_us(rng):
+    inner = rng.standard_normal((50, 4))
+
+    def block(block_id):
+        _ = engine_for(da.from_array(inner)).gram
+        return generated_block(block_id, 16)
+
+    lazy = da.map_blocks(block, chunks=((ROWS,) * 2, (16,)), meta=np.empty((0, 0)))
+    np.testing.assert_array_equal(engine_for(lazy).gram, engine_for(generated(2)).gram)
+
+
+def test_signals_whose_norms_overflow_are_refused():
+    engine = engine_for(generated(2) * 1e304)
+    with pytest.raises(ValueError, match="signals has a norm above"):
+        _ = engine.gram
+    with pytest.raises(ValueError, match="signals has a norm above"):
+        engine.energies(np.eye(16), (np.eye(16), np.eye(16)), 3)
+
+
 def unknown_sizes():
     lazy = da.ones((10, 4), chunks=5)
     return lazy[lazy[:, 0] > 0]

@@ -1,6 +1,7 @@
 """Signals on disk: the same bits as in memory, read in pieces, and no iteration lost on failure."""
 
 import threading
+import time
 import tracemalloc
 from pathlib import Path
 
@@ -304,6 +305,133 @@ def test_a_path_keeps_the_bounds_that_were_done():
     (finished,) = caught.value.finished
     np.testing.assert_array_equal(finished.transform, expected.results[0].transform)
     assert caught.value.result.method.max_condition == 3.0
+
+
+def test_a_store_that_gives_nan_in_a_later_pass_loses_no_iteration():
+    class Fading(Store):
+        def __getitem__(self, rows):
+            found = super().__getitem__(rows)
+            if len(self.reads) > 5:
+                found[7, 3] = np.nan
+            return found
+
+    options = {"method": kf.Orthonormal(), "n_nonzero_coefs": 3, "max_iter": 12, "tol": 0}
+    with pytest.raises(SignalsUnreadable, match="signals gave NaN or inf in a pass") as caught:
+        kf.learn(Fading(_signals()), **options)
+    expected = kf.learn(_signals(), **{**options, "max_iter": 3})  # gram, start and 3 passes
+    assert caught.value.result.n_iter == 3
+    np.testing.assert_array_equal(caught.value.result.loss, expected.loss)
+
+
+@pytest.mark.parametrize("mistake", [NameError, TypeError, AttributeError, ZeroDivisionError])
+def test_a_mistake_in_a_store_stays_what_it_is(mistake):
+    class Mistaken(Store):
+        def __getitem__(self, rows):
+            raise mistake("of the one who wrote this")
+
+    with pytest.raises(mistake, match="of the one who wrote this"):
+        _ = engine_for(Mistaken(_signals())).gram
+
+
+class Counting(Store):
+    """Counts how many threads read it at once."""
+
+    now = most = 0
+
+    def __getitem__(self, rows):
+        self.now += 1
+        self.most = max(self.most, self.now)
+        time.sleep(0.002)
+        found = super().__getitem__(rows)
+        self.now -= 1
+        return found
+
+
+def test_a_store_of_unknown_kind_is_read_by_one_thread_at_a_time(rng, monkeypatch):
+    monkeypatch.setenv("KAPPAFORM_NUM_THREADS", "4")
+    monkeypatch.setattr(stores, "_PIECE_BYTES", 2**17)
+    store = Counting(rng.standard_normal((110_000, 10)))
+    others = [threading.Thread(target=lambda: engine_for(store).gram) for _ in range(2)]
+    for other in others:
+        other.start()
+    _ = engine_for(store).gram
+    for other in others:
+        other.join()
+    assert store.most == 1
+    # Those of libraries that several threads may read are not held back by us.
+    monkeypatch.setattr(stores, "_READ_BY_MANY", (Counting.__module__.partition(".")[0],))
+    _ = engine_for(store).gram
+    assert store.most > 1
+
+
+def test_a_store_may_itself_call_us(rng):
+    inner = rng.standard_normal((50, 4))
+
+    class Calling(Store):
+        def __getitem__(self, rows):
+            engine_for(Store(inner)).run_pass(np.eye(4), 2)
+            return super().__getitem__(rows)
+
+    found = []
+    signals = rng.standard_normal((100, 4))
+    call = threading.Thread(target=lambda: found.append(engine_for(Calling(signals)).gram))
+    call.daemon = True
+    call.start()
+    call.join(timeout=60)
+    assert len(found) == 1, "the call hangs"
+
+
+def test_a_slow_store_does_not_hold_up_other_calls(rng):
+    asked, answer = threading.Event(), threading.Event()
+
+    class Slow(Store):
+        def __getitem__(self, rows):
+            asked.set()
+            assert answer.wait(timeout=60)
+            return super().__getitem__(rows)
+
+    signals = rng.standard_normal((100, 4))
+    slow = threading.Thread(target=lambda: engine_for(Slow(signals)).gram)
+    slow.start()
+    assert asked.wait(timeout=60)
+    fast = threading.Thread(target=lambda: engine_for(Store(signals)).gram)
+    fast.daemon = True
+    fast.start()
+    fast.join(timeout=30)
+    held_up = fast.is_alive()
+    answer.set()
+    slow.join()
+    assert not held_up
+
+
+class Foreign:
+    """An array of another library, in memory or on a device."""
+
+    def __init__(self, values, protocol):
+        self.values, self.shape, self.dtype = values, values.shape, values.dtype
+        setattr(self, protocol, None)
+
+    def __getitem__(self, rows):
+        raise AssertionError("it was read as a store")
+
+    def __array__(self, dtype=None, copy=None):
+        if hasattr(self, "__cuda_array_interface__"):
+            raise TypeError("Implicit conversion to a NumPy array is not allowed.")
+        return self.values
+
+
+@pytest.mark.parametrize("protocol", ["__dlpack__", "__array_namespace__"])
+def test_arrays_of_other_libraries_are_read_as_arrays(protocol, rng):
+    signals = rng.standard_normal((50, 3))
+    array = Foreign(signals, protocol)
+    assert not is_store(array)
+    np.testing.assert_array_equal(engine_for(array).gram, engine_for(signals).gram)
+
+
+def test_an_array_on_a_device_that_numpy_cannot_read_is_refused_with_a_remedy(rng):
+    array = Foreign(rng.standard_normal((50, 3)), "__cuda_array_interface__")
+    with pytest.raises(TypeError, match=r"x is an array of \w+ that NumPy cannot read \(Implicit"):
+        engine_for(array, "x")
 
 
 @pytest.mark.parametrize(

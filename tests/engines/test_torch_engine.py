@@ -55,6 +55,19 @@ def test_statistics_are_those_of_arrays(n, dtype, device, rng):
         assert all(getattr(found, field).dtype == np.float64 for field in ("gram", "cross"))
 
 
+def test_tensors_of_a_type_of_one_s_own_are_tensors(rng):
+    class Mine(torch.Tensor):
+        pass
+
+    signals = torch.tensor(rng.standard_normal((60, 5)))
+    engine, plain = engine_for(signals.as_subclass(Mine)), engine_for(signals)
+    assert type(engine) is type(plain)
+    assert_same_bits(engine.run_pass(np.eye(5), 2), plain.run_pass(np.eye(5), 2))
+    codes = engine.encode(np.eye(5), 2)
+    assert type(codes) is torch.Tensor
+    assert torch.equal(codes, plain.encode(np.eye(5), 2))
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n", [6, 64, 70, 140])
 def test_ties_are_broken_exactly_as_defined(n, dtype, device, rng):

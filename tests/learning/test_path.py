@@ -1,5 +1,7 @@
 """The condition path and the errors that it tabulates."""
 
+from importlib import import_module
+
 import naive
 import numpy as np
 import pandas as pd
@@ -85,7 +87,7 @@ def test_a_path_interrupted_between_two_bounds_carries_those_before(photo_patche
     def evaluate(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("kappaform.learning.evaluate._evaluated", evaluate)
+    monkeypatch.setattr(import_module("kappaform.learning.evaluate"), "_evaluated", evaluate)
     with pytest.raises(kf.LearningInterrupted) as caught:
         kf.condition_path(photo_patches[::8], BOUNDS, max_iter=2)
     assert [result.method.max_condition for result in caught.value.finished] == [BOUNDS[0]]

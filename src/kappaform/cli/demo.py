@@ -26,7 +26,7 @@ def demo(arguments: Namespace) -> int:
     folder.mkdir(exist_ok=True)
     report, plot = folder / "report.png", folder / "path.png"
     for path in (report, plot):
-        io.check_output(path, ())
+        io.check_output(path, (), io.FIGURES)
     clean = camera()
     noisy = kf.add_noise(clean, _SIGMA, rng=0)
     with io.progress("denoising") as callback:

@@ -106,10 +106,10 @@ def _place(option: str, given: str, name: str, many: bool) -> Path:
 def _denoise_file(job: Job, taken: list[Path], model: Any, arguments: Namespace) -> dict[str, Any]:
     """Denoise one picture; what came of it, for people and programs."""
     picture = _interpreted(job.source, arguments)
-    io.check_free(job.target, taken)
+    io.check_output(job.target, taken)
     target = check_target(job.target, picture)
     if job.report:
-        io.check_figure(job.report, taken)
+        io.check_output(job.report, taken, io.FIGURES)
     noisy, reference = picture.colours, None
     if job.reference:
         reference = _interpreted(job.reference, arguments).colours
@@ -217,10 +217,8 @@ def compared(
 
 
 def _in_words(record: dict[str, Any]) -> str:
-    sigmas = np.ravel(record["sigma"])
-    text = ", ".join(f"{value:.4g}" for value in sigmas)
-    if sigmas.min() == sigmas.max() or sigmas.size > 4:  # the slices of a stack may be many
-        text = " to ".join(f"{value:.4g}" for value in np.unique([sigmas.min(), sigmas.max()]))
+    least, largest = np.min(record["sigma"]), np.max(record["sigma"])  # of channels and pages
+    text = f"{least:.4g}" if least == largest else f"{least:.4g} to {largest:.4g}"
     facts = [f"sigma {text}" + " (estimated)" * record["sigma_estimated"]]
     facts.append(f"condition number {record['condition_number']:.4f}")
     if "psnr_after" in record:

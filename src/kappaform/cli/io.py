@@ -19,7 +19,8 @@ REFUSED, BUG = 2, 3
 #: What bad input raises, in the library and in those it uses. The command itself chooses the types
 #: of all arguments, so that a TypeError is a bug like everything else.
 _BAD_INPUT = (OSError, ValueError, ImportError, MemoryError)
-_FIGURES = (".png", ".pdf", ".svg")
+#: Suffixes of figures.
+FIGURES = (".png", ".pdf", ".svg")
 
 
 # --- Words
@@ -151,25 +152,15 @@ def check_output(path: Path, inputs: Iterable[Path], suffixes: tuple[str, ...] =
     """Refuse, before any work is done, a name that cannot be written or is that of an input."""
     if suffixes and path.suffix.lower() not in suffixes:
         raise ValueError(f"{path}: give a name that ends with {' or '.join(suffixes)}.")
-    check_free(path, inputs)
-    check_writable(path)
-
-
-def check_free(path: Path, inputs: Iterable[Path]) -> None:
-    """Refuse to write over what is read."""
     if any(is_same(path, other) for other in inputs):
         raise ValueError(f"{path} is an input: give the output another name.")
+    check_writable(path)
 
 
 def is_same(path: Path, other: Path) -> bool:
     """Whether two names are of the same file, which need not exist yet."""
     linked = path.exists() and other.exists() and path.samefile(other)
     return linked or os.path.realpath(path) == os.path.realpath(other)
-
-
-def check_figure(path: Path, inputs: Iterable[Path]) -> None:
-    """Refuse, before any work is done, a figure that could not be written."""
-    check_output(path, inputs, _FIGURES)
 
 
 @contextmanager

@@ -57,7 +57,7 @@ def learn(arguments: Namespace) -> int:
 def path(arguments: Namespace) -> int:
     plot = Path(arguments.plot) if arguments.plot else None
     if plot:
-        io.check_figure(plot, map(Path, arguments.inputs))
+        io.check_output(plot, map(Path, arguments.inputs), io.FIGURES)
     signals, _ = _signals_of(arguments)
     if len(signals) < 2:
         raise ValueError("there is 1 signal: give at least 2, every second one validates.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -317,6 +318,15 @@ def _sent(value: Any) -> Any:
 _MOST_CUTS_BYTES = 2**26
 _cuts: dict[tuple[str, int], Array] = {}
 _cuts_lock = threading.Lock()
+
+
+def _begin_as_child() -> None:
+    global _cuts_lock
+    _cuts_lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_as_child)
 
 
 def _remembered_cuts(key: str, block: int, n_rows: int, dtype: np.dtype) -> Array:

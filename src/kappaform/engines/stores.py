@@ -2,24 +2,32 @@
 
 A store is anything with a shape, a dtype and rows that can be sliced, such as a dataset of HDF5 or
 Zarr. Blocks have the same rows wherever the signals lie, and so results have the same bits.
+
+Stores are read in threads of their own, one for each thread that computes. Those of h5py, which has
+a lock of its own, and of Zarr are read by several of them at once; of any other store, one slice at
+a time is read, also if several calls use it.
 """
 
 from __future__ import annotations
 
 import mmap
+import os
+import threading
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from kappaform.arrays import Array, is_store
+from kappaform.arrays import Array, is_store, library_of
 from kappaform.engines.blocks import blocks_of, split_rows
 
 # What is read at a time: long enough for a disk, short beside the memory of a machine.
 _PIECE_BYTES = 2**23
+_READ_BY_MANY = ("h5py", "zarr")  # libraries whose stores several threads may read at once
 
 # What a mistake in a program raises. It stays as it is: to read again would not help.
 _MISTAKES = (
@@ -78,7 +86,7 @@ def check_sums(name: str, *sums: Array) -> None:
 def reader_of(signals: Any, name: str) -> Reader:
     """How to read signals block by block: in place, through a memory-map, or from a store."""
     if is_store(signals):
-        return partial(_stored_blocks, signals, name)
+        return partial(_stored_blocks, signals, name, _turn_of(signals))
     mapped = _memory_map(signals)
     if mapped is not None and _may_be_advised(signals, mapped):
         return partial(_mapped_blocks, signals, mapped._mmap)
@@ -131,11 +139,43 @@ def _may_be_advised(signals: Array, mapped: Any) -> bool:
     return shared and signals.strides[0] >= signals.shape[1] * signals.strides[1] > 0
 
 
+class _Turn:
+    """A lock that the readers of one store share, as long as there are any."""
+
+    def __init__(self) -> None:
+        self.lock: Any = threading.Lock()
+
+
+_turns: weakref.WeakValueDictionary[int, _Turn] = weakref.WeakValueDictionary()
+_turns_lock = threading.Lock()
+
+
+def _turn_of(store: Any) -> _Turn:
+    """Whose turn it is to read a store: anyone's, if it is known to bear several at once."""
+    if library_of(store) not in _READ_BY_MANY:
+        with _turns_lock:
+            return _turns.setdefault(id(store), _Turn())
+    turn = _Turn()
+    turn.lock = nullcontext()
+    return turn
+
+
+def _renew_turns() -> None:
+    global _turns_lock
+    _turns_lock = threading.Lock()
+    for turn in _turns.values():
+        turn.lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_turns)
+
+
 def _stored_blocks(
-    store: Any, name: str, part: slice, length: int
+    store: Any, name: str, turn: _Turn, part: slice, length: int
 ) -> Iterator[tuple[slice, Array]]:
     """Blocks cut from the pieces that are read; one that lies in two pieces is put together."""
-    pieces = _read_ahead(store, name, part)
+    pieces = _read_ahead(store, name, turn, part)
     piece = np.empty((0, store.shape[1]))
     for rows in split_rows(part.start, part.stop, length):
         block = piece[: rows.stop - rows.start]
@@ -147,13 +187,13 @@ def _stored_blocks(
         yield rows, block
 
 
-def _read_ahead(store: Any, name: str, part: slice) -> Iterator[Array]:
+def _read_ahead(store: Any, name: str, turn: _Turn, part: slice) -> Iterator[Array]:
     """Pieces in order: while one is in use, the next is being read."""
     reader = ThreadPoolExecutor(1, thread_name_prefix="kappaform-read")
     waiting: Future[Array] | None = None
     try:
         for rows in _pieces(store, part):
-            following = reader.submit(_read, store, name, rows)
+            following = reader.submit(_read, store, name, turn, rows)
             if waiting is not None:
                 yield waiting.result()
             waiting = following
@@ -184,9 +224,9 @@ def _chunk_rows(store: Any) -> int:
     return 1
 
 
-def _read(store: Any, name: str, rows: slice) -> Array:
+def _read(store: Any, name: str, turn: _Turn, rows: slice) -> Array:
     where = f"{name} could not be read, rows {rows.start} to {rows.stop - 1}"
-    with reading(where):
+    with reading(where), turn.lock:
         given = store[rows.start : rows.stop]
         masked = np.ma.is_masked(given)
         piece = np.asarray(given)

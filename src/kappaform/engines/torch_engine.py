@@ -246,6 +246,8 @@ def check_tensor(values: Tensor, name: str) -> None:
 
 def _as_signals(signals: Tensor, name: str) -> Tensor:
     """Check all of a tensor that can be seen without reading it; without its gradient."""
+    import torch
+
     check_tensor(signals, name)
     if not signals.dtype.is_floating_point or signals.dtype.itemsize < 2:
         raise TypeError(
@@ -253,7 +255,7 @@ def _as_signals(signals: Tensor, name: str) -> Tensor:
             f"instance {name}.float()."
         )
     check_rows(signals.shape, name)
-    return signals.detach()
+    return signals.detach().as_subclass(torch.Tensor)
 
 
 def keep_largest(coefs: Tensor, sparsity: Tensor, most: int) -> Tensor:

@@ -111,8 +111,10 @@ def load_npy(path: Path) -> NDArray:
 
 
 def check_target(path: Path, picture: Picture) -> Target:
-    """Refuse, before any work is done, a file that could not hold a picture like this one."""
-    check_writable(path)
+    """Refuse, before any work is done, a format that could not hold a picture like this one.
+
+    Whether there can be a file of that name, `check_writable` says.
+    """
     kind, pixels = _kind_of(path), picture.pixels
     types = _TYPES.get(kind, (pixels.dtype.name,))
     if pixels.dtype.name not in types:

@@ -141,7 +141,8 @@ def condition_path(
         stopped = bool(callback(result)) if callback is not None else False
         return stopped
 
-    options = learn_options(methods[0], sparsity, "auto", max_iter, tol, callback and watch)
+    options = learn_options(methods[0], sparsity, "auto", max_iter, tol, callback)
+    options = options._replace(callback=callback and watch)
     engine = engine_for(signals)
     n_nonzero = int(sparsity_of(sparsity, engine.n_signals, engine.n_features))
     others = None if validation is None else _validation_engine(validation, engine.n_features)

@@ -65,8 +65,9 @@ def inverse_factors(matrix: NDArray) -> tuple[NDArray, NDArray]:
     # Half of what the bound on a learned transform leaves at least.
     if spectrum[-1] <= 0.5 * len(matrix) * float(np.finfo(np.float64).eps) * spectrum[0]:
         raise ValueError(
-            f"transform is singular (its singular values are from {spectrum[-1] / spectrum[0]:.3g} "
-            "to 1 times the largest): signals cannot be rebuilt from its codes, give a regular one."
+            f"transform is singular (singular values from {np.ldexp(spectrum[0], exponent):.3g} to "
+            f"{np.ldexp(spectrum[-1], exponent):.3g}): signals cannot be rebuilt from its codes, "
+            "give a regular one."
         )
     half = exponent // 2
     return np.ldexp(left / spectrum, half - exponent), np.ldexp(right, -half)

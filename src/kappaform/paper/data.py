@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.image_files import read_image
-from kappaform.imaging import add_noise
+from kappaform.imaging import add_noise, extract_patches
 
 IMAGES = ("Barbara", "Cameraman", "Couple", "Hill", "Lena", "Man", "MRI")  # MRI: its "brain"
 SIGMAS = (5, 10, 15, 20, 100)
@@ -103,10 +103,8 @@ def signals_of(pictures: Iterable[Path], side: int = 8) -> NDArray:
         picture = _read_clean(path) if path.suffix == ".mat" else read_image(path).pixels
         if picture.ndim != 2:
             raise ValueError(f"{path} has shape {picture.shape}: a grey picture is expected.")
-        rows, columns = (size // side for size in picture.shape)
-        kept = picture[: rows * side, : columns * side].astype(np.float64)
-        patches = kept.reshape(rows, side, columns, side).transpose(0, 2, 1, 3)
-        blocks.append(patches.reshape(-1, side * side))
+        height, width = (size // side * side for size in picture.shape)
+        blocks.append(extract_patches(picture[:height, :width], side, side))
     signals = np.concatenate(blocks)
     return signals - signals.mean(axis=1, keepdims=True)
 

@@ -68,32 +68,28 @@ def reproduce_figures(
     pictures, missing = _chosen(data, images)
     signals = paper.signals_of(pictures.values())[:: 8 if quick else 1]
     n_iter = n_iter or (60 if quick else 300)
-    path_iter = min(n_iter, 300)  # for each bound
-    parts = []
+    parts = []  # those that take longest come first
+    for variant, objective in VARIANTS[1:]:
+        setting: dict[str, Any] = {"variant": variant, "objective": objective, "seed": seed}
+        setting |= {"bounds": _QUICK_BOUNDS if quick else BOUNDS, "max_iter": n_iter}
+        parts.append(Part(f"path-{variant}-{objective}", learn_path, (signals,), setting))
     for n_nonzero in paper.SPARSITIES[:1] if quick else paper.SPARSITIES:
         for weight in (None, *(paper.WEIGHTS[::2] if quick else paper.WEIGHTS)):
             setting = {"n_nonzero": n_nonzero, "weight": weight, "n_iter": n_iter}
             name = f"curves-{n_nonzero}-{weight or 'orthonormal'}"
-            cost = n_iter * (9.0 if weight else 1.0)
-            parts.append(Part(name, learn_curves, (signals,), setting, cost))
-    bounds = _QUICK_BOUNDS if quick else BOUNDS
-    for variant, objective in VARIANTS[1:]:
-        setting = {"variant": variant, "objective": objective, "seed": seed}
-        setting |= {"bounds": bounds, "max_iter": path_iter}
-        name, cost = f"path-{variant}-{objective}", 2.0 * len(bounds) * path_iter
-        parts.append(Part(name, learn_path, (signals,), setting, cost))
+            parts.append(Part(name, learn_curves, (signals,), setting))
     results, seconds = run_parts(parts, out, "figures", n_workers, watch)
     settings = {
         "images": list(pictures),
         "images_missing": missing,
         "n_signals": len(signals),
         "n_iter": n_iter,
-        "path_max_iter": path_iter,
         "seed": seed,
         "quick": quick,
         "kappaform": version("kappaform"),
     }
-    groups, paths = results[: 1 - len(VARIANTS)], results[1 - len(VARIANTS) :]
+    n_paths = len(VARIANTS) - 1
+    paths, groups = results[:n_paths], results[n_paths:]
     points = [curve for group in groups for curve in group]
     curves = [row for group in groups for row in summary_of(group)]
     return Figures(points, curves, paths, settings, seconds)

@@ -24,7 +24,7 @@ from kappaform.files import replaced_when_complete
 from kappaform.image_files import check_writable
 from kappaform.threads import at_most_threads, n_threads, single_threaded_blas
 
-Watch = Callable[[float], None]  #: called with the share of the work that is done
+Watch = Callable[[float], None]  #: called with the share of the parts that is done
 Record = dict[str, Any]  #: of a finished part: what it was made of, its result, its seconds
 
 
@@ -35,7 +35,6 @@ class Part(NamedTuple):
     work: Callable[..., Any]
     arrays: tuple[NDArray, ...]
     settings: dict[str, Any]
-    cost: float  #: in any unit
 
     def sources(self) -> dict[str, Any]:
         """All that the result depends on, as JSON gives it back."""
@@ -51,7 +50,7 @@ def run_parts(
 ) -> tuple[list[Any], dict[str, float]]:
     """Results of the parts in their order, and the seconds that each took.
 
-    Those that `out` does not hold yet are computed, the longest first.
+    Those that `out` does not hold yet are computed.
     """
     if out.exists() and not out.is_dir():
         raise NotADirectoryError(f"{out} is a file: give a folder.")
@@ -60,13 +59,12 @@ def run_parts(
     folder = out / f"{what}.parts"
     folder.mkdir(exist_ok=True)
     records = {part.name: record for part in parts if (record := _kept(folder, part))}
-    waiting = sorted((p for p in parts if p.name not in records), key=lambda part: -part.cost)
-    total, done = sum(part.cost for part in waiting), 0.0
-    for part, record in _computed(waiting, folder, n_workers or n_threads()):
+    waiting = [part for part in parts if part.name not in records]
+    computed = _computed(waiting, folder, n_workers or n_threads())
+    for n_done, (part, record) in enumerate(computed, start=1):
         records[part.name] = record
-        done += part.cost
         if watch is not None:
-            watch(done / total)
+            watch(n_done / len(waiting))
     seconds = {part.name: records[part.name]["seconds"] for part in parts}
     return [records[part.name]["result"] for part in parts], seconds
 
