@@ -16,6 +16,9 @@ from kappaform.paper import figures
 from kappaform.paper.data import clean_pictures, signals_of
 from kappaform.paper.figures import COLUMNS, learn_curves, learn_path, rises
 
+# The images of these tests have few patches, which `learn` warns of.
+pytestmark = pytest.mark.filterwarnings("ignore:signals has shape:UserWarning")
+
 FAST = ("--images", "Barbara", "man", "Cameraman", "--quick", "--n-iter", "2")
 N_ITER = 30
 SETTING = ("n_nonzero", "weight", "method", "variant", "objective")
