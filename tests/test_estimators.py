@@ -20,6 +20,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from threadpoolctl import threadpool_limits
 
 import kappaform as kf
 from kappaform.engines import NumpyEngine
@@ -165,6 +166,51 @@ def test_sparse_codes_equal_dense_codes(estimator_class, dtype, signals, monkeyp
     )
 
 
+def test_the_row_that_is_not_finite_is_named_whatever_chunk_it_is_in(signals, monkeypatch):
+    monkeypatch.setattr("kappaform.estimators.base._CHUNK_BLOCKS", 1)
+    signals = np.tile(signals, (30, 1))
+    estimator = kf.OrthonormalTransform(3, tol=1e-2, sparse_output=True).fit(signals)
+    codes = estimator.transform(signals)
+    assert _chunk_rows(N_FEATURES, signals.dtype) < 8000
+    signals[8000, 3] = np.nan
+    with pytest.raises(ValueError, match="first in row 8000"):
+        estimator.transform(signals)
+    codes.data[codes.indptr[8000]] = np.nan
+    with pytest.raises(ValueError, match="X contains NaN or inf, first in row 8000"):
+        estimator.inverse_transform(codes)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_keeps_all_coefficients_is_rebuilt_however_ill_conditioned(seed):
+    rng, condition = np.random.default_rng(seed), 1e7
+    left, right = kf.random_basis(64, rng), kf.random_basis(64, rng)
+    start = (left * np.repeat([1, 1 / condition], 32)) @ right
+    signals = rng.standard_normal((300, 16)) @ right[:16]  # of rank 16
+    estimator = kf.ConditionedTransform(64, max_condition=2 * condition, norm=None, init=start)
+    estimator.fit(signals)
+    assert estimator.condition_number_ == pytest.approx(condition, rel=1e-6)
+    codes = estimator.transform(signals)
+    for each in (codes, sparse.csr_array(codes)):
+        lost = np.linalg.norm(signals - estimator.inverse_transform(each))
+        assert lost < 1e-15 * condition * np.linalg.norm(signals)
+    assert -1e-15 * condition < estimator.score(signals) <= 0
+
+
+def test_signals_are_rebuilt_with_the_same_bits_whatever_blas_does(rng):
+    signals = rng.standard_normal((600, 256))
+    start = rng.standard_normal((256, 256))
+    estimator = kf.OrthonormalTransform(20, tol=1.0, init=start).fit(signals)
+    codes = sparse.csr_array(estimator.transform(signals))
+    found = []
+    for n_threads in (1, 2):
+        with threadpool_limits(n_threads):
+            for each in (codes, codes.toarray()):
+                found.append((estimator.inverse_transform(each), estimator.score(signals)))
+    for rebuilt, score in found[1:]:
+        np.testing.assert_array_equal(rebuilt, found[0][0])
+        assert score == found[0][1]
+
+
 @each_estimator
 @pytest.mark.parametrize("sparse_output", [False, True])
 def test_fit_transform_is_fit_then_transform(estimator_class, sparse_output, signals):
@@ -234,6 +280,21 @@ def test_grid_search_over_the_bound_prefers_what_reconstructs_best(signals):
     assert search.best_estimator_.condition_number_ <= bound * (1 + 1e-9)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_grid_search_in_several_processes_gives_the_same_scores(signals):
+    estimator, bounds = (
+        kf.ConditionedTransform(3, init="dct", max_iter=3),
+        {"max_condition": [1, 2]},
+    )
+    one, two = (
+        GridSearchCV(estimator, bounds, cv=2, n_jobs=n_jobs, error_score="raise").fit(signals)
+        for n_jobs in (1, 2)
+    )
+    np.testing.assert_array_equal(
+        one.cv_results_["mean_test_score"], two.cv_results_["mean_test_score"]
+    )
+
+
 @each_estimator
 def test_clones_share_parameters_and_nothing_learned(estimator_class, signals):
     estimator = estimator_class(3, tol=1e-2, init=np.eye(N_FEATURES)).fit(signals)
@@ -290,6 +351,23 @@ def test_stopping_while_starts_are_explored_is_said(signals):
         kf.ConditionedTransform(3, max_iter=2).fit(signals)
 
 
+def test_stopping_when_the_best_start_was_only_just_chosen_does_not_contradict_itself(signals):
+    kept = []  # iterations after which a start has been chosen that changed little at its end
+    tol = 1e-2
+
+    def watch(state):
+        old, new = state.loss[-2:] if len(state.loss) > 1 else (1.0, 0.0)
+        if not state.state.explores and abs(old - new) <= tol * old:
+            kept.append(state.n_iter)
+
+    kf.learn(signals, n_nonzero_coefs=3, tol=tol, callback=watch)
+    with pytest.warns(ConvergenceWarning) as warnings:
+        kf.ConditionedTransform(3, tol=tol, max_iter=kept[0]).fit(signals)
+    told = f"stopped after {kept[0]} iterations, with max_iter={kept[0]}, while starts were still"
+    assert told in str(warnings[0].message)
+    assert "relative change" not in str(warnings[0].message)
+
+
 def test_a_callback_can_stop_without_a_warning(signals):
     states = []
 
@@ -344,6 +422,27 @@ def test_verbose_logs_every_iteration(callback, signals, caplog):
 def test_what_needs_a_fit_says_so(estimator_class, method, signals):
     with pytest.raises(NotFittedError, match="not fitted yet"):
         getattr(estimator_class(), method)(signals)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "told"),
+    [
+        (lambda signals: np.ma.masked_less(signals, -3.0), "is a masked array: fill or drop"),
+        (lambda signals: signals.astype("datetime64[s]"), "it must hold real numbers"),
+        (lambda signals: signals.astype("timedelta64[s]"), "it must hold real numbers"),
+        (lambda signals: pd.DataFrame(signals.astype("datetime64[s]")), "must hold real numbers"),
+        (lambda signals: signals.astype(str), "numeric values|must hold real numbers"),
+    ],
+    ids=["masked", "dates", "durations", "table", "strings"],
+)
+def test_what_learn_refuses_estimators_refuse(prepare, told, signals):
+    estimator = kf.OrthonormalTransform(3, tol=1e-2).fit(signals)
+    bad = prepare(signals)
+    with pytest.raises((TypeError, ValueError), match=told):
+        kf.learn(bad)
+    for call in ("fit", "partial_fit", "transform", "score", "inverse_transform"):
+        with pytest.raises((TypeError, ValueError), match=told):
+            getattr(estimator, call)(bad)
 
 
 def test_codes_of_another_length_are_refused(signals):

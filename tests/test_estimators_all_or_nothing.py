@@ -72,18 +72,6 @@ def assert_whole(estimator, n_features):
         ({"max_iter": 0}, lambda signals: signals[:, :8], "max_iter=0"),
         ({"callback": "print"}, lambda signals: signals[:, :8], "callback='print'"),
     ],
-    ids=[
-        "nan",
-        "narrow",
-        "masked",
-        "1-D",
-        "strings",
-        "shape",
-        "word",
-        "sparsity",
-        "iterations",
-        "callback",
-    ],
 )
 def test_a_fit_that_is_refused_changes_nothing(estimator_class, changes, prepare, told, signals):
     table = pd.DataFrame(signals, columns=[f"x{i}" for i in range(N_FEATURES)])

@@ -201,6 +201,16 @@ def test_pickles_and_files_go_on_bitwise(estimator_class, batches, tmp_path):
         assert_same(learned_from(restored, batches[3:]), whole)
 
 
+@pytest.mark.parametrize("exponent", [-900, 900])
+def test_files_of_very_small_and_large_signals_go_on_bitwise(exponent, batches, tmp_path):
+    scaled = [np.ldexp(batch, exponent) for batch in batches]
+    half = learned_from(kf.LogDetTransform(3), scaled[:3])
+    kf.save(tmp_path / "half", half)
+    assert_same(
+        learned_from(kf.load(tmp_path / "half"), scaled[3:]), learned_from(half, scaled[3:])
+    )
+
+
 @each_estimator
 def test_a_fit_from_a_file_is_followed_by_batches_as_from_memory(
     estimator_class, signals, batches, tmp_path
@@ -209,6 +219,19 @@ def test_a_fit_from_a_file_is_followed_by_batches_as_from_memory(
     kf.save(tmp_path / "fitted", fitted)
     loaded = kf.load(tmp_path / "fitted")
     assert_same(loaded.partial_fit(batches[0]), fitted.partial_fit(batches[0]))
+
+
+def test_a_pickle_does_not_grow_with_the_number_of_batches(rng, monkeypatch):
+    most = 50
+    monkeypatch.setattr("kappaform.learning.state._MOST_RECORDS", most)
+    estimator, sizes = kf.ConditionedTransform(1), []
+    for _ in range(2):
+        for _ in range(most + 10):
+            estimator.partial_fit(rng.standard_normal((4, 4)))
+        sizes.append(len(pickle.dumps(estimator)))
+    assert sizes[1] == pytest.approx(sizes[0], rel=0.01)
+    assert estimator.n_iter_ == 2 * (most + 10)
+    assert len(estimator.loss_curve_) == most
 
 
 def test_a_stream_goes_on_from_the_file_of_a_result(batches, tmp_path):
@@ -238,7 +261,7 @@ def rewrite(path, **changes):
     [
         ({"scale": 0.3}, "the scale of its stream is 0.3, not a power of two"),
         ({"scale": 0.0}, "the scale of its stream is 0.0, not a power of two"),
-        ({"weight": -1.0}, "its weight is -1.0, not a finite number >= 0"),
+        ({"weight": -1.0}, "its weight is -1.0, not a number from 0"),
         ({"code_energy": float("inf")}, "its code_energy is inf"),
         ({"n_signals": "many"}, "many"),
         ({"n_updates": ...}, "it has no 'n_updates'"),

@@ -2,8 +2,12 @@
 
 import json
 import stat
+import sys
+import tracemalloc
 import zipfile
+from copy import deepcopy
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -410,7 +414,10 @@ def test_headers_that_contradict_the_transform_are_refused(changes, reason, save
     ("arrays", "reason"),
     [
         ({"transform": None}, "it has no 'transform'"),
-        ({"transform": np.full((16, 16), np.nan)}, "transform contains NaN or inf"),
+        (
+            {"transform": np.full((16, 16), np.nan)},
+            "transform contains NaN or values beyond 1e\\+150",
+        ),
         ({"transform": np.eye(16, dtype=np.float32)}, "transform is float32"),
         ({"transform": np.ones((16, 15))}, r"transform is float64 of shape \(16, 15\)"),
         ({"transform": np.eye(16)}, "not the product of left, spectrum and right"),
@@ -440,3 +447,231 @@ def test_a_completed_file_takes_its_name_only_at_the_end(tmp_path):
         file.write(b"whole")
         assert not path.exists()
     assert path.read_bytes() == b"whole"
+
+
+# --- what a file keeps of the way on -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["fitted", "batches", "published"])
+def test_files_of_version_0_1_are_loaded_and_go_on(name, tmp_path):
+    path = Path(__file__).parent / "files_of_0_1" / f"{name}.npz"
+    signals = np.random.default_rng(0).standard_normal((60, 4)).cumsum(axis=1)
+    loaded = kf.load(path)
+    with np.load(path) as archive:
+        header = json.loads(str(archive["header"]))
+        np.testing.assert_array_equal(loaded.components_, archive["transform"])
+        np.testing.assert_array_equal(loaded.result_.records, archive["records"])
+    assert header["kappaform_version"] == "0.1.0"
+    assert header["condition_number"] == pytest.approx(loaded.condition_number_, rel=1e-12)
+    assert loaded.n_iter_ == header["n_iter"]
+    assert loaded.patch_shape_ == ((2, 2) if name == "fitted" else None)
+    kf.save(tmp_path / "again", loaded)
+    again = kf.load(tmp_path / "again").partial_fit(signals)
+    np.testing.assert_array_equal(again.components_, loaded.partial_fit(signals).components_)
+    assert again.n_iter_ == header["n_iter"] + 1
+
+
+def test_a_stream_of_version_0_1_is_the_same_today():
+    signals = np.random.default_rng(0).standard_normal((60, 4)).cumsum(axis=1)
+    today = kf.LogDetTransform(2)
+    for batch in np.split(signals, 6):
+        today.partial_fit(batch)
+    loaded = kf.load(Path(__file__).parent / "files_of_0_1" / "batches.npz")
+    for each in (loaded, today):
+        each.partial_fit(signals)
+    np.testing.assert_allclose(loaded.components_, today.components_, rtol=1e-9)
+    np.testing.assert_allclose(loaded.loss_curve_, today.loss_curve_, rtol=1e-9)
+
+
+@pytest.mark.parametrize("variant", ["paper", "reference", "public"])
+def test_batches_go_on_with_the_method_of_the_file(variant, signals, tmp_path):
+    method, batches = kf.Conditioned(1.5, variant=variant), np.split(signals, 4)
+    options = {"n_nonzero_coefs": 3, "init": "dct"}
+    kf.save(tmp_path / "half", kf.learn_stream(batches[:2], method, **options))
+    loaded = kf.load(tmp_path / "half")
+    for batch in batches[2:]:
+        loaded.partial_fit(batch)
+    assert loaded.result_.method == method
+    whole = kf.learn_stream(batches, method, **options)
+    np.testing.assert_array_equal(loaded.result_.transform, whole.transform)
+    kf.save(tmp_path / "whole", loaded)
+    assert kf.load(tmp_path / "whole").result_.method == method
+    loaded.set_params(max_condition=1.25).partial_fit(batches[0])
+    assert loaded.result_.method == kf.Conditioned(1.25, variant=variant)
+    assert loaded.fit(signals).result_.method == kf.Conditioned(1.25)  # learned anew
+
+
+@pytest.mark.parametrize("variant", ["paper", "reference", "public"])
+def test_a_published_variant_goes_on_from_before_its_first_update(
+    variant, signals, tmp_path, monkeypatch, rng
+):
+    method = kf.Conditioned(1.5, variant=variant)
+    start = rng.standard_normal((N_FEATURES, N_FEATURES))  # beyond the bound
+
+    def press_ctrl_c(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sys.modules["kappaform.learning.learn"], "step", press_ctrl_c)
+        with pytest.raises(kf.LearningInterrupted) as caught:
+            kf.learn(signals, method, n_nonzero_coefs=3, init=start)
+    result = caught.value.result
+    kf.save(tmp_path / "start", result)
+    loaded = kf.load(tmp_path / "start").result_
+    assert loaded.condition_number <= 1.5 * (1 + 1e-9)
+    np.testing.assert_array_equal(loaded.transform, result.transform)
+    options = {"n_nonzero_coefs": 3, "max_iter": 3}
+    from_file = kf.learn(signals, method, init=loaded, **options)
+    from_memory = kf.learn(signals, method, init=result, **options)
+    np.testing.assert_array_equal(from_file.transform, from_memory.transform)
+    np.testing.assert_array_equal(from_file.errors, from_memory.errors)
+
+
+def test_what_could_not_be_loaded_is_not_saved(fitted, tmp_path):
+    with pytest.raises(ValueError, match="max_iter=0: give a number"):
+        kf.save(tmp_path / "t", fitted.set_params(max_iter=0))
+    assert not list(tmp_path.iterdir())
+
+
+# --- files that were made to harm ----------------------------------------------------------------
+
+JUNK = [None, True, -1, 10**30, 1e60, float("nan"), float("inf"), "x", [], {"name": 1}]
+SMALL = np.random.default_rng(0).standard_normal((40, 4)).cumsum(axis=1)
+each_kind = pytest.mark.parametrize("kind", [kf.ConditionedTransform, kf.LogDetTransform])
+
+
+def entries_of(path):
+    with np.load(path) as archive:
+        entries = dict(archive)
+    return json.loads(str(entries.pop("header"))), entries
+
+
+def write(path, header, arrays):
+    with path.open("wb") as file:
+        np.savez(file, header=np.array(json.dumps(header)), **arrays)
+
+
+def is_refused(path):
+    """Whether a file is refused at once, with its name; if not, what it gives can be used."""
+    try:
+        loaded = kf.load(path)
+    except ValueError as error:
+        told = str(error)
+    else:
+        assert loaded.transform(SMALL).shape == SMALL.shape
+        assert np.isfinite(loaded.partial_fit(SMALL).components_).all()
+        bound = getattr(loaded.result_.method, "max_condition", np.inf)
+        assert loaded.condition_number_ <= bound * (1 + 1e-9)
+        return False
+    assert str(path) in told
+    assert "damaged" in told or "upgrade" in told
+    return True
+
+
+def places_in(header, where=()):
+    for name, value in header.items():
+        yield where, name
+        if isinstance(value, dict):
+            yield from places_in(value, (*where, name))
+
+
+@each_kind
+def test_no_header_leads_to_another_error_than_that_the_file_is_damaged(kind, tmp_path):
+    path = tmp_path / "transform.npz"
+    kf.save(path, kind(2, init="dct").partial_fit(SMALL), patch_shape=(2, 2))
+    header, arrays = entries_of(path)
+    refused = []
+    for where, name in places_in(header):
+        for junk in JUNK:
+            changed = deepcopy(header)
+            inner = changed
+            for each in where:
+                inner = inner[each]
+            inner[name] = junk
+            write(path, changed, arrays)
+            refused.append(is_refused(path))
+    assert np.mean(refused) > 0.5
+
+
+@each_kind
+def test_no_array_leads_to_another_error_than_that_the_file_is_damaged(kind, tmp_path, rng):
+    path = tmp_path / "transform.npz"
+    kf.save(path, kind(2, init="dct").partial_fit(SMALL))
+    header, arrays = entries_of(path)
+    refused = []
+    for name, array in arrays.items():
+        others = [-array, 1e300 * array, 1e-300 * array, 2 * array, array.T, array[:1], array[0]]
+        others += [np.full_like(array, value) for value in (0, 1, -1, np.nan, np.inf, 1e308)]
+        others += [rng.standard_normal(array.shape), array.astype(">f8"), array.astype(complex)]
+        for other in others:
+            write(path, header, arrays | {name: other})
+            refused.append(is_refused(path))
+    assert np.mean(refused) > 0.5
+
+
+def test_factors_that_are_no_decomposition_are_refused(signals, tmp_path, rng):
+    result = kf.learn(signals, kf.Conditioned(2.0), n_nonzero_coefs=3, init="dct", max_iter=3)
+    kf.save(tmp_path / "t.npz", result)
+    mixing = rng.standard_normal((N_FEATURES, N_FEATURES))
+    for arrays, reason in (
+        ({"left": result.transform, "right": np.eye(16), "spectrum": np.ones(16)}, "left are not"),
+        ({"right": result.transform.T, "left": np.eye(16), "spectrum": np.ones(16)}, "right are"),
+        ({"left": mixing, "right": np.linalg.solve(mixing, result.transform).T}, "left are not"),
+    ):
+        rewrite(tmp_path / "t.npz", {"spectrum": np.ones(16)} | arrays)
+        with pytest.raises(ValueError, match=f"the columns of {reason}"):
+            kf.load(tmp_path / "t.npz")
+
+
+@pytest.mark.parametrize("scale", [0.5, 2.0, 1e100])
+def test_transforms_of_another_norm_than_the_method_keeps_are_refused(scale, signals, tmp_path):
+    for method, told in ((kf.Conditioned(), "norm"), (kf.Orthonormal(), "not orthonormal")):
+        result = kf.learn(signals, method, n_nonzero_coefs=3, init="dct", max_iter=3)
+        kf.save(tmp_path / "t.npz", result)
+        scaled = {"transform": scale * result.transform}
+        if isinstance(method, kf.Conditioned):
+            scaled["spectrum"] = scale * result.state.best.transform.spectrum
+        rewrite(tmp_path / "t.npz", scaled)
+        with pytest.raises(ValueError, match=told):
+            kf.load(tmp_path / "t.npz")
+
+
+def peak_of_refused_load(path):
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=r"large\.npz is not a transform .*damaged"):
+            kf.load(path)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_compressed_arrays_are_refused_before_they_are_unpacked(saved, tmp_path):
+    header, arrays = entries_of(saved)
+    path = tmp_path / "large.npz"
+    arrays |= {"records": np.zeros((10**6, 6))}
+    np.savez_compressed(path, header=np.array(json.dumps(header)), **arrays)
+    assert path.stat().st_size < 10**5
+    assert peak_of_refused_load(path) < 10**6
+
+
+@pytest.mark.parametrize("n_features", [10**9, 2**62, 5000])
+def test_sizes_that_a_file_only_claims_are_refused_before_memory_is_taken(
+    n_features, saved, tmp_path
+):
+    header, _ = entries_of(saved)
+    path = tmp_path / "large.npz"
+    header["n_features"] = n_features
+    square = f"{{'descr': '<f8', 'fortran_order': False, 'shape': ({n_features}, {n_features})}}"
+    with zipfile.ZipFile(path, "w") as archive, archive.open("header.npy", "w") as file:
+        np.save(file, np.array(json.dumps(header)))
+    with zipfile.ZipFile(path, "a") as archive:
+        text = square.encode().ljust(117) + b"\n"
+        archive.writestr("transform.npy", b"\x93NUMPY\x01\x00\x76\x00" + text + bytes(100))
+    assert peak_of_refused_load(path) < 10**6
+
+
+def test_a_patch_of_very_many_sides_is_refused(saved):
+    rewrite(saved, patch_shape=[2**40] * 10**5)
+    with pytest.raises(ValueError, match="give the sides of a patch"):
+        kf.load(saved)

@@ -155,7 +155,7 @@ def _parameters(model: Estimator | LearnResult) -> dict[str, Any]:
     if isinstance(model, LearnResult):
         known = _ESTIMATORS[type(model.method)]().get_params(deep=False)
         return {name: value for name, value in asdict(model.method).items() if name in known}
-    model._fit_options(), model._stream_options()  # what could not be loaded is not saved
+    _check_parameters(model, model.n_features_in_)  # what could not be loaded is not saved
     parameters = model.get_params(deep=False)
     del parameters["callback"]
     if not isinstance(parameters["init"], str):
@@ -207,15 +207,11 @@ def _arrays(archive: zipfile.ZipFile, n_features: Any) -> dict[str, NDArray]:
     """The arrays that a result of so many features may have."""
     if type(n_features) is not int or n_features < 1:
         raise ValueError(f"n_features is {n_features!r}, not a number of features.")
-    arrays = {
+    return {
         name: _array(archive, name, shape, np.float64)
         for name, shape in shapes_of(n_features).items()
         if f"{name}.npy" in archive.namelist()
     }
-    for name, array in arrays.items():
-        if name != "records" and not np.isfinite(array).all():
-            raise ValueError(f"{name} contains NaN or inf.")
-    return arrays
 
 
 def _array(
@@ -253,7 +249,7 @@ def _restored(header: dict[str, Any], result: LearnResult, stream: State) -> Est
     if not isinstance(parameters, dict):
         raise TypeError(f"its parameters are {parameters!r}.")
     estimator = _ESTIMATORS[type(result.method)](**parameters)
-    estimator._fit_options(), estimator._stream_options()
+    _check_parameters(estimator, n_features)
     features: dict[str, Any] = {"n_features_in_": n_features}
     if names is not None:
         if len(names) != n_features or not all(isinstance(name, str) for name in names):
@@ -268,6 +264,13 @@ def _restored(header: dict[str, Any], result: LearnResult, stream: State) -> Est
         patch_mean=_checked_mean(header["patch_mean"]),
     )
     return estimator
+
+
+def _check_parameters(estimator: Estimator, n_features: int) -> None:
+    """Refuse parameters with which an estimator could not go on."""
+    estimator._fit_options()
+    estimator._stream_options()
+    sparsity_of(estimator.n_nonzero_coefs, 1, n_features)
 
 
 def _checked_shape(shape: Any, n_features: int) -> tuple[int, ...] | None:

@@ -26,6 +26,8 @@ _FACTORS = ("left", "spectrum", "right")
 _COUNTS = ("n_signals", "n_updates", "n_iter", "n_passes")  # of a stream
 _SUMS = ("code_energy", "discarded_energy")
 
+# Squares of larger numbers, or of their inverses, would overflow in sums over signals.
+_LARGEST = 1e150
 # Beyond what rounding explains, relative to 1: of vectors, of their product, of bound and norm.
 _ROUNDING = 1e-9
 # The same in single precision: of sums of float32 signals, of a norm that was given as float32.
@@ -87,6 +89,9 @@ def from_arrays(numbers: Numbers, arrays: dict[str, NDArray]) -> tuple[LearnResu
     ValueError for what cannot be.
     """
     method = _method(numbers["method"])
+    for name, array in arrays.items():
+        if name != "records" and not np.abs(array).max() <= _LARGEST:
+            raise ValueError(f"{name} contains NaN or values beyond {_LARGEST:g}.")
     transform = arrays["transform"]
     records = tuple(Record(*row) for row in arrays["records"].tolist())
     n_iter, n_passes = _count(numbers, "n_iter"), _count(numbers, "n_passes")
@@ -138,9 +143,10 @@ def _stream(described: Any, arrays: dict[str, NDArray], state: State) -> State:
     """The stream that goes on from a state; if it is the result itself, with its records."""
     if not isinstance(described, dict):
         raise TypeError(f"its stream is {described!r}.")
-    weight, code_energy, discarded_energy, scale = (
-        _number(described, name) for name in ("weight", *_SUMS, "scale")
+    weight, code_energy, discarded_energy = (
+        _number(described, name) for name in ("weight", *_SUMS)
     )
+    scale = _number(described, "scale", most=2.0**1023)
     mantissa, exponent = math.frexp(scale)
     if mantissa != 0.5:
         raise ValueError(f"the scale of its stream is {scale}, not a power of two.")
@@ -164,7 +170,7 @@ def _stream(described: Any, arrays: dict[str, NDArray], state: State) -> State:
 def _check_promises(result: LearnResult, stated: float) -> None:
     """Refuse a transform without the condition number stated, or beyond what its method allows."""
     spectrum, method, n_features = result.spectrum, result.method, len(result.transform)
-    if not spectrum[-1] > 0:
+    if not spectrum[-1] >= 1 / _LARGEST:
         raise ValueError("the transform is singular.")
     found = result.condition_number
     rounding = _ROUNDING + 10 * n_features * float(np.finfo(np.float64).eps) * stated
@@ -202,8 +208,8 @@ def _count(numbers: Numbers, name: str) -> int:
     return value
 
 
-def _number(numbers: Numbers, name: str) -> float:
+def _number(numbers: Numbers, name: str, most: float = _LARGEST) -> float:
     value = numbers[name]
-    if type(value) not in (int, float) or not 0 <= value < math.inf:
-        raise ValueError(f"its {name} is {value!r}, not a finite number >= 0.")
+    if type(value) not in (int, float) or not 0 <= value <= most:
+        raise ValueError(f"its {name} is {value!r}, not a number from 0 to {most:g}.")
     return float(value)
