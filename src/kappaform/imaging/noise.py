@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -195,12 +195,22 @@ def _measure(image: Array, at_limit: Array, eps: float) -> tuple[Array, Array, A
     for band in bands.values():
         texture += np.abs(band[whole])
     # Details that see the limits are not used: running sums would spread a huge value.
-    texture[maximum_filter(at_limit, _WAVELET_LENGTH + 1)[centres]] = 0
+    texture[_largest_seen(at_limit, axes)] = 0
     # Rounding depends on the pixels that a detail sees, not on larger ones elsewhere.
-    magnitude = maximum_filter(np.abs(image), _WAVELET_LENGTH + 1)[centres]
+    magnitude = _largest_seen(np.abs(image), axes)
     sizes[sizes <= _ROUNDING_OF_SUMS * magnitude] = 0
     smooth = minimum_filter(sizes <= _ROUNDING_OF_PIXELS * eps * magnitude, _WINDOW)
     near_smooth = maximum_filter(smooth, 2 * _WINDOW - 1)
     near_limit = maximum_filter(at_limit, 2 * _WINDOW + 3)[centres]
     usable = minimum_filter(sizes > 0, _WINDOW) & ~near_smooth & ~near_limit
     return sizes.ravel(), uniform_filter(texture, _WINDOW).ravel(), usable.ravel()
+
+
+def _largest_seen(values: Array, axes: Sequence[int]) -> Array:
+    """The largest value among the pixels 2k - 2, ..., 2k + 1 along each axis, for k = 1, 2, ..."""
+    for axis in axes:
+        along = np.moveaxis(values, axis, 0)
+        n_pairs = len(along) // 2
+        pairs = np.maximum(along[0 : 2 * n_pairs : 2], along[1 : 2 * n_pairs : 2])
+        values = np.moveaxis(np.maximum(pairs[:-1], pairs[1:]), 0, axis)
+    return values
