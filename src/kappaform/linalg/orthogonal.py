@@ -77,8 +77,8 @@ def inverse_factors(matrix: NDArray) -> tuple[NDArray, NDArray]:
     if spectrum[-1] <= 0.5 * len(matrix) * float(np.finfo(np.float64).eps) * spectrum[0]:
         largest, smallest = np.ldexp(spectrum[[0, -1]], exponent)
         raise ValueError(
-            f"transform is singular (singular values from {largest:.3g} to {smallest:.3g}): signals "
-            "cannot be rebuilt from its codes, give a regular one."
+            f"transform is singular (singular values from {largest:.3g} to {smallest:.3g}): "
+            "signals cannot be rebuilt from its codes, give a regular one."
         )
     half = exponent // 2
     return np.ldexp(left / spectrum, half - exponent), np.ldexp(right, -half)
