@@ -39,6 +39,7 @@ SPECTRUM = "linalg/test_spectrum.py"
 POLAR = "linalg/test_polar.py"
 PASS = "engines/test_numpy_engine.py"
 LEARN = "learning/test_learn.py"
+QUALITY = "imaging/test_quality_of_denoising.py"
 
 MUTANTS = [
     # --- linalg
@@ -137,6 +138,21 @@ MUTANTS = [
         "cross=self.cross,",
         ("engines/test_statistics.py",),
     ),
+    Mutant(
+        "how rows are cut depends on the number of threads",
+        "engines/blocks.py",
+        "return list(split_rows(0, n_signals, max(shortest, -(-n_blocks // most)) * length))",
+        "from kappaform.threads import n_threads\n\n"
+        "    return list(split_rows(0, n_signals, -(-n_blocks // n_threads()) * length))",
+        (f"{PASS}::test_any_number_of_threads_gives_the_same_bits",),
+    ),
+    Mutant(
+        "BLAS keeps its threads inside our blocks",
+        "threads.py",
+        "_set_blas_threads([1] * len(_numbers_outside))",
+        "_set_blas_threads(_numbers_outside)",
+        ("engines/test_threads.py",),
+    ),
     # --- learning
     Mutant(
         "a condition number below 1 is accepted as a bound",
@@ -144,6 +160,169 @@ MUTANTS = [
         "not 1 <= kappa < math.inf",
         "not 0 < kappa < math.inf",
         ("test_bad_input.py",),
+    ),
+    Mutant(
+        "learning ends after one iteration",
+        "learning/learn.py",
+        "for _ in range(options.max_iter):",
+        "for _ in range(min(options.max_iter, 1)):",
+        (f"{LEARN}::test_callback_can_stop_and_sees_every_iteration",),
+    ),
+    Mutant(
+        "no start is explored",
+        "learning/starts.py",
+        'if init == "auto" and isinstance(method, Conditioned) and _explores(method):',
+        'if init == "all" and isinstance(method, Conditioned) and _explores(method):',
+        ("learning/test_exploration.py",),
+    ),
+    Mutant(
+        "only the cosine basis is explored",
+        "learning/starts.py",
+        'return [cosine, Start(fitted, "relative")]',
+        "return [cosine]",
+        ("learning/test_exploration.py",),
+    ),
+    Mutant(
+        "only least squares are explored",
+        "learning/starts.py",
+        'return [cosine, Start(fitted, "relative")]',
+        'return [Start(fitted, "relative")]',
+        ("learning/test_exploration.py",),
+    ),
+    Mutant(
+        "of several lines the last one goes on, not the best",
+        "learning/state.py",
+        "return min(self.lines, key=lambda line: line.loss)",
+        "return self.lines[-1]",
+        ("learning/test_exploration.py", f"{LEARN}::test_of_several_starts_the_best_goes_on"),
+    ),
+    Mutant(
+        "exact steps forget the norm",
+        "learning/updates.py",
+        "project = partial(project_spectrum, norm=bounds.norm)",
+        "project = project_spectrum",
+        (f"{LEARN}::test_norm_of_the_transform_is_the_one_asked_for",),
+    ),
+    Mutant(
+        "the right vectors turn with the wrong slack",
+        "learning/updates.py",
+        "slack = spectrum.max() ** 2 - spectrum**2",
+        "slack = spectrum**2 - spectrum.min() ** 2",
+        ("learning/test_updates.py",),
+    ),
+    Mutant(
+        "the log-det update has half its penalty",
+        "learning/updates.py",
+        "np.sqrt(singular**2 + 2 * weight)",
+        "np.sqrt(singular**2 + weight)",
+        ("learning/test_updates.py",),
+    ),
+    Mutant(
+        "the relative error is over the codes alone",
+        "engines/engine.py",
+        "energy = self.codes + self.discarded",
+        "energy = self.codes",
+        ("learning/test_path.py",),
+    ),
+    Mutant(
+        "a result that is resumed begins a new history",
+        "learning/state.py",
+        "measured = replace(line, statistics=measured.statistics)",
+        "measured = replace(measured, explored=line.explored, wandering=line.wandering)",
+        (f"{LEARN}::test_resuming_continues_as_if_never_stopped",),
+    ),
+    Mutant(
+        "a stream forgets nothing",
+        "learning/state.py",
+        "_RECENCY = 4",
+        "_RECENCY = 0",
+        ("learning/test_stream.py::test_old_codes_hold_back_a_stream_that_never_forgets",),
+    ),
+    Mutant(
+        "the state of a stream grows with its length",
+        "learning/state.py",
+        "records = (*line.records[1 - _MOST_RECORDS :], record)",
+        "records = (*line.records, record)",
+        ("learning/test_stream.py::test_a_long_stream_keeps_a_bounded_history",),
+    ),
+    # --- estimators and files
+    Mutant(
+        "a loaded transform may exceed its bound",
+        "learning/archive.py",
+        "if found > method.max_condition * (1 + _ROUNDING):",
+        "if found > 1e6 * method.max_condition:",
+        ("test_persistence.py",),
+    ),
+    Mutant(
+        "files are written in place",
+        "files.py",
+        'temporary = file.with_name(f".{secrets.token_hex(6)}.part")',
+        "temporary = file\n    file.unlink(missing_ok=True)",
+        ("test_persistence.py",),
+    ),
+    Mutant(
+        "photographs are not turned upright",
+        "image_files/png_jpeg.py",
+        "if orientation in (5, 6, 7, 8):",
+        "if orientation in (5, 7):",
+        ("test_image_files.py",),
+    ),
+    # --- imaging
+    Mutant(
+        "coefficients count as signal above 2.0 deviations of the noise",
+        "imaging/clean.py",
+        "THRESHOLD = 2.7",
+        "THRESHOLD = 2.0",
+        (QUALITY,),
+    ),
+    Mutant(
+        "all patches count alike",
+        "imaging/clean.py",
+        "return 1 / (1 + counts), counts",
+        "return np.ones_like(counts), counts",
+        ("imaging/test_sweep.py",),
+    ),
+    Mutant(
+        "Wiener's rule assumes twice the noise",
+        "imaging/kernels.py",
+        "share = power / (power + variances[j])",
+        "share = power / (power + 2 * variances[j])",
+        ("imaging/test_sweep.py",),
+    ),
+    Mutant(
+        "a denoiser that hardly learns",
+        "imaging/denoise.py",
+        "max_iter=N_ITER,",
+        "max_iter=1,",
+        (QUALITY,),
+    ),
+    Mutant(
+        "texture is taken for noise",
+        "imaging/noise.py",
+        "_QUIET_SHARE = 0.2",
+        "_QUIET_SHARE = 1.0",
+        ("imaging/test_noise.py",),
+    ),
+    Mutant(
+        "every seed gives the same noise",
+        "imaging/noise.py",
+        "noise = generator(rng).standard_normal(image.shape)",
+        "noise = generator(0).standard_normal(image.shape)",
+        ("imaging/test_noise.py",),
+    ),
+    Mutant(
+        "pixels of a patch are in the order of columns",
+        "imaging/patches.py",
+        "np.ravel_multi_index(np.indices(patch_shape), shape).ravel()",
+        "np.ravel_multi_index(np.indices(patch_shape), shape).T.ravel()",
+        ("imaging/test_patches.py",),
+    ),
+    Mutant(
+        "the window of the structural similarity is smaller",
+        "imaging/quality.py",
+        "window = min(7, ",
+        "window = min(5, ",
+        ("imaging/test_quality.py",),
     ),
 ]
 

@@ -244,6 +244,22 @@ def clean_to_error(patch, transform, error, most, damping):
     return patch - residual, 1.0, count
 
 
+# --- imaging: how near a picture is to its reference ---------------------------------------------
+
+
+def ssim(reference, image, data_range, window=7):
+    """Structural similarity of grey pictures: mean over all windows inside, with equal weights."""
+    one, other = (picture.astype(np.float64) for picture in (reference, image))
+    a, b = (0.01 * data_range) ** 2, (0.03 * data_range) ** 2
+    values = []
+    for i, j in np.ndindex(one.shape[0] - window + 1, one.shape[1] - window + 1):
+        x, y = one[i : i + window, j : j + window], other[i : i + window, j : j + window]
+        (variance_x, covariance), (_, variance_y) = np.cov(x.ravel(), y.ravel())
+        luminance = (2 * x.mean() * y.mean() + a) / (x.mean() ** 2 + y.mean() ** 2 + a)
+        values.append(luminance * (2 * covariance + b) / (variance_x + variance_y + b))
+    return math.fsum(values) / len(values)
+
+
 # --- paper: the similarity that its table shows --------------------------------------------------
 
 

@@ -230,7 +230,7 @@ def test_grey_with_opacity_is_denoised_as_grey(folder, capsys):
 
 @pytest.mark.parametrize("suffix", [".tif", ".npy"])
 def test_pages_are_a_stack_or_a_volume_as_declared(folder, capsys, suffix):
-    pages = np.stack([noisy(seed) for seed in range(4)])
+    pages = np.stack([noisy(seed) for seed in range(5)])
     put(f"a{suffix}", pages)
     assert "--stack" in refused(capsys, "denoise", f"a{suffix}")
     for option, axes in (("--stack", {"stack_axis": 0}), ("--volume", {})):

@@ -18,6 +18,12 @@ def photo_patches():
     return patches(data.camera())
 
 
+@pytest.fixture(scope="session")
+def few_patches():
+    """500 patches of 5 by 5 pixels, for what depends neither on their number nor on their size."""
+    return patches(data.camera(), 5)[::20][:500]
+
+
 def make_signals(kind):
     rng = np.random.default_rng(1)
     if kind == "patches":

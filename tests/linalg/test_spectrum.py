@@ -69,7 +69,7 @@ def assert_bounded(spectrum, max_condition):
 # --- against the oracle, on a thousand problems each ---------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(4))
 def test_no_other_bounded_spectrum_is_closer(seed):
     rng = np.random.default_rng(seed)
     for _ in range(1000):
@@ -82,7 +82,7 @@ def test_no_other_bounded_spectrum_is_closer(seed):
         assert excess <= 1e-9 * np.sum(weights * targets**2)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(4))
 def test_no_other_bounded_spectrum_of_the_norm_is_closer(seed):
     rng = np.random.default_rng(seed)
     for _ in range(1000):

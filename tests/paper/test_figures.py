@@ -16,6 +16,9 @@ from kappaform.paper import figures
 from kappaform.paper.data import clean_pictures, signals_of
 from kappaform.paper.figures import COLUMNS, learn_curves, learn_path, rises
 
+# The images of these tests have few patches, which `learn` warns of.
+pytestmark = pytest.mark.filterwarnings("ignore:signals has shape:UserWarning")
+
 FAST = ("--images", "Barbara", "man", "Cameraman", "--quick", "--n-iter", "2")
 N_ITER = 30
 SETTING = ("n_nonzero", "weight", "method", "variant", "objective")
@@ -199,7 +202,7 @@ def test_bad_input_is_refused_in_one_line(refused, tmp_path, images):
 
 def test_results_with_other_settings_are_refused_by_name(quick, refused):
     shutil.copytree(quick, "out")
-    assert "with n_iter=2, not 3: give another folder" in refused("figures", *FAST, "--n-iter", 3)
+    assert "with max_iter=2, not 3: give another folder" in refused("figures", *FAST, "--n-iter", 3)
     assert "with digest of the images=" in refused("figures", *FAST, "--images", "Barbara")
 
 

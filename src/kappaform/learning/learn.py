@@ -139,7 +139,8 @@ def learn_on(engine: Engine, options: LearnOptions) -> tuple[State, StopReason]:
 
 
 def _state_from(init: Any, problem: Problem) -> State:
-    init, n_features = learned(init, "init"), problem.engine.n_features
+    n_features = problem.engine.n_features
+    init = init if isinstance(init, str) else learned(init, "init")
     kind = problem.method, problem.n_nonzero, n_features
     state = resumable(init, kind, stream=False)
     if state is None:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.learning.methods import Method
 from kappaform.threads import single_threaded_blas
-
-if TYPE_CHECKING:
-    from kappaform.learning.state import State
 
 
 class StopReason(Enum):
@@ -85,7 +82,7 @@ class LearnResult:
 
     transform: NDArray
     stop_reason: StopReason
-    state: State  #: where to resume
+    state: Any  #: a `State`, where to resume
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

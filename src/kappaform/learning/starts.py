@@ -55,12 +55,12 @@ def starts_for(
         starts = [s for one in init for s in starts_for(one, method, n_features, codes_of)]
         steps: Steps = "turn" if explores_blindly(method) else own_steps(method)
         return [start._replace(explore=start.explore or steps) for start in starts]
-    init = learned(init, "init")
-    if isinstance(init, LearnResult):
-        as_transform(init.transform, n_features, "init")
-        return [Start(feasible(init.state.best.transform, method))]
     if not isinstance(init, str):
-        return [Start(feasible(_as_matrix(init, n_features), method))]
+        given = learned(init, "init")
+        if isinstance(given, LearnResult):
+            as_transform(given.transform, n_features, "init")
+            return [Start(feasible(given.state.best.transform, method))]
+        return [Start(feasible(_as_matrix(given, n_features), method))]
     if init not in get_args(Init):
         raise ValueError(f"init={init!r} is unknown: {_accepted(n_features)}")
     basis = default_basis(n_features)
@@ -158,9 +158,10 @@ def explores_blindly(method: Method) -> bool:
 
 
 def _as_matrix(init: Any, n_features: int) -> NDArray:
-    if not hasattr(init, "__len__"):
-        raise TypeError(f"init={init!r} is unknown: {_accepted(n_features)}")
-    matrix = as_transform(init, n_features, "init")
+    try:
+        matrix = as_transform(init, n_features, "init")
+    except TypeError as error:
+        raise TypeError(f"{error} As a start, {_accepted(n_features)}") from error
     largest = float(np.abs(matrix).max())
     if not (largest == 0 or 1e-6 <= largest <= 1e6):
         raise ValueError(

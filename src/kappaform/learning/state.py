@@ -7,25 +7,32 @@ there are several; then the best line goes on alone.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.engines import Engine, Statistics
-from kappaform.learning.methods import Conditioned, Forgetting, LogDet, Method
+from kappaform.learning.methods import Conditioned, Forgetting, LogDet, Method, Orthonormal
+from kappaform.learning.published import update_published
 from kappaform.learning.result import LearnResult, Record, StopReason
 from kappaform.learning.starts import Start, shown
 from kappaform.learning.updates import (
     Steps,
     Transform,
     as_matrix,
+    bounds_of,
     error_with,
+    measure,
     own_steps,
-    penalty_of,
-    updater,
+    penalties,
+    update_conditioned,
+    update_log_det,
 )
+from kappaform.linalg import polar
 
 # A start is explored as long as so many iterations lower the loss by `_WORTHWHILE`, and not for
 # ever; nor after two turns, if it is then `_HOPELESS` times as bad as another. Two starts at a time
@@ -130,18 +137,27 @@ def result_of(state: State, reason: StopReason) -> LearnResult:
 # --- all signals in every step -------------------------------------------------------------------
 
 
-class Problem:
-    """What does not change in one call of `learn`: the signals, the method and its objective.
+def updater(method: Method, gram: NDArray) -> Callable[[Statistics, Transform, Steps], Transform]:
+    """The update of `method` for signals with this gram matrix, which is decomposed only once."""
+    if isinstance(method, Orthonormal):
+        return lambda statistics, transform, _: polar(statistics.cross, near=as_matrix(transform))
+    if isinstance(method, LogDet):
+        energy = float(np.trace(gram)) or 1.0
+        log_det, frobenius = (energy * weight for weight in penalties(method))
+        values, vectors = np.linalg.eigh(gram)
+        root = np.sqrt(np.maximum(values, 0) + frobenius)
+        roots = (vectors * root) @ vectors.T, (vectors / root) @ vectors.T
+        return lambda statistics, transform, _: update_log_det(
+            statistics, as_matrix(transform), *roots, log_det
+        )
+    bounds = bounds_of(method, gram)
+    if method.variant != "monotone":
+        return partial(update_published, method=method, bounds=bounds)
+    return partial(update_conditioned, bounds=bounds, n_rounds=method.n_rounds)
 
-    Attributes
-    ----------
-    steps : str
-        The steps that belong to the objective.
-    monotone : bool
-        Whether the method promises that the objective never rises.
-    n_passes : int
-        Passes over the data so far.
-    """
+
+class Problem:
+    """What does not change in one call of `learn`: the signals, the method and its objective."""
 
     def __init__(
         self, engine: Engine, method: Method, n_nonzero: int | NDArray, tol: float = 0.0
@@ -364,25 +380,6 @@ def _followed(line: Line, state: State, engine: Engine, factor: float, n_updates
 def _remembered(line: Line) -> Statistics:
     assert line.statistics is not None  # those of a stream have some, if of no signals
     return line.statistics
-
-
-# --- errors --------------------------------------------------------------------------------------
-
-
-def measure(
-    method: Method, transform: Transform, now: Statistics, before: Statistics | None = None
-) -> Record:
-    """Errors of a transform with its own codes, and with those of the transform before it."""
-    error = math.sqrt(now.discarded_energy)
-    coef_norm = math.sqrt(now.discarded_energy + now.code_energy)
-    error_before = math.nan if before is None else error_with(before, transform)
-    absolute, absolute_before = error / now.scale, error_before / now.scale
-    relative, relative_before = error / (coef_norm or 1.0), error_before / (coef_norm or 1.0)
-    loss = relative if own_steps(method) == "relative" else absolute
-    if isinstance(method, LogDet):
-        energy = float(np.trace(now.gram)) or 1.0
-        loss = now.discarded_energy / energy + penalty_of(method, transform)
-    return Record(loss, absolute, relative, absolute_before, relative_before, coef_norm / now.scale)
 
 
 def resumable(init: Any, kind: tuple[Any, ...], *, stream: bool) -> State | None:

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.engines import Statistics
-from kappaform.learning.methods import Conditioned, LogDet, Method, Orthonormal
+from kappaform.learning.methods import Conditioned, LogDet, Method
+from kappaform.learning.result import Record
 from kappaform.linalg import polar, project_spectrum, svd
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -79,27 +80,6 @@ def kappa_of(method: Conditioned, n_features: int) -> float:
     return max(1.0, kappa / (1 + n_features * _EPS * kappa))
 
 
-def updater(method: Method, gram: NDArray) -> Callable[[Statistics, Transform, Steps], Transform]:
-    """The update of `method` for signals with this gram matrix, which is decomposed only once."""
-    if isinstance(method, Orthonormal):
-        return lambda statistics, transform, _: polar(statistics.cross, near=as_matrix(transform))
-    if isinstance(method, LogDet):
-        energy = float(np.trace(gram)) or 1.0
-        log_det, frobenius = (energy * weight for weight in penalties(method))
-        values, vectors = np.linalg.eigh(gram)
-        root = np.sqrt(np.maximum(values, 0) + frobenius)
-        roots = (vectors * root) @ vectors.T, (vectors / root) @ vectors.T
-        return lambda statistics, transform, _: update_log_det(
-            statistics, as_matrix(transform), *roots, log_det
-        )
-    bounds = bounds_of(method, gram)
-    if method.variant != "monotone":
-        from kappaform.learning.published import update_published
-
-        return partial(update_published, method=method, bounds=bounds)
-    return partial(update_conditioned, bounds=bounds, n_rounds=method.n_rounds)
-
-
 def bounds_of(method: Conditioned, gram: NDArray) -> Bounds:
     """What constrains the factors of a transform of signals with this gram matrix."""
     n_features, values = len(gram), np.linalg.eigvalsh(gram)
@@ -119,11 +99,27 @@ def penalties(method: LogDet) -> tuple[float, float]:
     )
 
 
-def penalty_of(method: LogDet, transform: Transform) -> float:
+def _penalty(method: LogDet, transform: Transform) -> float:
     """Penalty of the log-det method, per energy of the signals."""
     matrix = as_matrix(transform)
     log_det, frobenius = penalties(method)
     return float(frobenius * np.vdot(matrix, matrix) - log_det * np.linalg.slogdet(matrix)[1])
+
+
+def measure(
+    method: Method, transform: Transform, now: Statistics, before: Statistics | None = None
+) -> Record:
+    """Errors of a transform with its own codes, and with those of the transform before it."""
+    error, scale = math.sqrt(now.discarded_energy), math.ldexp(1.0, now.exponent)
+    coef_norm = math.sqrt(now.discarded_energy + now.code_energy)
+    error_before = math.nan if before is None else error_with(before, transform)
+    absolute, absolute_before = error / scale, error_before / scale
+    relative, relative_before = error / (coef_norm or 1.0), error_before / (coef_norm or 1.0)
+    loss = relative if own_steps(method) == "relative" else absolute
+    if isinstance(method, LogDet):
+        energy = float(np.trace(now.gram)) or 1.0
+        loss = now.discarded_energy / energy + _penalty(method, transform)
+    return Record(loss, absolute, relative, absolute_before, relative_before, coef_norm / scale)
 
 
 def error_with(codes: Statistics, transform: Transform) -> float:
