@@ -149,8 +149,15 @@ MUTANTS = [
     Mutant(
         "BLAS keeps its threads inside our blocks",
         "threads.py",
-        "_set_blas_threads([1] * len(_numbers_outside))",
-        "_set_blas_threads(_numbers_outside)",
+        "_set_blas_threads([1] * len(numbers))",
+        "_set_blas_threads(numbers)",
+        ("engines/test_threads.py",),
+    ),
+    Mutant(
+        "BLAS keeps one thread after our blocks",
+        "threads.py",
+        "        _set_blas_threads(_numbers_outside)\n        _is_limited = False",
+        "        _is_limited = False",
         ("engines/test_threads.py",),
     ),
     # --- learning
@@ -159,7 +166,7 @@ MUTANTS = [
         "learning/methods.py",
         "not 1 <= kappa < math.inf",
         "not 0 < kappa < math.inf",
-        ("test_bad_input.py",),
+        ("test_bad_input.py::test_bounds_that_no_transform_can_keep_are_refused",),
     ),
     Mutant(
         "learning ends after one iteration",

@@ -33,6 +33,7 @@ from typing import Any
 import naive
 import numpy as np
 import tifffile
+from linalg import test_spectrum
 from PIL import Image
 from threadpoolctl import threadpool_info
 
@@ -187,6 +188,13 @@ def bound_and_descent(rng: np.random.Generator, facts: Facts) -> None:
     result = kf.learn(signals, method, callback=check_result, **options)
     check_result(result)
     check_descent(result, signals)
+
+
+def spectra(rng: np.random.Generator, facts: Facts) -> None:
+    """A thousand projected spectra, each against the oracle, with a norm and without."""
+    facts["problems"] = seed = int(rng.integers(2**31))
+    test_spectrum.test_no_other_bounded_spectrum_is_closer(seed)
+    test_spectrum.test_no_other_bounded_spectrum_of_the_norm_is_closer(seed)
 
 
 def naive_sums(rng: np.random.Generator, facts: Facts) -> None:
@@ -497,6 +505,7 @@ PICTURES: dict[str, Callable[..., None]] = {
 
 CAMPAIGNS: dict[str, Callable[[np.random.Generator, Facts], None]] = {
     "bound-and-descent": bound_and_descent,
+    "spectra": spectra,
     "naive-sums": naive_sums,
     "resume": resume,
     "streams": streams,

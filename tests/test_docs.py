@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -73,3 +74,25 @@ def _anchors(page: Path) -> set[str]:
     """Anchors of the headings of a page, as GitHub forms them."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_map_for_contributors_names_every_file_and_no_other():
+    text = (DOCS.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    table = text.partition("Where do I change")[2].partition("Imports go one way")[0]
+    package = Path(kf.__file__).parent
+    files = {
+        str(path.relative_to(package)) for path in package.rglob("*.py*") if path.suffix != ".pyc"
+    }
+    listed: set[str] = set()
+    for line in table.splitlines():
+        folder = ""
+        for name in re.findall(r"`([^`]+\.pyi?|[a-z_]+/)`", line):
+            folder = name.rpartition("/")[0] or folder  # of the files that follow without one
+            pattern = name if "/" in name else f"{folder}/{name}".lstrip("/")
+            found = {file for file in files if file.startswith(name) or fnmatch(file, pattern)}
+            assert found, name
+            listed |= found
+    rest = {
+        file for file in files - listed if Path(file).name not in ("__init__.py", "__main__.py")
+    }
+    assert not rest

@@ -5,10 +5,10 @@ import pytest
 import soak
 
 
-@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("campaign", soak.CAMPAIGNS)
-def test_a_case_of_each_campaign_holds(campaign, seed):
-    assert soak.failure(campaign, seed) == ""
+def test_a_few_cases_of_each_campaign_hold(campaign):
+    for seed in range(1 if campaign == "spectra" else 4):
+        assert soak.failure(campaign, seed) == ""
 
 
 def test_a_failure_tells_its_case_and_how_to_see_it_again(monkeypatch, capsys):
