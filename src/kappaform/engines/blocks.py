@@ -21,7 +21,7 @@ from kappaform.arrays import (
     scale_exponent,
     working_dtype,
 )
-from kappaform.engines.engine import Float64Array
+from kappaform.engines.engine import Float64Array, Statistics
 from kappaform.engines.kernels import WORD, accumulate, mark_largest
 from kappaform.threads import Workspace
 
@@ -338,3 +338,20 @@ def _buffer(
     if name not in workspace:
         workspace[name] = aligned_zeros((n_rows, padded(n_features)), dtype)
     return workspace[name]
+
+
+def scaled_statistics(
+    gram: Float64Array,
+    cross: Float64Array,
+    energies: Float64Array,
+    n_signals: int,
+    exponent: int,
+    transform_exponent: int,
+) -> Statistics:
+    """Statistics from XᵀY and (‖X‖², ‖Z − X‖²) of a transform times a power of two."""
+    if transform_exponent:
+        with np.errstate(over="ignore", under="ignore"):
+            cross = np.ldexp(cross, -transform_exponent)
+            energies = np.ldexp(energies, -2 * transform_exponent)
+    code_energy, discarded_energy = map(float, energies)
+    return Statistics(gram, cross, code_energy, discarded_energy, n_signals, exponent)

@@ -14,17 +14,27 @@ import numpy as np
 
 from kappaform.arrays import (
     Array,
+    SignalsUnreadable,
     as_real_array,
     check_energy,
     check_rows,
+    check_sums,
     not_finite,
+    reading,
     real_dtype,
     scale_exponent,
 )
 from kappaform.engines import blocks
-from kappaform.engines.blocks import BITS, Inverse, Kind, NotFinite, ScaledSums, Weights
+from kappaform.engines.blocks import (
+    BITS,
+    Inverse,
+    Kind,
+    NotFinite,
+    ScaledSums,
+    Weights,
+    scaled_statistics,
+)
 from kappaform.engines.engine import Energies, Float64Array, Statistics
-from kappaform.engines.stores import SignalsUnreadable, check_sums, reading
 from kappaform.threads import single_threaded_blas
 
 _BRANCHES = 32  # of the tree of sums: its order, and so its rounding, depends on nothing else
@@ -82,7 +92,7 @@ class DaskEngine:
         )
         sums = self._computed(each.sum(axis=0, split_every=_BRANCHES))
         check_sums(self._kind.name, sums)
-        return Statistics.of_scaled_transform(
+        return scaled_statistics(
             self.gram, sums[2:].reshape(n, n), sums[:2], self.n_signals, exponent, weights.exponent
         )
 

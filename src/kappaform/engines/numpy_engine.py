@@ -1,8 +1,9 @@
-"""The pass over arrays, in memory or memory-mapped, and over stores: blocks, mapped by threads."""
+"""The engine of arrays, in memory or memory-mapped, and of stores; and which engine serves whom."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,13 +15,17 @@ from kappaform.arrays import (
     as_signals,
     as_sparsity,
     check_energy,
+    check_sums,
+    is_store,
+    library_of,
+    memory_map,
     working_dtype,
 )
 from kappaform.engines import blocks
 from kappaform.engines.blocks import BITS, Blocks, ScaledSums
-from kappaform.engines.engine import Energies, Float64Array, Statistics
+from kappaform.engines.engine import Energies, Engine, Float64Array, Statistics
 from kappaform.engines.kernels import mark_largest
-from kappaform.engines.stores import check_sums, is_on_disk, reader_of
+from kappaform.engines.stores import reader_of
 from kappaform.threads import Workspace, mapped_in_order
 
 Result = TypeVar("Result")
@@ -59,7 +64,9 @@ class NumpyEngine:
         self.n_signals, self.n_features = map(int, self.signals.shape)
         self._kind = blocks.kind_of(self.signals, name, first_row)
         self.dtype = self._kind.dtype
-        self._read = reader_of(self.signals, name)
+        self._on_disk = is_store(self.signals) or memory_map(self.signals) is not None
+        in_place = partial(blocks.blocks_of, self.signals)
+        self._read = reader_of(self.signals, name) if self._on_disk else in_place
         self._surveyed: ScaledSums | None = None
         # Where the last pass separated the magnitudes of each row: the guess of the next one.
         self._cuts: Array | None = None
@@ -89,7 +96,7 @@ class NumpyEngine:
             cross += part_cross
             energies += part_energies
         check_sums(self._kind.name, cross, energies)
-        return Statistics.of_scaled_transform(
+        return blocks.scaled_statistics(
             self.gram, cross, energies, self.n_signals, exponent, weights.exponent
         )
 
@@ -148,7 +155,7 @@ class NumpyEngine:
 
     def _no_cuts(self) -> Array:
         cuts, most = BITS[self.dtype], self.n_signals
-        if is_on_disk(self.signals):
+        if self._on_disk:
             most = min(most, _MOST_CUTS_BYTES // cuts.itemsize)
         return np.zeros(most, cuts)
 
@@ -161,6 +168,26 @@ class NumpyEngine:
             lambda part, workspace: function(self._read(part, self._kind.n_rows), workspace),
             blocks.parts(self.n_signals, self.n_features, self.dtype),
         )
+
+
+def engine_for(signals: Any, name: str = "signals", first_row: int = 0) -> Engine:
+    """The engine that performs the pass where `signals` live; errors call them `name`.
+
+    Torch tensors and Dask arrays have engines of their own. Arrays, memory-maps, stores whose rows
+    can be sliced and whatever `numpy.asarray` understands are passed over by `NumpyEngine`. Where
+    the signals are some rows of others, `first_row` is the number of their first among these: the
+    rows that errors name are counted from there.
+    """
+    library = library_of(signals)
+    if library == "torch":
+        from kappaform.engines.torch_engine import TorchEngine
+
+        return TorchEngine(signals, name, first_row)
+    if library == "dask":
+        from kappaform.engines.dask_engine import DaskEngine
+
+        return DaskEngine(signals, name, first_row)
+    return NumpyEngine(signals, name, first_row)
 
 
 def hard_threshold(coefs: npt.ArrayLike, n_nonzero: int | npt.ArrayLike) -> npt.NDArray[Any]:
