@@ -22,7 +22,7 @@ from kappaform.arrays import (
     working_dtype,
 )
 from kappaform.engines import blocks
-from kappaform.engines.blocks import BITS, Blocks, ScaledSums
+from kappaform.engines.blocks import BITS, ScaledSums
 from kappaform.engines.engine import Energies, Engine, Float64Array, Statistics
 from kappaform.engines.kernels import mark_largest
 from kappaform.engines.stores import reader_of
@@ -87,11 +87,9 @@ class NumpyEngine:
         if self._cuts is None:
             self._cuts = self._no_cuts()
         weights = blocks.weights_of(transform, self.dtype)
-        options = (weights, self._sparsity(n_nonzero), exponent, self._cuts)
-        cross = np.zeros((self.n_features, self.n_features))
-        energies = np.zeros(2)
+        cross, energies = np.zeros((self.n_features, self.n_features)), np.zeros(2)
         for part_cross, *part_energies in self._mapped(
-            lambda run, workspace: blocks.pass_over(run, self._kind, *options, workspace)
+            blocks.pass_over, n_nonzero, weights, exponent, self._cuts
         ):
             cross += part_cross
             energies += part_energies
@@ -108,13 +106,8 @@ class NumpyEngine:
     ) -> Energies:
         """Squared norms of signals, codes and errors."""
         weights, back = blocks.weights_of(transform, self.dtype), blocks.inverse_of(inverse)
-        sparsity = self._sparsity(n_nonzero)
         total = ScaledSums(4, self.dtype)
-        for part in self._mapped(
-            lambda run, workspace: blocks.energies(
-                run, self._kind, weights, back, sparsity, workspace
-            )
-        ):
+        for part in self._mapped(blocks.energies, n_nonzero, weights, back):
             total.merge(part)
         check_energy(total.sums[0], total.exponent, self._kind.name)
         return Energies.of(total.sums, total.exponent, weights.exponent)
@@ -124,30 +117,20 @@ class NumpyEngine:
 
         They are an array in memory, also those of signals on disk.
         """
-        weights, sparsity = blocks.weights_of(transform, self.dtype), self._sparsity(n_nonzero)
         codes = np.zeros((self.n_signals, self.n_features), self.dtype)
-        self._mapped(
-            lambda run, workspace: blocks.encode(
-                run, self._kind, weights, sparsity, codes, workspace
-            )
-        )
+        self._mapped(blocks.encode, n_nonzero, blocks.weights_of(transform, self.dtype), codes)
         return codes
 
     def decode(self, inverse: tuple[Float64Array, Float64Array]) -> Array:
         """Rows times two matrices, one after the other: an array in memory."""
-        back = blocks.inverse_of(inverse)
         signals = np.empty((self.n_signals, self.n_features), self.dtype)
-        self._mapped(
-            lambda run, workspace: blocks.decode(run, self._kind, back, signals, workspace)
-        )
+        self._mapped(blocks.decode, 0, blocks.inverse_of(inverse), signals)
         return signals
 
     def _survey(self) -> ScaledSums:
         if self._surveyed is None:
             total = ScaledSums((self.n_features, self.n_features), self.dtype)
-            for part in self._mapped(
-                lambda run, workspace: blocks.survey(run, self._kind, workspace)
-            ):
+            for part in self._mapped(blocks.survey, 0):
                 total.merge(part)
             check_energy(np.trace(total.sums), total.exponent, self._kind.name)
             self._surveyed = total
@@ -159,15 +142,17 @@ class NumpyEngine:
             most = min(most, _MOST_CUTS_BYTES // cuts.itemsize)
         return np.zeros(most, cuts)
 
-    def _sparsity(self, n_nonzero: int | Array) -> Array:
-        return np.broadcast_to(n_nonzero, (self.n_signals,))
-
-    def _mapped(self, function: Callable[[Blocks, Workspace], Result]) -> list[Result]:
+    def _mapped(
+        self, function: Callable[..., Result], n_nonzero: int | Array, *arguments: Any
+    ) -> list[Result]:
         """Results of a function of runs of blocks, in their order."""
-        return mapped_in_order(
-            lambda part, workspace: function(self._read(part, self._kind.n_rows), workspace),
-            blocks.parts(self.n_signals, self.n_features, self.dtype),
-        )
+        sparsity = np.broadcast_to(n_nonzero, (self.n_signals,))
+
+        def work(part: slice, workspace: Workspace) -> Result:
+            read = self._read(part, self._kind.n_rows)
+            return function(blocks.Run(read, self._kind, sparsity, workspace), *arguments)
+
+        return mapped_in_order(work, blocks.parts(self.n_signals, self.n_features, self.dtype))
 
 
 def engine_for(signals: Any, name: str = "signals", first_row: int = 0) -> Engine:
