@@ -228,7 +228,9 @@ def _array(
         if npy.read_magic(file) != (1, 0):
             raise ValueError(f"{name} is not in version 1.0 of the npy format.")
         found, is_fortran, dtype = npy.read_array_header_1_0(file)
-        fits = len(found) == len(shape) and all(map(_fits, found, shape))
+        fits = len(found) == len(shape) and all(
+            b in (a, None) for a, b in zip(found, shape, strict=True)
+        )
         if not fits or dtype.type is not kind or not dtype.isnative:
             raise ValueError(
                 f"{name} is {dtype} of shape {found}, not {kind.__name__} of shape {shape}."
@@ -237,10 +239,6 @@ def _array(
             raise ValueError(f"{name} has not the length that its shape {found} needs.")
         content = file.read()  # to the end: there its checksum is compared
     return np.frombuffer(content, dtype).reshape(found, order="F" if is_fortran else "C")
-
-
-def _fits(found: int, wanted: int | None) -> bool:
-    return wanted is None or found == wanted
 
 
 def _restored(header: dict[str, Any], result: LearnResult, stream: State) -> Estimator:

@@ -44,6 +44,7 @@ def test_random_basis_is_orthonormal(n_features, rng):
 
 def test_same_seed_same_random_basis():
     assert_array_equal(random_basis(6, 3), random_basis(6, np.random.default_rng(3)))
+    assert_array_equal(random_basis(6), random_basis(6, 0))
     assert not np.array_equal(random_basis(6, 3), random_basis(6, 4))
 
 

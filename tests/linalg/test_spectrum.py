@@ -103,6 +103,29 @@ def test_no_other_bounded_spectrum_of_the_norm_is_closer(seed):
         assert reached <= bound + allowed
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_norms_far_beyond_the_targets_cost_no_more_than_they_must_at_any_bound(seed):
+    """Where the multiplier of the norm nearly cancels the smallest weight."""
+    rng = np.random.default_rng(seed)
+    for _ in range(250):
+        targets, weights, _, _ = problem(rng)
+        kind = rng.integers(4)
+        if kind == 0:
+            targets[:] = 0
+        elif kind == 1:
+            targets[weights == weights.min()] = 0
+        elif kind == 2:
+            weights = np.where(rng.random(weights.size) < 0.5, weights.min(), weights)
+        max_condition = 10 ** rng.uniform(5, 12)
+        norm = (np.linalg.norm(targets) or 1.0) * 10 ** rng.uniform(0, 20)
+        spectrum = project_spectrum(targets, weights, max_condition, norm)
+        assert_bounded(spectrum, max_condition)
+        assert np.linalg.norm(spectrum) == pytest.approx(norm, rel=1e-12, abs=0)
+        oracle = naive.closest_spectrum(targets, weights, max_condition, norm)
+        least = cost(oracle, targets, weights)
+        assert cost(spectrum, targets, weights) <= least + tolerance(targets, weights, least)
+
+
 def assert_stationary(spectrum, targets, weights, max_condition):
     """Targets clipped to two bounds of ratio max_condition, between which the pulls balance."""
     if max_condition == math.inf or targets.max() <= max_condition * targets.min():

@@ -87,23 +87,25 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         options = self._fit_options()
         signals, features = self._received(X, reset=True)
         engine = engine_for(signals)
+        state: State | None = None
         try:
             state, reason = learn_on(engine, options)
-        except (LearningInterrupted, SignalsUnreadable) as error:
-            if error.result is not None:
-                self._take(error.result, as_stream(error.result.state), engine.dtype, features)
-            raise
-        try:
             self._take(result_of(state, reason), as_stream(state), engine.dtype, features)
             if self.verbose:
                 _logger.info("%s: %s", type(self).__name__, reason)
             if reason is StopReason.MAX_ITER:
                 warnings.warn(_convergence_message(self), ConvergenceWarning, stacklevel=2)
-        except KeyboardInterrupt:  # after the last iteration: nothing of it is lost
-            result = result_of(state, StopReason.INTERRUPTED)
-            self._take(result, as_stream(state), engine.dtype, features)
+            return self
+        except (KeyboardInterrupt, SignalsUnreadable) as error:
+            result: LearnResult | None = getattr(error, "result", None)
+            if state is not None:  # after the last iteration
+                result = result_of(state, StopReason.INTERRUPTED)
+            if result is None:
+                raise
+            self._take(result, as_stream(state or result.state), engine.dtype, features)
+            if state is None:
+                raise
             raise LearningInterrupted(result) from None
-        return self
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
         """Learn from one more batch of signals: one call, one iteration.

@@ -108,11 +108,14 @@ def learn(
     options = learn_options(method, n_nonzero_coefs, init, max_iter, tol, callback)
     engine = engine_for(signals)
     _warn_of_columns(engine, n_nonzero_coefs)
-    state, reason = learn_on(engine, options)
+    state: State | None = None
     try:
+        state, reason = learn_on(engine, options)
         return result_of(state, reason)
-    except KeyboardInterrupt:  # after the last iteration
-        raise _interrupted(state) from None
+    except KeyboardInterrupt:
+        if state is None:
+            raise
+        raise _interrupted(state) from None  # it came after the last iteration
 
 
 def learn_on(engine: Engine, options: LearnOptions) -> tuple[State, StopReason]:

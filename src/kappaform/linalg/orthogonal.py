@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import dct
 
+from kappaform.arrays import generator
+
 # So small a proximal term moves nothing that the data determine, and decides what they leave open.
 _PROXIMITY = 1e-10
 
@@ -19,15 +21,24 @@ _PROXIMITY = 1e-10
 def svd(matrix: NDArray) -> tuple[NDArray, NDArray, NDArray]:
     """Factors (left, spectrum, right) of ``matrix == (left * spectrum) @ right``.
 
-    Divide and conquer is fast and, on rare singular matrices, does not converge; the classical
-    iteration then does.
+    Divide and conquer is fast. On rare matrices it does not converge, or clusters of small singular
+    values leave its factors orthonormal to nine digits only; the classical iteration then is right.
     """
     try:
-        return np.linalg.svd(matrix)
+        left, spectrum, right = np.linalg.svd(matrix)
+        if _is_orthonormal(left) and _is_orthonormal(right):
+            return left, spectrum, right
     except np.linalg.LinAlgError:
-        from scipy.linalg import svd as scipy_svd
+        pass
+    from scipy.linalg import svd as scipy_svd
 
-        return scipy_svd(matrix, lapack_driver="gesvd")
+    return scipy_svd(matrix, lapack_driver="gesvd")
+
+
+def _is_orthonormal(matrix: NDArray) -> bool:
+    error = matrix @ matrix.T
+    error.flat[:: len(matrix) + 1] -= 1
+    return bool(np.abs(error).max() <= 4 * len(matrix) * np.finfo(np.float64).eps)
 
 
 def polar(matrix: NDArray, near: NDArray | None = None) -> NDArray:
@@ -64,10 +75,10 @@ def inverse_factors(matrix: NDArray) -> tuple[NDArray, NDArray]:
     left, spectrum, right = svd(np.ldexp(matrix, -exponent))
     # Half of what the bound on a learned transform leaves at least.
     if spectrum[-1] <= 0.5 * len(matrix) * float(np.finfo(np.float64).eps) * spectrum[0]:
+        largest, smallest = np.ldexp(spectrum[[0, -1]], exponent)
         raise ValueError(
-            f"transform is singular (singular values from {np.ldexp(spectrum[0], exponent):.3g} to "
-            f"{np.ldexp(spectrum[-1], exponent):.3g}): signals cannot be rebuilt from its codes, "
-            "give a regular one."
+            f"transform is singular (singular values from {largest:.3g} to {smallest:.3g}): "
+            "signals cannot be rebuilt from its codes, give a regular one."
         )
     half = exponent // 2
     return np.ldexp(left / spectrum, half - exponent), np.ldexp(right, -half)
@@ -109,11 +120,11 @@ def random_basis(
     n_features : int
         Length of a signal.
     rng : int, Generator or None
-        Seed or generator; the same seed gives the same basis.
+        Seed or generator; None is 0. The same seed gives the same basis.
     """
     if not _is_length(n_features):
         raise ValueError(f"n_features={n_features!r} is not a length: give a positive integer.")
-    gaussian = np.random.default_rng(rng).standard_normal((n_features, n_features))
+    gaussian = generator(rng).standard_normal((n_features, n_features))
     orthonormal, triangular = np.linalg.qr(gaussian)
     # QR fixes signs by convention; only with a positive diagonal is the factor uniform.
     return orthonormal * np.copysign(1.0, np.diag(triangular))

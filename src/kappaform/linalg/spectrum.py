@@ -60,7 +60,8 @@ def project_spectrum(
     if norm is None:
         return unit * _project_free(targets, weights, kappa)
     radius = max(norm / unit, _SMALLEST_NORM)
-    return norm / radius * _project_on_sphere(targets, weights, kappa, radius)
+    with np.errstate(over="ignore"):  # spectra that are too long for a number are too long
+        return norm / radius * _project_on_sphere(targets, weights, kappa, radius)
 
 
 def _project_free(targets: NDArray, weights: NDArray, kappa: float) -> NDArray:
@@ -137,15 +138,19 @@ def _minimiser(
 
 
 def _project_on_sphere(targets: NDArray, weights: NDArray, kappa: float, norm: float) -> NDArray:
-    linear = weights * targets
-    low = _unbounded_below(weights, kappa)
+    linear, smallest = weights * targets, float(weights.min())
+    # A number that all weights share costs the same everywhere on the sphere. Without it the
+    # multiplier has all its digits, also where it nearly cancels the smallest weight.
+    weights = weights - smallest
+    low, direction = _cheapest_direction(weights, kappa)
     if not linear.any():
-        return _on_sphere(linear, None, low, weights, kappa, norm)
+        return _on_sphere(linear, None, direction, norm)
     # At the lower end the Lagrangian has no minimum; at the upper end the norm is at most half.
     high = 2 * math.sqrt(targets.size) * float(linear.max()) / norm
     beyond, within = None, np.zeros_like(weights)
     jumps = _jumps(weights[linear == 0], low, kappa)
-    shift, step = (0.0 if low < 0 else float(jumps[-1])), math.inf
+    # At first the multiplier of a norm that costs nothing.
+    shift, step = (smallest if low < smallest < high else _middle(low, high)), math.inf
     while low < shift < high:
         spectrum, quadratic, entries = _minimiser(shift, weights, linear, kappa)
         length = math.sqrt(spectrum @ spectrum)
@@ -166,7 +171,7 @@ def _project_on_sphere(targets: NDArray, weights: NDArray, kappa: float, norm: f
             shift, step = shift + newton, abs(newton)
         else:
             shift, step = _middle(low, high), high - low
-    return _on_sphere(within, beyond, low, weights, kappa, norm)
+    return _on_sphere(within, beyond, direction, norm)
 
 
 def _newton_shift(quadratic: NDArray, entries: NDArray, norm: float) -> float:
@@ -197,18 +202,24 @@ def _middle(low: float, high: float) -> float:
     return math.copysign(math.sqrt(abs(low)) * math.sqrt(abs(high)), low)
 
 
-def _unbounded_below(weights: NDArray, kappa: float) -> float:
-    r"""Largest shift at which some direction of the cone costs nothing.
+def _cheapest_direction(weights: NDArray, kappa: float) -> tuple[float, NDArray]:
+    """Largest shift at which some direction of the cone costs nothing, and that direction.
 
     The cheapest direction of the cone has the k lightest entries at the ceiling, for some k, and
     the others at the floor: each k gives the shift at which its cost is zero.
     """
     if kappa == math.inf:
-        return -float(weights.min())
-    light = np.cumsum(np.sort(weights))
-    k = np.arange(1, weights.size + 1)
-    cost = (light[-1] - light) + kappa**2 * light
-    return -float(np.min(cost / (weights.size - k + kappa**2 * k)))
+        lightest = float(weights.min())
+        return -lightest, np.where(weights > lightest, 0.0, 1.0)
+    n, order = weights.size, weights.argsort()
+    light = np.cumsum(weights[order])
+    heavy = np.append(np.cumsum(weights[order[:0:-1]])[::-1], 0.0)  # sums, not differences
+    k = np.arange(1, n + 1)
+    shifts = (heavy + kappa**2 * light) / (n - k + kappa**2 * k)
+    best = n - 1 - int(shifts[::-1].argmin())  # of equal ones that of the most entries
+    direction = np.full(n, 1 / kappa)
+    direction[order[: best + 1]] = 1.0
+    return -float(shifts[best]), direction
 
 
 def _jumps(weights: NDArray, low: float, kappa: float) -> NDArray:
@@ -220,26 +231,23 @@ def _jumps(weights: NDArray, low: float, kappa: float) -> NDArray:
     if not weights.size:
         return weights
     sides = np.nextafter(-weights, [[-math.inf], [math.inf]])
-    ends = np.outer((low, _unbounded_below(weights, kappa)), (1 - 1e-14, 1 + 1e-14))
+    ends = np.outer((low, _cheapest_direction(weights, kappa)[0]), (1 - 1e-14, 1 + 1e-14))
     return np.unique(np.append(sides, ends))
 
 
 def _on_sphere(
     within: NDArray,
     beyond: NDArray | None,
-    low: float,
-    weights: NDArray,
-    kappa: float,
+    direction: NDArray,
     norm: float,
 ) -> NDArray:
     """Point of the sphere between two minimisers for (nearly) the same multiplier.
 
     The minimisers of a convex problem form a convex set of squares: where the norm jumps, every
-    point between is optimal, and beyond an unbounded end so is every step along its direction.
+    point between is optimal, and beyond an unbounded end so is every step in its direction.
     """
     inside = float(within @ within)
     if beyond is None:
-        direction = np.where(weights + low > 0, 1 / kappa, 1.0)
         step = math.sqrt((norm**2 - inside) / float(direction @ direction))
         return np.hypot(within, step * direction)
     share = (norm**2 - inside) / (float(beyond @ beyond) - inside)
