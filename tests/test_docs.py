@@ -80,9 +80,8 @@ def test_the_map_for_contributors_names_every_file_and_no_other():
     text = (DOCS.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
     table = text.partition("Where do I change")[2].partition("Imports go one way")[0]
     package = Path(kf.__file__).parent
-    files = {
-        str(path.relative_to(package)) for path in package.rglob("*.py*") if path.suffix != ".pyc"
-    }
+    sources = [*package.rglob("*.py"), package / "__init__.pyi"]
+    files = {str(path.relative_to(package)) for path in sources}
     listed: set[str] = set()
     for line in table.splitlines():
         folder = ""
