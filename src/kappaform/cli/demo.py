@@ -18,7 +18,7 @@ _SIGMA = 20.0
 _BOUNDS = (1, 1.25, 1.5, 2, 3, 5, 10)
 
 
-def demo(arguments: Namespace) -> int:
+def demo(arguments: Namespace) -> None:
     from skimage.data import camera
 
     started = time.perf_counter()
@@ -51,7 +51,7 @@ def demo(arguments: Namespace) -> int:
     }
     if arguments.json:
         io.say_json(facts | {"path": table.table})
-        return 0
+        return
     io.say("A photograph with Gaussian noise, and what becomes of it:\n")
     io.tell(facts, as_json=False)
     io.say("\nrelative errors over the bound, on other patches than were learned from:")
@@ -59,4 +59,3 @@ def demo(arguments: Namespace) -> int:
     names = ("max_condition", "validation_relative", "validation_reconstruction")
     for row in zip(*(table[name] for name in names), strict=True):
         io.say("{:13g} {:15.4f} {:15.4f}".format(*row))
-    return 0

@@ -8,35 +8,29 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from scipy import sparse
 
 import kappaform as kf
 from kappaform.cli import io
 from kappaform.files import check_readable, replaced_when_complete
-from kappaform.image_files import SUFFIXES, Picture, load_npy, read_image
+from kappaform.image_files import load_npy, read_image
+from kappaform.imaging.patches import grid_of, patches_at
 
 _LUMINANCE = (0.2126, 0.7152, 0.0722)  # of red, green and blue, ITU-R BT.709
 
 
-def learn(arguments: Namespace) -> int:
+def learn(arguments: Namespace) -> None:
     target = Path(arguments.output)
     io.check_output(target, map(Path, arguments.inputs))
     signals, patch_shape = _signals_of(arguments)
     methods = {"log-det": kf.LogDet, "orthonormal": kf.Orthonormal}
     method = methods.get(arguments.method, lambda: kf.Conditioned(arguments.max_condition))()
     with io.progress("learning") as callback:
-        result = kf.learn(
-            signals,
-            method,
-            n_nonzero_coefs=arguments.n_nonzero,
-            max_iter=arguments.max_iter,
-            tol=arguments.tol,
-            callback=callback,
-        )
-    kept: Any = {"patch_shape": patch_shape, "patch_mean": "removed"} if patch_shape else {}
-    kf.save(target, result, **kept)
+        result = kf.learn(signals, method, **_limits(arguments), callback=callback)
+    kf.save(
+        target, result, patch_shape=patch_shape, patch_mean="removed" if patch_shape else "kept"
+    )
     errors = kf.evaluate(signals, result, result.n_nonzero_coefs)
     facts = {
         "output": str(target),
@@ -51,10 +45,9 @@ def learn(arguments: Namespace) -> int:
         "reconstruction_error": errors.reconstruction,
     }
     io.tell(facts, arguments.json)
-    return 0
 
 
-def path(arguments: Namespace) -> int:
+def path(arguments: Namespace) -> None:
     plot = Path(arguments.plot) if arguments.plot else None
     if plot:
         io.check_output(plot, map(Path, arguments.inputs), io.FIGURES)
@@ -62,30 +55,25 @@ def path(arguments: Namespace) -> int:
     if len(signals) < 2:
         raise ValueError("there is 1 signal: give at least 2, every second one validates.")
     with io.progress("path") as callback:
-        table = kf.condition_path(
-            signals[::2],
-            arguments.bounds,
-            n_nonzero_coefs=arguments.n_nonzero,
-            validation=signals[1::2],
-            max_iter=arguments.max_iter,
-            tol=arguments.tol,
-            callback=callback,
-        )
+        options = _limits(arguments) | {"validation": signals[1::2], "callback": callback}
+        table = kf.condition_path(signals[::2], arguments.bounds, **options)
     if plot:
         with io.saved_figure(plot, kf.plots.plot_path(table)):
             pass
     best = table["max_condition"][np.argmin(table["validation_reconstruction"])]
     if arguments.json:
         io.say_json({"table": table.table, "best_max_condition": best, "plot": arguments.plot})
-        return 0
-    io.say(str(table))
-    io.say(f"max_condition {best:g} rebuilds signals that were not learned from best")
-    if plot:
-        io.say(f"drawn: {plot}")
-    return 0
+    else:
+        drawn = f"\ndrawn: {plot}" if plot else ""
+        io.say(f"{table}\nmax_condition {best:g} rebuilds best what was not learned from{drawn}")
 
 
-def encode(arguments: Namespace) -> int:
+def _limits(arguments: Namespace) -> dict[str, Any]:
+    limits = {"max_iter": arguments.max_iter, "tol": arguments.tol}
+    return limits | {"n_nonzero_coefs": arguments.n_nonzero}
+
+
+def encode(arguments: Namespace) -> None:
     target, source = Path(arguments.output), Path(arguments.signals)
     io.check_output(target, [Path(arguments.model), source], (".npz",))
     model: Any = kf.load(arguments.model)
@@ -98,27 +86,19 @@ def encode(arguments: Namespace) -> int:
             f"{arguments.model} takes {model.n_features_in_}."
         )
     means = {}
-    if model.patch_mean_ == "removed":
-        # Kept beside the codes: signals are then rebuilt as they were given.
+    if model.patch_mean_ == "removed":  # and kept with the codes, to rebuild signals as given
         means["means"] = signals.mean(axis=1, dtype=np.float64)
         signals = signals - means["means"].astype(signals.dtype)[:, np.newaxis]
     codes = sparse.csr_array(model.set_params(sparse_output=True).transform(signals))
-    entries: dict[str, Any] = {
-        "format": np.array(b"csr"),
-        "_is_array": np.array(True),
-        "shape": np.array(codes.shape),
-        "data": codes.data,
-        "indices": codes.indices,
-        "indptr": codes.indptr,
-    }
+    # As `scipy.sparse.save_npz` writes them, with the means beside.
+    entries = {name: getattr(codes, name) for name in ("shape", "data", "indices", "indptr")}
     with replaced_when_complete(target) as file:
-        np.savez_compressed(file, **entries, **means)
+        np.savez_compressed(file, format=np.array(b"csr"), _is_array=True, **entries, **means)
     facts = {"output": str(target), "n_signals": codes.shape[0], "n_features": codes.shape[1]}
     io.tell(facts | {"n_nonzero": codes.nnz}, arguments.json)
-    return 0
 
 
-def decode(arguments: Namespace) -> int:
+def decode(arguments: Namespace) -> None:
     target, source = Path(arguments.output), Path(arguments.codes)
     io.check_output(target, [Path(arguments.model), source], (".npy",))
     model: Any = kf.load(arguments.model)
@@ -128,12 +108,11 @@ def decode(arguments: Namespace) -> int:
         signals += means.astype(signals.dtype)[:, np.newaxis]
     with replaced_when_complete(target) as file:
         np.save(file, signals, allow_pickle=False)
-    shape = {"n_signals": signals.shape[0], "n_features": signals.shape[1]}
-    io.tell({"output": str(target), **shape}, arguments.json)
-    return 0
+    facts = {"output": str(target), "n_signals": signals.shape[0], "n_features": signals.shape[1]}
+    io.tell(facts, arguments.json)
 
 
-def info(arguments: Namespace) -> int:
+def info(arguments: Namespace) -> None:
     model: Any = kf.load(arguments.model)
     result = model.result_
     spectrum = np.linalg.svd(result.transform, compute_uv=False)
@@ -155,7 +134,6 @@ def info(arguments: Namespace) -> int:
         "relative_error": result.errors.relative[-1],
     }
     io.tell(facts, arguments.json)
-    return 0
 
 
 # --- Signals and codes of files
@@ -164,8 +142,8 @@ def info(arguments: Namespace) -> int:
 def _signals_of(arguments: Namespace) -> tuple[NDArray, tuple[int, int] | None]:
     """Signals of .npy files; or mean-free random patches of pictures, and their shape."""
     files, _, errors = io.picture_files(arguments.inputs)
-    for text in errors.values():
-        raise ValueError(text)
+    for error in errors.values():
+        raise error
     are_arrays = [file.suffix.lower() == ".npy" for file in files]
     if all(are_arrays):
         return _joined(files), None
@@ -173,12 +151,10 @@ def _signals_of(arguments: Namespace) -> tuple[NDArray, tuple[int, int] | None]:
         raise ValueError("signals (.npy) and pictures are mixed: learn from one kind at a time.")
     side, n_patches = arguments.patch_size, arguments.n_patches
     rng = np.random.default_rng(arguments.seed)
-    shares = np.full(len(files), n_patches // len(files))
-    shares[: n_patches % len(files)] += 1
+    shares = map(len, np.array_split(np.arange(n_patches), len(files)))
     patches = [
-        random_patches(_grey(read_image(file), file), side, int(share), rng, str(file))
+        random_patches(_grey(file), side, share, rng, str(file))
         for file, share in zip(files, shares, strict=True)
-        if share
     ]
     return np.concatenate(patches), (side, side)
 
@@ -200,15 +176,13 @@ def random_patches(
     """At most `count` different mean-free patches of a grey picture, one per row."""
     if min(image.shape) < side:
         raise ValueError(f"patch_size={side} exceeds {name}, of shape {image.shape}: give less.")
-    windows = sliding_window_view(image, (side, side))
-    places = windows.shape[0] * windows.shape[1]
-    chosen = rng.choice(places, min(count, places), replace=False)
-    rows, columns = np.unravel_index(np.sort(chosen), windows.shape[:2])
-    patches = windows[rows, columns].reshape(len(chosen), -1).astype(np.float64)
-    return patches - patches.mean(axis=1, keepdims=True)
+    grid = grid_of(image.shape, (side, side))
+    chosen = rng.choice(grid.n_patches, min(count, grid.n_patches), replace=False)
+    return patches_at(image, grid, np.sort(chosen))
 
 
-def _grey(picture: Picture, file: Path) -> NDArray:
+def _grey(file: Path) -> NDArray:
+    picture = read_image(file)
     if picture.has_pages:
         raise ValueError(f"{file} has pages: save the one to learn from as a picture of its own.")
     colours = picture.colours
@@ -219,8 +193,8 @@ def _grey(picture: Picture, file: Path) -> NDArray:
 
 def _load_signals(path: Path) -> NDArray:
     """Signals of a .npy file, mapped into memory, not read."""
-    if path.suffix.lower() != ".npy" and path.suffix.lower() in SUFFIXES:
-        raise ValueError(f"{path} is a picture: give signals, a .npy file with one in each row.")
+    if path.suffix.lower() != ".npy":
+        raise ValueError(f"{path}: give signals, a .npy file with one in each row.")
     signals = load_npy(path)
     if signals.ndim != 2 or signals.dtype.kind not in "buif":
         raise ValueError(

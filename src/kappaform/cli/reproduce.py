@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from kappaform.cli.io import complain, say, say_json
+from kappaform.cli.io import complain, progress, say, say_json
 from kappaform.paper.figures import Figures, reproduce_figures
 from kappaform.paper.report import facts, write_figures, write_table
-from kappaform.paper.run import Watch
 from kappaform.paper.table import Table, reproduce_table
 
 _INCOMPLETE, _INTERRUPTED = 1, 130
@@ -39,7 +36,7 @@ def _run(
     out = Path(arguments.output)
     options = {name: getattr(arguments, name) for name in names}
     try:
-        with _remaining_time(what) as watch:
+        with progress(what, of_work=True) as watch:
             options |= {"n_workers": arguments.workers, "watch": watch}
             found = reproduce(Path(arguments.data), out, **options)
         written = write(out, found)
@@ -57,22 +54,3 @@ def _run(
         summary = document.get("summary", found.settings)
         say("\n".join([*facts(summary), f"written: {', '.join(written)}"]))
     return _INCOMPLETE if left_out else 0
-
-
-@contextmanager
-def _remaining_time(what: str) -> Iterator[Watch | None]:
-    """Shows on a terminal how much is done and how long the rest may take; None elsewhere."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from tqdm import tqdm
-
-    style = "{desc}, {percentage:.0f} % of the work, {elapsed} passed, {remaining} remaining"
-    # Not smoothed: parts end in bursts, so only the mean rate says when the last will.
-    with tqdm(desc=what, total=1, bar_format=style, smoothing=0, leave=False) as bar:
-
-        def watch(share: float) -> None:
-            bar.n = share
-            bar.refresh()
-
-        yield watch
