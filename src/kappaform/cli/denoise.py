@@ -34,6 +34,10 @@ def denoise(arguments: Namespace) -> int:
     files, n_skipped, errors = io.picture_files(arguments.inputs, arguments.suffix or _SUFFIX)
     jobs = _jobs(files, arguments)
     model = kf.load(arguments.model) if arguments.model else None
+    if arguments.device is not None:
+        from kappaform.imaging.clean_torch import device_named
+
+        arguments.device = device_named(arguments.device)
     taken = [*files, *(job.reference for job in jobs if job.reference)]
     taken += [Path(arguments.model)] if arguments.model else []
     records: list[dict[str, Any]] = []
@@ -161,18 +165,15 @@ def _interpreted(path: Path, arguments: Namespace) -> Picture:
     return picture
 
 
-def _floats(pixels: NDArray, device: str | None) -> Any:
+def _floats(pixels: NDArray, device: Any) -> Any:
     """The pixels as floats that hold them exactly, as a tensor if there is a device for it."""
     single = np.can_cast(pixels.dtype, np.float32)
     floats = pixels.astype(np.float32 if single else np.float64, copy=False)
     if device is None:
         return floats
-    from kappaform.imaging.clean_torch import device_named
-
-    place = device_named(device)
     import torch
 
-    return torch.from_numpy(np.ascontiguousarray(floats)).to(place)
+    return torch.from_numpy(np.ascontiguousarray(floats)).to(device)
 
 
 def _options(picture: Picture, model: Any, arguments: Namespace) -> dict[str, Any]:

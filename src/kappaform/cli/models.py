@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -28,9 +27,8 @@ def learn(arguments: Namespace) -> None:
     method = methods.get(arguments.method, lambda: kf.Conditioned(arguments.max_condition))()
     with io.progress("learning") as callback:
         result = kf.learn(signals, method, **_limits(arguments), callback=callback)
-    kf.save(
-        target, result, patch_shape=patch_shape, patch_mean="removed" if patch_shape else "kept"
-    )
+    kept: Any = {"patch_shape": patch_shape, "patch_mean": "removed"} if patch_shape else {}
+    kf.save(target, result, **kept)
     errors = kf.evaluate(signals, result, result.n_nonzero_coefs)
     facts = {
         "output": str(target),
@@ -207,18 +205,16 @@ def _load_signals(path: Path) -> NDArray:
 def _load_codes(path: Path) -> tuple[sparse.csr_array, NDArray | None]:
     """Codes that `encode` wrote, and the means of their signals, if it removed them."""
     check_readable(path)
-    if not zipfile.is_zipfile(path):
-        raise ValueError(f"{path} is not an NPZ file: give codes, a .npz file that encode wrote.")
     try:
+        codes = sparse.csr_array(sparse.load_npz(path))
+        codes.check_format()
         with np.load(path, allow_pickle=False) as archive:
-            is_sparse, means = "indptr" in archive.files, archive.get("means")
-        codes = sparse.csr_array(sparse.load_npz(path)) if is_sparse else None
-        if codes is not None:
-            codes.check_format()
-    except Exception as error:  # damaged archives fail anywhere, each in its own way
-        raise ValueError(f"{path} is damaged: {error}") from error
-    if codes is None or codes.dtype.kind not in "buif":
-        raise ValueError(f"{path} holds other arrays, not codes: give one that encode wrote.")
-    if means is not None and means.shape != codes.shape[:1]:
-        raise ValueError(f"{path} has {means.shape} means for {codes.shape[0]} codes.")
+            means = archive.get("means")
+        fits = codes.dtype.kind in "buif" and (means is None or means.shape == codes.shape[:1])
+    except Exception:  # damaged archives fail anywhere, each in its own way
+        fits = False
+    if not fits:
+        raise ValueError(
+            f"{path} is damaged or holds no codes: give a .npz file that encode wrote."
+        )
     return codes, means

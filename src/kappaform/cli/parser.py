@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import math
 import os
-import re
 import signal
 import sys
 import threading
@@ -114,12 +113,6 @@ def _at_least(least: float, kind: type = float) -> Callable[[str], float]:
 _COUNT = _at_least(1, int)
 
 
-def _device(text: str) -> str:
-    if not re.fullmatch(r"cpu|cuda(:\d+)?", text):
-        raise argparse.ArgumentTypeError(f"{text}: give cuda, cuda:N for one of several, or cpu")
-    return text
-
-
 # --- Commands
 
 
@@ -188,18 +181,10 @@ def _add_denoise(commands: Any) -> None:
     add("inputs", "pictures, or folders of them", nargs="+", metavar="IN")
     add("-o --output", "file to write; for several pictures a folder, made if new", metavar="OUT")
     add("--suffix", "end of the new names (default: _denoised; none in a folder -o)")
-    add(
-        "--sigma",
-        "deviation of the noise, in values of the file (default: estimated)",
-        _at_least(0),
-    )
+    text = "deviation of the noise, in values of the file (default: estimated)"
+    add("--sigma", text, _at_least(0))
     _add_method(parser)
-    add(
-        "--patch-size",
-        "side of patches (default: 11, of volumes 4)",
-        _COUNT,
-        metavar="P",
-    )
+    add("--patch-size", "side of patches (default: 11, of volumes 4)", _COUNT)
     add("--preset", "the settings of the paper", choices=("paper",))
     add("--model", "use this transform, saved by learn, instead of learning one")
     pages = parser.add_mutually_exclusive_group()
@@ -208,9 +193,9 @@ def _add_denoise(commands: Any) -> None:
     text = "least and largest possible value (default: those of 8 and 16 bit files)"
     add("--value-range", text, float, nargs=2, metavar=("LO", "HI"))
     _add_seed(parser)
-    add("--device", "cuda: use a GPU, through torch (default: the processor)", _device)
+    add("--device", "cuda: use a GPU, through torch (default: the processor)")
     add("--compare", "picture without noise (or folder): print PSNR and SSIM", metavar="REF")
-    add("--report", "draw what happened; for several pictures a folder", metavar="FILE")
+    add("--report", "draw what happened; for several pictures a folder")
 
 
 def _add_models(commands: Any) -> None:
@@ -218,24 +203,22 @@ def _add_models(commands: Any) -> None:
     example = "photo.png -o photo.kappaform --max-condition 2 --n-nonzero 6"
     learn = _command(commands, "models", "learn", text, example, _LEARN)
     _add_signals(learn, tol=1e-4)
-    learn.add("-o --output", "file to write", metavar="MODEL", required=True)
+    learn.add("-o --output", "file to write", required=True)
     _add_method(learn)
 
     text = "code signals sparsely with a saved transform"
     example = "photo.kappaform signals.npy -o codes.npz"
     encode = _command(commands, "models", "encode", text, example)
-    encode.add("model", "saved by learn", metavar="MODEL")
-    encode.add("signals", ".npy, one signal per row", metavar="SIGNALS")
-    text = ".npz to write, readable by scipy.sparse.load_npz"
-    encode.add("-o --output", text, metavar="CODES", required=True)
+    encode.add("model", "saved by learn")
+    encode.add("signals", ".npy, one signal per row")
+    encode.add("-o --output", ".npz to write, for scipy.sparse.load_npz", required=True)
 
     text = "rebuild signals from sparse codes"
     example = "photo.kappaform codes.npz -o approximations.npy"
     decode = _command(commands, "models", "decode", text, example)
-    decode.add("model", "the one that coded them", metavar="MODEL")
-    decode.add("codes", ".npz, written by encode", metavar="CODES")
-    text = ".npy to write, one signal per row"
-    decode.add("-o --output", text, metavar="SIGNALS", required=True)
+    decode.add("model", "the one that coded them")
+    decode.add("codes", ".npz, written by encode")
+    decode.add("-o --output", ".npy to write, one signal per row", required=True)
 
     text = "show errors over the bound on the condition number, to choose one"
     example = "photo.png --bounds 1 1.5 2 3 5 --plot path.png"
@@ -243,11 +226,11 @@ def _add_models(commands: Any) -> None:
     _add_signals(path, tol=1e-3)
     bounds = [1, 1.25, 1.5, 2, 3, 5, 10]
     path.add("--bounds", "bounds >= 1", _at_least(1), nargs="+", default=bounds)
-    path.add("--plot", "draw the errors", metavar="FILE")
+    path.add("--plot", "draw the errors")
 
     text = "say what is in a model file; its condition number is computed, not believed"
     info = _command(commands, "models", "info", text, "photo.kappaform")
-    info.add("model", "saved by learn, or by kappaform.save", metavar="MODEL")
+    info.add("model", "saved by learn, or by kappaform.save")
 
 
 def _add_reproduce(commands: Any) -> None:
@@ -257,22 +240,21 @@ def _add_reproduce(commands: Any) -> None:
     parts = group.add_subparsers(metavar="WHAT", required=True)
     text = "Table 1: denoising with the paper's settings"
     table = _command(parts, "reproduce", "table1", text, example, _TABLE1)
-    table.add("--images", "default: all seven; quick: Cameraman", nargs="+", metavar="NAME")
+    table.add("--images", "default: all seven; quick: Cameraman", nargs="+")
     table.add("--sigmas", "default: all; quick: 20 100", _COUNT, nargs="+")
     table.add("--patch-size", "as in the paper's table", int, choices=(8, 11), default=11)
     variants = ("public", "reference", "paper", "monotone")
     table.add("--variant", "of the conditioned method", choices=variants, default="public")
     text = "figures 1 and 2, and errors over the bound"
     figures = _command(parts, "reproduce", "figures", text, example, _FIGURES)
-    text = "folders in DIR/img or pictures DIR/NAME.png (default: see above)"
-    figures.add("--images", text, nargs="+", metavar="NAME")
+    text = "folders in DIR/img or pictures in DIR (default: see above)"
+    figures.add("--images", text, nargs="+")
     figures.add("--n-iter", "default: 300; quick: 60", _COUNT)
     for parser in (table, figures):
         add = parser.add
         add("--data", "folder of the paper's images", required=True, metavar="DIR")
         add("-o --output", "folder for results, made if new", required=True, metavar="OUT")
-        text = "processes side by side, of one thread each (default: all)"
-        add("--workers", text, _COUNT)
+        add("--workers", "processes of one thread each (default: all processors)", _COUNT)
         _add_seed(parser)
         parser.add_flags(quick="a small part of it in seconds, marked as such")
 

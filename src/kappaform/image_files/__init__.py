@@ -16,7 +16,6 @@ from PIL import Image
 from PIL.PngImagePlugin import putchunk
 
 from kappaform.files import check_readable, replaced_when_complete
-from kappaform.files import check_writable as check_writable  # also offered here
 
 _KINDS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}
 _KINDS |= {".tif": "TIFF", ".tiff": "TIFF", ".npy": "NPY"}
