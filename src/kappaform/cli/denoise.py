@@ -178,10 +178,9 @@ def _floats(pixels: NDArray, device: Any) -> Any:
 
 def _options(picture: Picture, model: Any, arguments: Namespace) -> dict[str, Any]:
     names = ("method", "max_condition", "patch_size", "preset", "value_range")
-    options = {name: getattr(arguments, name) for name in names}
+    options = io.chosen(arguments, *names) | {"rng": arguments.seed}
     options["channel_axis"] = picture.channel_axis
     options["stack_axis"] = 0 if arguments.stack else None
-    options["rng"] = arguments.seed
     dtype = picture.pixels.dtype
     if not arguments.value_range and not arguments.preset and dtype in (np.uint8, np.uint16):
         options["value_range"] = (0, np.iinfo(dtype).max)  # a preset has its own

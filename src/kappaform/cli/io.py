@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import traceback
+from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -103,7 +104,12 @@ def progress(name: str, of_work: bool = False) -> Iterator[Callable[[Any], None]
         yield watch
 
 
-# --- Files
+# --- Options and files
+
+
+def chosen(arguments: Namespace, *names: str) -> dict[str, Any]:
+    """Options of the library that are arguments of the same name."""
+    return {name: getattr(arguments, name) for name in names}
 
 
 def picture_files(

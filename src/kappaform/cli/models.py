@@ -16,6 +16,7 @@ from kappaform.files import check_readable, replaced_when_complete
 from kappaform.image_files import load_npy, read_image
 from kappaform.imaging.patches import grid_of, patches_at
 
+_LIMITS = ("n_nonzero_coefs", "max_iter", "tol")
 _LUMINANCE = (0.2126, 0.7152, 0.0722)  # of red, green and blue, ITU-R BT.709
 
 
@@ -26,7 +27,7 @@ def learn(arguments: Namespace) -> None:
     methods = {"log-det": kf.LogDet, "orthonormal": kf.Orthonormal}
     method = methods.get(arguments.method, lambda: kf.Conditioned(arguments.max_condition))()
     with io.progress("learning") as callback:
-        result = kf.learn(signals, method, **_limits(arguments), callback=callback)
+        result = kf.learn(signals, method, **io.chosen(arguments, *_LIMITS), callback=callback)
     kept: Any = {"patch_shape": patch_shape, "patch_mean": "removed"} if patch_shape else {}
     kf.save(target, result, **kept)
     errors = kf.evaluate(signals, result, result.n_nonzero_coefs)
@@ -34,11 +35,7 @@ def learn(arguments: Namespace) -> None:
         "output": str(target),
         "n_signals": len(signals),
         "n_features": signals.shape[1],
-        "n_nonzero_coefs": result.n_nonzero_coefs,
-        "condition_number": result.condition_number,
-        "n_iter": result.n_iter,
-        "converged": result.converged,
-        "stop_reason": str(result.stop_reason),
+        **_facts(result),
         "relative_error": errors.relative,
         "reconstruction_error": errors.reconstruction,
     }
@@ -53,8 +50,8 @@ def path(arguments: Namespace) -> None:
     if len(signals) < 2:
         raise ValueError("there is 1 signal: give at least 2, every second one validates.")
     with io.progress("path") as callback:
-        options = _limits(arguments) | {"validation": signals[1::2], "callback": callback}
-        table = kf.condition_path(signals[::2], arguments.bounds, **options)
+        options = io.chosen(arguments, *_LIMITS) | {"validation": signals[1::2]}
+        table = kf.condition_path(signals[::2], arguments.bounds, **options, callback=callback)
     if plot:
         with io.saved_figure(plot, kf.plots.plot_path(table)):
             pass
@@ -66,11 +63,6 @@ def path(arguments: Namespace) -> None:
         io.say(f"{table}\nmax_condition {best:g} rebuilds best what was not learned from{drawn}")
 
 
-def _limits(arguments: Namespace) -> dict[str, Any]:
-    limits = {"max_iter": arguments.max_iter, "tol": arguments.tol}
-    return limits | {"n_nonzero_coefs": arguments.n_nonzero}
-
-
 def encode(arguments: Namespace) -> None:
     target, source = Path(arguments.output), Path(arguments.signals)
     io.check_output(target, [Path(arguments.model), source], (".npz",))
@@ -78,11 +70,6 @@ def encode(arguments: Namespace) -> None:
     signals = _load_signals(source)
     if signals.dtype not in (np.float32, np.float64):
         signals = signals.astype(np.float64)
-    if signals.shape[1] != model.n_features_in_:
-        raise ValueError(
-            f"{source} has signals of {signals.shape[1]} features: the transform in "
-            f"{arguments.model} takes {model.n_features_in_}."
-        )
     means = {}
     if model.patch_mean_ == "removed":  # and kept with the codes, to rebuild signals as given
         means["means"] = signals.mean(axis=1, dtype=np.float64)
@@ -113,25 +100,28 @@ def decode(arguments: Namespace) -> None:
 def info(arguments: Namespace) -> None:
     model: Any = kf.load(arguments.model)
     result = model.result_
-    spectrum = np.linalg.svd(result.transform, compute_uv=False)
-    method = type(result.method).__name__
-    parameters = ", ".join(f"{name}={value}" for name, value in vars(result.method).items())
     facts = {
         "file": arguments.model,
-        "method": f"{method}({parameters})",
-        "n_features": len(spectrum),
+        "method": str(result.method),
+        "n_features": model.n_features_in_,
         "patch_shape": model.patch_shape_,
         "patch_mean": model.patch_mean_,
-        "n_nonzero_coefs": model.n_nonzero_coefs_,
-        "condition_number": float(spectrum[0] / spectrum[-1]),
+        **_facts(result),
         "max_condition": getattr(result.method, "max_condition", None),
-        "norm": float(np.linalg.norm(spectrum)),
-        "n_iter": result.n_iter,
-        "converged": result.converged,
-        "stop_reason": str(result.stop_reason),
+        "norm": float(np.linalg.norm(result.spectrum)),
         "relative_error": result.errors.relative[-1],
     }
     io.tell(facts, arguments.json)
+
+
+def _facts(result: Any) -> dict[str, Any]:
+    return {
+        "n_nonzero_coefs": result.n_nonzero_coefs,
+        "condition_number": result.condition_number,
+        "n_iter": result.n_iter,
+        "converged": result.converged,
+        "stop_reason": str(result.stop_reason),
+    }
 
 
 # --- Signals and codes of files
@@ -159,12 +149,11 @@ def _signals_of(arguments: Namespace) -> tuple[NDArray, tuple[int, int] | None]:
 
 def _joined(files: list[Path]) -> NDArray:
     signals = [_load_signals(file) for file in files]
+    first = signals[0].shape[1]
     for file, values in zip(files, signals, strict=True):
-        if values.shape[1] != signals[0].shape[1]:
-            raise ValueError(
-                f"{file} has signals of {values.shape[1]} features, {files[0]} of "
-                f"{signals[0].shape[1]}: all must have the same."
-            )
+        if values.shape[1] != first:
+            text = f"{file} has signals of {values.shape[1]} features, {files[0]} of {first}"
+            raise ValueError(f"{text}: all must have the same.")
     return signals[0] if len(signals) == 1 else np.concatenate(signals)
 
 
@@ -214,7 +203,5 @@ def _load_codes(path: Path) -> tuple[sparse.csr_array, NDArray | None]:
     except Exception:  # damaged archives fail anywhere, each in its own way
         fits = False
     if not fits:
-        raise ValueError(
-            f"{path} is damaged or holds no codes: give a .npz file that encode wrote."
-        )
+        raise ValueError(f"{path} is damaged or holds no codes: give a .npz that encode wrote.")
     return codes, means

@@ -61,8 +61,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             command = import_module(f"kappaform.cli.{arguments.module}")
             code = getattr(command, arguments.function)(arguments) or 0
-        except KeyboardInterrupt:
-            complain("interrupted")
+        except KeyboardInterrupt as interruption:
+            complain(str(interruption) or "interrupted")
             code = 128 + signal.SIGINT
         except BrokenPipeError:  # the reader of the output, say `head`, has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -271,7 +271,8 @@ def _add_signals(parser: _Parser, tol: float) -> None:
     add("inputs", ".npy of signals; or pictures, folders of them", nargs="+", metavar="IN")
     add("--patch-size", "side of the patches of pictures", _COUNT, default=8)
     add("--n-patches", "patches drawn in all", _COUNT, default=20_000)
-    add("--n-nonzero", "nonzeros of a code (default: a tenth)", _at_least(0, int))
+    text = "nonzeros of a code (default: a tenth)"
+    add("--n-nonzero", text, _at_least(0, int), dest="n_nonzero_coefs", metavar="N")
     add("--max-iter", "most iterations", _COUNT, default=100)
     add("--tol", "relative change at which learning ends", _at_least(0), default=tol)
     _add_seed(parser)
