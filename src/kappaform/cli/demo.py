@@ -18,7 +18,7 @@ _SIGMA = 20.0
 _BOUNDS = (1, 1.25, 1.5, 2, 3, 5, 10)
 
 
-def demo(arguments: Namespace) -> int:
+def demo(arguments: Namespace) -> None:
     from skimage.data import camera
 
     started = time.perf_counter()
@@ -47,16 +47,11 @@ def demo(arguments: Namespace) -> int:
         **compared(clean, noisy, details.image),
         "condition_number": details.condition_number,
         "seconds": round(time.perf_counter() - started, 1),
-        "written": [str(report), str(plot)],
     }
     if arguments.json:
-        io.say_json(facts | {"path": table.table})
-        return 0
+        io.say_json(facts | {"path": table.table, "written": [report, plot]})
+        return
     io.say("A photograph with Gaussian noise, and what becomes of it:\n")
     io.tell(facts, as_json=False)
-    io.say("\nrelative errors over the bound, on other patches than were learned from:")
-    io.say("max_condition  sparsification  reconstruction")
-    names = ("max_condition", "validation_relative", "validation_reconstruction")
-    for row in zip(*(table[name] for name in names), strict=True):
-        io.say("{:13g} {:15.4f} {:15.4f}".format(*row))
-    return 0
+    io.say(f"\nErrors over the bound on the condition number:\n\n{table}")
+    io.say(f"\nwritten: {report}, {plot}")
