@@ -23,14 +23,7 @@ def check_readable(path: Path) -> None:
 
 
 def check_writable(path: Path) -> Path:
-    """The plain file that is written under this name: where a link leads, if it is one.
-
-    Raises
-    ------
-    OSError, ValueError
-        If the name is too long, its folder is missing, or what is there is a folder, a device or
-        protected.
-    """
+    """The plain file that is written under this name: where a link leads, if it is one."""
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:

@@ -16,6 +16,7 @@ from kappaform.cli.models import random_patches
 
 _SIGMA = 20.0
 _BOUNDS = (1, 1.25, 1.5, 2, 3, 5, 10)
+_LIMITS: dict[str, Any] = {"n_nonzero_coefs": 6, "max_iter": 30, "tol": 1e-3}
 
 
 def demo(arguments: Namespace) -> None:
@@ -30,12 +31,11 @@ def demo(arguments: Namespace) -> None:
     clean = camera()
     noisy = kf.add_noise(clean, _SIGMA, rng=0)
     with io.progress("denoising") as callback:
-        options: dict[str, Any] = {"value_range": (0, 255), "rng": 0, "callback": callback}
-        details = kf.denoise_with_details(noisy, _SIGMA, **options)
+        details = kf.denoise_with_details(noisy, _SIGMA, value_range=(0, 255), callback=callback)
     patches = random_patches(clean, 8, 10_000, np.random.default_rng(0))
     with io.progress("path") as callback:
-        options = {"n_nonzero_coefs": 6, "max_iter": 30, "tol": 1e-3, "callback": callback}
-        table = kf.condition_path(patches[::2], _BOUNDS, validation=patches[1::2], **options)
+        options = _LIMITS | {"validation": patches[1::2], "callback": callback}
+        table = kf.condition_path(patches[::2], _BOUNDS, **options)
     with (
         io.saved_figure(report, kf.plots.plot_denoising(noisy, details, clean)),
         io.saved_figure(plot, kf.plots.plot_path(table)),
@@ -53,5 +53,9 @@ def demo(arguments: Namespace) -> None:
         return
     io.say("A photograph with Gaussian noise, and what becomes of it:\n")
     io.tell(facts, as_json=False)
-    io.say(f"\nErrors over the bound on the condition number:\n\n{table}")
+    io.say("\nrelative errors over the bound, of patches that were not learned from:")
+    io.say("max_condition  sparsification  reconstruction")
+    names = ("max_condition", "validation_relative", "validation_reconstruction")
+    for row in zip(*(table[name] for name in names), strict=True):
+        io.say("{:13g} {:15.4f} {:15.4f}".format(*row))
     io.say(f"\nwritten: {report}, {plot}")

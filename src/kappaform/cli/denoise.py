@@ -135,8 +135,8 @@ def _denoise_file(job: Job, taken: list[Path], model: Any, arguments: Namespace)
         "patch_shape": details.patch_shape,
         "seconds": round(time.perf_counter() - started, 3),
     }
-    axes = {name: options[name] for name in ("channel_axis", "stack_axis")}
     if reference is not None:
+        axes = {name: options[name] for name in ("channel_axis", "stack_axis")}
         record |= compared(reference, noisy, cleaned, **axes)
     with ExitStack() as results:  # picture and report, or neither
         if job.report:

@@ -35,15 +35,14 @@ The paper is "Learning Explicitly Conditioned Sparsifying Transforms", arXiv:240
 copy of the public repository pirofti/ConditionedTransformLearning. Finished parts are kept in OUT:
 after an interruption the same command goes on."""
 _TABLE1 = """
-Compares PSNR and SSIM of three methods with the printed ones. Writes table1.csv, table1.md,
-table1.png and timings.csv. The results do not depend on the number of processes. Man has no public
-noisy images: its noise is made with a fixed seed, its cells are marked.
+Compares PSNR and SSIM of three methods with the printed ones, in table1.csv, table1.md, table1.png
+and timings.csv. Man has no public noisy images: its noise is made here, its cells are marked.
 Ends with 1 if an image was missing or damaged and its cells are left out."""
 _FIGURES = """
-Learns from the patches of barbara, peppers (DIR/peppers.png, not in the public repository) and
-lena, or those of them that are there. Draws errors over the iterations (figures 1 and 2) and over
-the bound (figure 3). Writes figures.csv, figures_summary.csv, path.csv, figures.md, figure1.png to
-figure3.png and figures_timings.csv."""
+Learns from patches of barbara, peppers (DIR/peppers.png, not in the public repository) and lena, or
+those that are there. Draws errors over the iterations (figures 1, 2) and over the bound (figure 3).
+Writes figures.csv, figures_summary.csv, path.csv, figures_timings.csv, figures.md, figure*.png.
+Ends with 2 for bad input."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -96,9 +95,6 @@ def _signals_interrupt() -> Iterator[list[int]]:
             signal.signal(number, signal.SIG_DFL)
 
 
-# --- Values of options
-
-
 def _at_least(least: float, kind: type = float) -> Callable[[str], float]:
     def number(text: str) -> float:
         value: float = kind(text)
@@ -110,7 +106,7 @@ def _at_least(least: float, kind: type = float) -> Callable[[str], float]:
     return number
 
 
-_COUNT = _at_least(1, int)
+_COUNT, _SEED = _at_least(1, int), _at_least(0, int)
 
 
 # --- Commands
@@ -130,16 +126,13 @@ class _Parser(argparse.ArgumentParser):
             text += " (default: %(default)s)"
         self.add_argument(*name.split(), help=text, type=kind, **options)
 
-    def add_flags(self, **texts: str) -> None:
-        for name, text in texts.items():
-            self.add_argument(f"--{name}", action="store_true", help=text)
+    def add_flag(self, name: str, text: str) -> None:
+        self.add_argument(name, action="store_true", help=text)
 
 
 class _Version(argparse.Action):
-    """Looks the version up only when it is asked for."""
-
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
-        import kappaform
+        import kappaform  # its version is looked up only here: that takes time
 
         sys.stdout.write(f"kappaform {kappaform.__version__}\n")
         parser.exit()
@@ -169,7 +162,8 @@ def _command(
     parser.epilog = f"example:\n  {parser.prog} {example}"
     if module:
         parser.set_defaults(module=module, function=name)
-        parser.add_flags(json="print one JSON document", debug="show where an error occurred")
+        parser.add_flag("--json", "print one JSON document")
+        parser.add_flag("--debug", "show where an error occurred")
     return parser
 
 
@@ -179,7 +173,7 @@ def _add_denoise(commands: Any) -> None:
     parser = _command(commands, "denoise", "denoise", text, example, _DENOISE)
     add = parser.add
     add("inputs", "pictures, or folders of them", nargs="+", metavar="IN")
-    add("-o --output", "file to write; for several pictures a folder, made if new", metavar="OUT")
+    add("-o --output", "file to write, or folder (NAME/, made if new)", metavar="OUT")
     add("--suffix", "end of the new names (default: _denoised; none in a folder -o)")
     text = "deviation of the noise, in values of the file (default: estimated)"
     add("--sigma", text, _at_least(0))
@@ -192,10 +186,10 @@ def _add_denoise(commands: Any) -> None:
     pages.add_argument("--stack", action="store_true", help="pages are pictures of their own")
     text = "least and largest possible value (default: those of 8 and 16 bit files)"
     add("--value-range", text, float, nargs=2, metavar=("LO", "HI"))
-    _add_seed(parser)
+    add("--seed", "of the random choices", _SEED, default=0)
     add("--device", "cuda: use a GPU, through torch (default: the processor)")
     add("--compare", "picture without noise (or folder): print PSNR and SSIM", metavar="REF")
-    add("--report", "draw what happened; for several pictures a folder")
+    add("--report", "file to draw what happened in, or folder (NAME/)")
 
 
 def _add_models(commands: Any) -> None:
@@ -255,8 +249,8 @@ def _add_reproduce(commands: Any) -> None:
         add("--data", "folder of the paper's images", required=True, metavar="DIR")
         add("-o --output", "folder for results, made if new", required=True, metavar="OUT")
         add("--workers", "processes of one thread each (default: all processors)", _COUNT)
-        _add_seed(parser)
-        parser.add_flags(quick="a small part of it in seconds, marked as such")
+        add("--seed", "of the random choices", _SEED, default=0)
+        parser.add_flag("--quick", "a small part of it in seconds, marked as such")
 
 
 def _add_method(parser: _Parser) -> None:
@@ -275,8 +269,4 @@ def _add_signals(parser: _Parser, tol: float) -> None:
     add("--n-nonzero", text, _at_least(0, int), dest="n_nonzero_coefs", metavar="N")
     add("--max-iter", "most iterations", _COUNT, default=100)
     add("--tol", "relative change at which learning ends", _at_least(0), default=tol)
-    _add_seed(parser)
-
-
-def _add_seed(parser: _Parser) -> None:
-    parser.add("--seed", "of the random choices", _at_least(0, int), default=0)
+    add("--seed", "of the random choices", _SEED, default=0)

@@ -75,13 +75,7 @@ class UnsupportedError(ValueError):
 
 
 def read_image(path: Path) -> Picture:
-    """The picture in a file; of a TIFF, all pages of its first series.
-
-    Raises
-    ------
-    OSError, ValueError
-        If there is no such file, or if it is damaged, of another kind or too large.
-    """
+    """The picture in a file; of a TIFF, all pages of its first series."""
     kind = _kind_of(path)
     picture = _read_npy(path) if kind == "NPY" else _decoded(path, kind)
     pixels = picture.pixels
@@ -110,13 +104,9 @@ def _decoded(path: Path, kind: str) -> Picture:
 
 
 def check_target(path: Path, picture: Picture) -> None:
-    """Refuse, before any work is done, a format that cannot hold a picture like this one.
-
-    Whether there can be a file of that name, `check_writable` says.
-    """
+    """Refuse, before any work is done, a format that cannot hold a picture like this one."""
     kind = _kind_of(path)
-    misfit = _misfit(kind, picture)
-    if misfit:
+    if misfit := _misfit(kind, picture):
         raise ValueError(f"{path}: {kind} {misfit}.")
 
 
