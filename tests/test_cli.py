@@ -708,7 +708,7 @@ def test_path_shows_every_bound_and_draws(folder, signals, capsys):
             ["path", "signals.npy", "--plot", "p.txt"],
             "give a name that ends with .png or .pdf or .svg",
         ),
-        (["encode", "m.kf", "wide.npy", "-o", "c.npz"], "17 features"),
+        (["encode", "m.kf", "wide.npy", "-o", "c.npz"], "wide.npy has signals of 17 features"),
         (["encode", "m.kf", "signals.npy", "-o", "c.npy"], "give a name that ends with .npz"),
         (["encode", "a.png", "signals.npy", "-o", "c.npz"], "a.png is not a transform"),
         (

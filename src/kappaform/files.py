@@ -15,6 +15,10 @@ from typing import BinaryIO
 _SPECIAL = "is a device, a pipe or a socket: give a plain file."
 
 
+class UnsupportedError(ValueError):
+    """Says what an intact file has that cannot be read here; all other exceptions mean damage."""
+
+
 def check_readable(path: Path) -> None:
     """Refuse what cannot be opened, and pipes, whose opening would wait for a writer."""
     if path.exists() and not path.is_file() and not path.is_dir():

@@ -68,6 +68,11 @@ def encode(arguments: Namespace) -> None:
     io.check_output(target, [Path(arguments.model), source], (".npz",))
     model: Any = kf.load(arguments.model)
     signals = _load_signals(source)
+    if signals.shape[1] != model.n_features_in_:
+        raise ValueError(
+            f"{source} has signals of {signals.shape[1]} features: the transform in "
+            f"{arguments.model} takes {model.n_features_in_}."
+        )
     if signals.dtype not in (np.float32, np.float64):
         signals = signals.astype(np.float64)
     means = {}

@@ -15,7 +15,7 @@ from numpy.typing import DTypeLike, NDArray
 from PIL import Image
 from PIL.PngImagePlugin import putchunk
 
-from kappaform.files import check_readable, replaced_when_complete
+from kappaform.files import UnsupportedError, check_readable, replaced_when_complete
 
 _KINDS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}
 _KINDS |= {".tif": "TIFF", ".tiff": "TIFF", ".npy": "NPY"}
@@ -67,10 +67,6 @@ class Picture(NamedTuple):
         return self._replace(pixels=colours)
 
 
-class UnsupportedError(ValueError):
-    """Says what an intact file has that cannot be read here; all other exceptions mean damage."""
-
-
 # --- Any format
 
 
@@ -94,7 +90,7 @@ def _decoded(path: Path, kind: str) -> Picture:
             return _read_png_jpeg(path)
         from kappaform.image_files.tiff import read_tiff
 
-        return read_tiff(path)
+        return Picture(*read_tiff(path))
     except (UnsupportedError, Image.DecompressionBombError) as error:
         raise ValueError(f"{path}: {error}") from None
     except (ImportError, MemoryError):

@@ -14,7 +14,7 @@ import numpy as np
 import tifffile
 from numpy.typing import NDArray
 
-from kappaform.image_files import Picture, UnsupportedError
+from kappaform.files import UnsupportedError
 
 _MAX_PIXELS = 178_956_970  # what Pillow refuses by itself, for TIFF too
 _MAX_BYTES = 8 * _MAX_PIXELS  # as many pixels of RGBA, 16 bit, the most that PNG holds
@@ -23,8 +23,8 @@ _RGB_OR_GREY = (0, 1, 2)  # photometric interpretations: white is zero, black is
 _PROFILE = 34675  # tag of the ICC profile
 
 
-def read_tiff(path: Path) -> Picture:
-    """All pages of the first series of a file."""
+def read_tiff(path: Path) -> tuple[NDArray, bool, bytes | None, bool]:
+    """What makes a `Picture`, of all pages of the first series of a file."""
     with _complaints_of_tifffile() as complaints, tifffile.TiffFile(path) as file:
         _check_order(file)
         series, page = file.series[0], file.series[0].keyframe
@@ -53,7 +53,7 @@ def read_tiff(path: Path) -> Picture:
         pixels = np.iinfo(pixels.dtype).max - pixels
     if len(pixels) == 1 and pixels.ndim - ("S" in axes) == 3:
         pixels = pixels[0]  # a single page
-    return Picture(pixels, "S" in axes, profile, has_alpha)
+    return pixels, "S" in axes, profile, has_alpha
 
 
 def _check_size(series: Any, page: Any) -> None:
@@ -124,7 +124,7 @@ def _complaints_of_tifffile() -> Iterator[list[str]]:
         logger.removeFilter(keep)
 
 
-def write_tiff(file: BinaryIO, picture: Picture) -> None:
+def write_tiff(file: BinaryIO, picture: Any) -> None:
     """Write a picture, every page of it."""
     options: dict[str, Any] = {"photometric": "minisblack", "iccprofile": picture.profile}
     if picture.has_channels:
