@@ -1,5 +1,3 @@
-"""``python -m kappaform``: the command."""
-
 import sys
 
 from kappaform.cli import main

@@ -1,8 +1,10 @@
-"""Arrays as they come: their kind, what is accepted of them, and the scale of their values."""
+"""Arrays as they come: their kind, what is accepted of them, their scale, and what may go wrong."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,57 @@ _LARGEST_SHIFT = 1022  # the scale and its inverse are normal numbers
 
 # What arrays of other libraries have, and stores have not; sparse ones of SciPy have the last.
 _OF_ARRAYS = ("__dlpack__", "__array_namespace__", "__cuda_array_interface__", "toarray")
+
+
+# What a mistake in a program raises. It stays as it is: to read again would not help.
+_MISTAKES = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    ImportError,
+    NameError,
+    NotImplementedError,
+    SyntaxError,
+    TypeError,
+)
+_AGAIN = "If learning had begun, `.result` of this error is where to go on (init=...)."
+
+
+class SignalsUnreadable(OSError):  # noqa: N818 - as LearningInterrupted says what happened
+    """Signals that could not be read, or computed, in the middle of the work.
+
+    Attributes
+    ----------
+    result : LearnResult or None
+        What was learned until then; go on with ``init=result``. None if learning had not begun.
+    finished : tuple of LearnResult
+        Those of the bounds of a `condition_path` that were done; empty for a single `learn`.
+    """
+
+    result: Any = None
+    finished: tuple[Any, ...] = ()
+
+
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Turn errors of what signals are read or computed from into `SignalsUnreadable`."""
+    try:
+        yield
+    except (*_MISTAKES, SignalsUnreadable):
+        raise
+    except Exception as error:
+        raise SignalsUnreadable(
+            f"{what}: {type(error).__name__}: {error}. Mend that and call again. {_AGAIN}"
+        ) from error
+
+
+def check_sums(name: str, *sums: Array) -> None:
+    """Refuse what a pass over signals that were finite gives, if they no longer are."""
+    if not all(np.isfinite(values).all() for values in sums):
+        raise SignalsUnreadable(
+            f"{name} gave NaN or inf in a pass, although they were finite before: mend what they "
+            f"are read from and call again. {_AGAIN}"
+        )
 
 
 def library_of(values: Any) -> str:
@@ -215,3 +268,11 @@ def first_bad_row(signals: Array) -> int:
 def not_finite(name: str, row: int) -> str:
     """What errors say of signals that are not finite."""
     return f"{name} contains NaN or inf, first in row {row}: drop such rows or fill them."
+
+
+def memory_map(signals: Any) -> Any:
+    """The `np.memmap` that an array is (a view of), or None."""
+    array = signals
+    while isinstance(array, np.ndarray) and not isinstance(array, np.memmap):
+        array = array.base
+    return array if isinstance(array, np.memmap) else None

@@ -12,49 +12,35 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+_SPECIAL = "is a device, a pipe or a socket: give a plain file."
+
 
 def check_readable(path: Path) -> None:
-    """Refuse what is not a file, or may not be read."""
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder, not a file.")
-    if not path.exists():
-        raise FileNotFoundError(f"{path}: no such file.")
-    if not path.is_file():  # a pipe would be waited for
-        raise ValueError(f"{path} is a device, a pipe or a socket: give a plain file.")
-    if not os.access(path, os.R_OK):
-        raise PermissionError(f"{path} may not be read: change its permissions.")
+    """Refuse what cannot be opened, and pipes, whose opening would wait for a writer."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise ValueError(f"{path} {_SPECIAL}")
+    path.open("rb").close()
 
 
 def check_writable(path: Path) -> Path:
-    """The plain file that is written under this name: where a link leads, if it is one.
-
-    Raises
-    ------
-    OSError, ValueError
-        If the name is too long, its folder is missing, or what is there is a folder, a device or
-        protected.
-    """
+    """The plain file that is written under this name: where a link leads, if it is one."""
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
         mode = None
     file = Path(os.path.realpath(path)) if path.is_symlink() else path
     if not file.parent.is_dir():
-        raise FileNotFoundError(
-            f"{path}: the folder {file.parent} does not exist, create it first."
-        )
+        raise FileNotFoundError(f"{path}: the folder {file.parent} does not exist: create it.")
     if mode is not None:
         if stat.S_ISDIR(mode):
             raise IsADirectoryError(f"{path} is a folder: give the name of a file.")
         if not stat.S_ISREG(mode):
-            raise ValueError(f"{path} is a device, a pipe or a socket: give a plain file.")
-        # Replacing a file asks for no permission on the file itself, so that is asked here.
+            raise ValueError(f"{path} {_SPECIAL}")
+        # Replacing a file needs no permission on the file itself, so that is asked here.
         if not mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH):
-            raise PermissionError(f"{path} is read-only: choose another name, or make it writable.")
+            raise PermissionError(f"{path} is read-only: choose another name.")
     if not os.access(file.parent, os.W_OK | os.X_OK):
-        raise PermissionError(
-            f"{path}: the folder {file.parent} is read-only: choose another, or make it writable."
-        )
+        raise PermissionError(f"{path}: the folder {file.parent} is read-only: choose another.")
     return file
 
 
@@ -77,14 +63,12 @@ def replaced_when_complete(path: Path) -> Iterator[BinaryIO]:
             opened.flush()
             os.fsync(opened.fileno())
         temporary.replace(file)
-    except OSError as error:  # the caller knows `path`, not the temporary name
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
-        if error.filename not in (None, str(temporary)):
-            raise
-        reason = error.strerror or f"not written completely ({error})"
-        raise OSError(error.errno or errno.EIO, reason, str(path)) from error
-    except BaseException:
-        temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename in (None, str(temporary)):
+            # The caller knows `path`, not the temporary name.
+            reason = error.strerror or f"not written completely ({error})"
+            raise OSError(error.errno or errno.EIO, reason, str(path)) from error
         raise
 
 

@@ -247,7 +247,7 @@ def test_workers_remember_no_more_than_allowed_and_no_bit_depends_on_it(most, mo
         cold, warm = engine.run_pass(transform, 3), engine.run_pass(transform, 3)
         assert_same_bits(cold, warm)
         assert sum(cuts.nbytes for cuts in dask_engine._cuts.values()) <= most
-        kept = {key for key, _ in dask_engine._cuts}
+        kept = {chunk[0] for chunk in dask_engine._cuts}
         assert engine._key in kept or most == 0
     np.testing.assert_allclose(warm.cross, expected.run_pass(transform, 3).cross, rtol=1e-10)
 

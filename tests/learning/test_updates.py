@@ -9,6 +9,7 @@ import pytest
 from kappaform.engines import engine_for
 from kappaform.learning import Conditioned, LogDet, Orthonormal
 from kappaform.learning.starts import feasible
+from kappaform.learning.state import updater
 from kappaform.learning.updates import (
     Bounds,
     Factors,
@@ -16,7 +17,6 @@ from kappaform.learning.updates import (
     fit_spectrum,
     least_squares,
     turn_right,
-    updater,
 )
 from kappaform.linalg import project_spectrum, random_basis
 

@@ -196,7 +196,7 @@ def test_bad_input_is_refused_in_one_line(refused, tmp_path, images):
     assert "no such folder" in refused("figures", data=tmp_path / "nowhere")
     assert "0: give an integer >= 1" in refused("figures", "--n-iter", 0)
     (images / "peppers.png").write_bytes(b"nonsense")
-    assert "peppers.png is damaged" in refused("figures", "--images", "peppers")
+    assert "peppers.png is not a valid PNG file" in refused("figures", "--images", "peppers")
     assert not Path("out").exists()
 
 

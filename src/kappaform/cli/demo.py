@@ -16,9 +16,10 @@ from kappaform.cli.models import random_patches
 
 _SIGMA = 20.0
 _BOUNDS = (1, 1.25, 1.5, 2, 3, 5, 10)
+_LIMITS: dict[str, Any] = {"n_nonzero_coefs": 6, "max_iter": 30, "tol": 1e-3}
 
 
-def demo(arguments: Namespace) -> int:
+def demo(arguments: Namespace) -> None:
     from skimage.data import camera
 
     started = time.perf_counter()
@@ -30,12 +31,11 @@ def demo(arguments: Namespace) -> int:
     clean = camera()
     noisy = kf.add_noise(clean, _SIGMA, rng=0)
     with io.progress("denoising") as callback:
-        options: dict[str, Any] = {"value_range": (0, 255), "rng": 0, "callback": callback}
-        details = kf.denoise_with_details(noisy, _SIGMA, **options)
+        details = kf.denoise_with_details(noisy, _SIGMA, value_range=(0, 255), callback=callback)
     patches = random_patches(clean, 8, 10_000, np.random.default_rng(0))
     with io.progress("path") as callback:
-        options = {"n_nonzero_coefs": 6, "max_iter": 30, "tol": 1e-3, "callback": callback}
-        table = kf.condition_path(patches[::2], _BOUNDS, validation=patches[1::2], **options)
+        options = _LIMITS | {"validation": patches[1::2], "callback": callback}
+        table = kf.condition_path(patches[::2], _BOUNDS, **options)
     with (
         io.saved_figure(report, kf.plots.plot_denoising(noisy, details, clean)),
         io.saved_figure(plot, kf.plots.plot_path(table)),
@@ -47,16 +47,15 @@ def demo(arguments: Namespace) -> int:
         **compared(clean, noisy, details.image),
         "condition_number": details.condition_number,
         "seconds": round(time.perf_counter() - started, 1),
-        "written": [str(report), str(plot)],
     }
     if arguments.json:
-        io.say_json(facts | {"path": table.table})
-        return 0
+        io.say_json(facts | {"path": table.table, "written": [report, plot]})
+        return
     io.say("A photograph with Gaussian noise, and what becomes of it:\n")
     io.tell(facts, as_json=False)
-    io.say("\nrelative errors over the bound, on other patches than were learned from:")
+    io.say("\nrelative errors over the bound, of patches that were not learned from:")
     io.say("max_condition  sparsification  reconstruction")
     names = ("max_condition", "validation_relative", "validation_reconstruction")
     for row in zip(*(table[name] for name in names), strict=True):
         io.say("{:13g} {:15.4f} {:15.4f}".format(*row))
-    return 0
+    io.say(f"\nwritten: {report}, {plot}")

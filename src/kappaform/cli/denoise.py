@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from argparse import Namespace
-from collections import Counter
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -34,13 +34,23 @@ def denoise(arguments: Namespace) -> int:
     files, n_skipped, errors = io.picture_files(arguments.inputs, arguments.suffix or _SUFFIX)
     jobs = _jobs(files, arguments)
     model = kf.load(arguments.model) if arguments.model else None
+    if arguments.device is not None:
+        from kappaform.imaging.clean_torch import device_named
+
+        arguments.device = device_named(arguments.device)
     taken = [*files, *(job.reference for job in jobs if job.reference)]
     taken += [Path(arguments.model)] if arguments.model else []
     records: list[dict[str, Any]] = []
-    codes = [io.REFUSED] * len(errors)
-    for path, text in errors.items():
-        records.append({"input": str(path), "error": text})
+    codes: list[int] = []
+
+    def failed(source: Path, error: Exception) -> None:
+        code, text = io.failure(error, arguments.debug, str(source))
+        codes.append(code)
+        records.append({"input": str(source), "error": text})
         io.complain(text)
+
+    for folder, error in errors.items():
+        failed(folder, error)
     for job in jobs:
         try:
             records.append(_denoise_file(job, taken, model, arguments))
@@ -49,10 +59,7 @@ def denoise(arguments: Namespace) -> int:
         except BrokenPipeError:
             raise
         except Exception as error:
-            code, text = io.failure(error, arguments.debug, str(job.source))
-            codes.append(code)
-            records.append({"input": str(job.source), "error": text})
-            io.complain(text)
+            failed(job.source, error)
     if arguments.json:
         io.say_json({"files": records, "failed": len(codes), "skipped": n_skipped})
     elif len(records) + n_skipped > 1:
@@ -65,49 +72,43 @@ def _jobs(files: list[Path], arguments: Namespace) -> list[Job]:
     """What is to be done, with no name written twice."""
     many = len(files) > 1 or any(Path(name).is_dir() for name in arguments.inputs)
     jobs = [_job(file, arguments, many) for file in files]
-    for job in jobs:
-        if job.report and io.is_same(job.target, job.report):
-            raise ValueError(
-                f"{job.report} is the name of both picture and report: give the report another."
-            )
-    results = [path for job in jobs for path in (job.target, job.report) if path]
-    for path, count in Counter(results).items():
-        if count > 1:
-            raise ValueError(f"{path} would be written twice: denoise these files one by one.")
+    seen = set()
+    for path in (path for job in jobs for path in (job.target, job.report) if path):
+        file = os.path.realpath(path)
+        if file in seen:
+            raise ValueError(f"{path} would be written twice: give each result its own name.")
+        seen.add(file)
     return jobs
 
 
 def _job(file: Path, arguments: Namespace, many: bool) -> Job:
-    output, suffix = arguments.output, arguments.suffix
+    def place(option: str, given: str, name: str) -> Path:
+        """The file that is given, or the one of that name in the folder that is given."""
+        path = Path(given)
+        if not many and not given.endswith(("/", os.sep)) and not path.is_dir():
+            return path
+        if path.exists() and not path.is_dir():
+            raise ValueError(f"{option} {given} is a file: give a folder.")
+        path.mkdir(exist_ok=True)
+        return path / name
+
+    output, suffix, report = arguments.output, arguments.suffix, arguments.report
     if suffix is None:
         suffix = "" if output else _SUFFIX
     name = f"{file.stem}{suffix}{file.suffix}"
-    target = _place("-o", output, name, many) if output else file.with_name(name)
-    report = None
-    if arguments.report:
-        report = _place("--report", arguments.report, f"{file.name}_report.png", many)
+    target = place("-o", output, name) if output else file.with_name(name)
     reference = Path(arguments.compare) if arguments.compare else None
     if reference and reference.is_dir():
         reference = reference / file.name
-    return Job(file, target, reference, report)
-
-
-def _place(option: str, given: str, name: str, many: bool) -> Path:
-    """The file that is given, or the one of that name in the folder that is given."""
-    path = Path(given)
-    if not many and not given.endswith(("/", os.sep)) and not path.is_dir():
-        return path
-    if path.exists() and not path.is_dir():
-        raise ValueError(f"{option} {given} is a file: give a folder.")
-    path.mkdir(exist_ok=True)
-    return path / name
+    drawing = place("--report", report, f"{file.name}_report.png") if report else None
+    return Job(file, target, reference, drawing)
 
 
 def _denoise_file(job: Job, taken: list[Path], model: Any, arguments: Namespace) -> dict[str, Any]:
     """Denoise one picture; what came of it, for people and programs."""
     picture = _interpreted(job.source, arguments)
     io.check_output(job.target, taken)
-    target = check_target(job.target, picture)
+    check_target(job.target, picture)
     if job.report:
         io.check_output(job.report, taken, io.FIGURES)
     noisy, reference = picture.colours, None
@@ -116,11 +117,11 @@ def _denoise_file(job: Job, taken: list[Path], model: Any, arguments: Namespace)
         if noisy.shape != reference.shape:
             raise ValueError(
                 f"{job.reference} has shape {reference.shape}, {job.source} {noisy.shape}: a "
-                "reference is of the same size."
+                "reference has the same size."
             )
     started = time.perf_counter()
+    options = _options(picture, model, arguments)
     with io.progress(job.source.name) as callback:
-        options = _options(picture, model, arguments)
         image = _floats(noisy, arguments.device)
         details = kf.denoise_with_details(image, arguments.sigma, **options, callback=callback)
     cleaned: Any = details.image
@@ -134,71 +135,60 @@ def _denoise_file(job: Job, taken: list[Path], model: Any, arguments: Namespace)
         "patch_shape": details.patch_shape,
         "seconds": round(time.perf_counter() - started, 3),
     }
-    axes = {name: options[name] for name in ("channel_axis", "stack_axis")}
     if reference is not None:
+        axes = {name: options[name] for name in ("channel_axis", "stack_axis")}
         record |= compared(reference, noisy, cleaned, **axes)
     with ExitStack() as results:  # picture and report, or neither
         if job.report:
-            written = replace(details, image=cleaned)
-            channel_axis = axes["channel_axis"]
-            figure = kf.plots.plot_denoising(noisy, written, reference, channel_axis=channel_axis)
+            shown, channel_axis = replace(details, image=cleaned), picture.channel_axis
+            figure = kf.plots.plot_denoising(noisy, shown, reference, channel_axis=channel_axis)
             results.enter_context(io.saved_figure(job.report, figure))
             record["report"] = str(job.report)
-        write_image(target, picture.with_colours(cleaned))
+        write_image(job.target, picture.with_colours(cleaned))
     return record
 
 
 def _interpreted(path: Path, arguments: Namespace) -> Picture:
     """The picture in a file, with its pages, if any, being what the arguments say."""
     picture = read_image(path)
-    declared = arguments.volume or arguments.stack
-    if declared and path.suffix.lower() == ".npy" and picture.pixels.ndim == 3:
+    shape = picture.pixels.shape
+    option = "--volume" if arguments.volume else "--stack" if arguments.stack else ""
+    if option and path.suffix.lower() == ".npy" and len(shape) == 3:
         picture = picture._replace(has_channels=False)
-    if picture.has_pages and not declared:
+    if picture.has_pages and not option:
         raise ValueError(
-            f"{path} has pages, shape {picture.pixels.shape}: add --stack to denoise each on its "
-            "own, or --volume if they are slices of one volume."
+            f"{path} has pages, shape {shape}: add --stack to denoise each on its own, or --volume "
+            "if they are slices of one volume."
         )
-    if declared and not picture.has_pages:
-        option = "--volume" if arguments.volume else "--stack"
-        raise ValueError(
-            f"{path} has a single page, shape {picture.pixels.shape}: leave {option} out."
-        )
+    if option and not picture.has_pages:
+        raise ValueError(f"{path} has a single page, shape {shape}: leave {option} out.")
     return picture
 
 
-def _floats(pixels: NDArray, device: str | None) -> Any:
+def _floats(pixels: NDArray, device: Any) -> Any:
     """The pixels as floats that hold them exactly, as a tensor if there is a device for it."""
     single = np.can_cast(pixels.dtype, np.float32)
     floats = pixels.astype(np.float32 if single else np.float64, copy=False)
     if device is None:
         return floats
-    from kappaform.imaging.clean_torch import device_named
-
-    place = device_named(device)
     import torch
 
-    return torch.from_numpy(np.ascontiguousarray(floats)).to(place)
+    return torch.from_numpy(np.ascontiguousarray(floats)).to(device)
 
 
 def _options(picture: Picture, model: Any, arguments: Namespace) -> dict[str, Any]:
-    value_range = arguments.value_range
+    names = ("method", "max_condition", "patch_size", "preset", "value_range")
+    options = io.chosen(arguments, *names) | {"rng": arguments.seed}
+    options["channel_axis"] = picture.channel_axis
+    options["stack_axis"] = 0 if arguments.stack else None
     dtype = picture.pixels.dtype
-    if value_range is None and dtype in (np.uint8, np.uint16) and arguments.preset is None:
-        value_range = (0, np.iinfo(dtype).max)  # a preset has its own
-    options = {
-        "method": arguments.method,
-        "max_condition": arguments.max_condition,
-        "patch_size": arguments.patch_size,
-        "preset": arguments.preset,
-        "value_range": None if value_range is None else tuple(value_range),
-        "channel_axis": picture.channel_axis,
-        "stack_axis": 0 if arguments.stack else None,
-        "rng": arguments.seed,
-    }
+    if not arguments.value_range and not arguments.preset and dtype in (np.uint8, np.uint16):
+        options["value_range"] = (0, np.iinfo(dtype).max)  # a preset has its own
     if model is not None:
         options["transform"] = model.result_.transform
         options["patch_size"] = arguments.patch_size or model.patch_shape_
+    if arguments.volume:  # declared, so that there is no doubt
+        warnings.filterwarnings("ignore", "image has shape .* is taken for a volume")
     return options
 
 

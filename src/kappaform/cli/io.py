@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
-import os
 import sys
 import traceback
+from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from kappaform.files import check_writable, replaced_when_complete
 
@@ -48,19 +47,16 @@ def failure(error: Exception, debug: bool = False, source: str = "") -> tuple[in
     """
     if debug:
         traceback.print_exception(error)
-    text = " ".join(str(error).split())
+    code, text = REFUSED, " ".join(str(error).split()) or type(error).__name__
     if not isinstance(error, _BAD_INPUT):
-        where = f" ({source})" if source else ""
-        return BUG, (
-            f"this is a bug in kappaform: {type(error).__name__}: {text}{where}; run again with "
-            "--debug, and report what it shows"
-        )
-    if isinstance(error, MemoryError):
-        text = "not enough memory: " + (text or "give a smaller input.")
+        code = BUG
+        text = f"this is a bug in kappaform: {type(error).__name__}: {text}; please report it, "
+        text += "with what --debug shows"
+    elif isinstance(error, MemoryError):
+        text = f"not enough memory: give a smaller input ({text})"
     elif isinstance(error, OSError) and error.strerror and error.filename is not None:
         text = f"{error.filename}: {error.strerror}"
-    text = text or type(error).__name__
-    return REFUSED, text if source in text else f"{source}: {text}"
+    return code, text if source in text else f"{source}: {text}"
 
 
 def tell(facts: dict[str, Any], as_json: bool) -> None:
@@ -71,57 +67,55 @@ def tell(facts: dict[str, Any], as_json: bool) -> None:
     width = max(map(len, facts))
     for name, value in facts.items():
         text = f"{value:.6g}" if isinstance(value, float) else str(value)
-        text = ", ".join(value) if isinstance(value, list) else text
         say(f"{name.replace('_', ' '):<{width}}  {text}")
 
 
 def say_json(document: dict[str, Any]) -> None:
     """The one document that --json prints; what JSON cannot say (inf, NaN) becomes null."""
-    say(json.dumps(_plain(document), indent=1, allow_nan=False))
 
+    def plain(value: Any) -> Any:
+        return value.tolist() if hasattr(value, "tolist") else str(value)  # of NumPy, or else
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if hasattr(value, "tolist"):  # arrays and numbers of NumPy
-        return _plain(value.tolist())
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value if isinstance(value, str | int | float | None) else str(value)
+    text = json.dumps(document, default=plain)
+    say(json.dumps(json.loads(text, parse_constant=lambda _: None), indent=1))
 
 
 @contextmanager
-def progress(name: str) -> Iterator[Callable[[Any], None] | None]:
-    """A callback that counts iterations on a terminal; None where nobody watches."""
+def progress(name: str, of_work: bool = False) -> Iterator[Callable[[Any], None] | None]:
+    """A callback that shows progress on a terminal; None where nobody watches.
+
+    It counts its calls; or, `of_work`, it is told the share of the work that is done.
+    """
     if not sys.stderr.isatty():
         yield None
         return
     from tqdm import tqdm
 
     style = "{desc}: {n_fmt} iterations, {elapsed}"
-    with tqdm(desc=name, bar_format=style, leave=False, file=sys.stderr) as bar:
+    if of_work:
+        style = "{desc}, {percentage:.0f} % of the work, {elapsed} passed, {remaining} remaining"
+    # Not smoothed: parts end in bursts, so only the mean rate says when the last will.
+    options: dict[str, Any] = {"total": 1, "smoothing": 0, "mininterval": 0} if of_work else {}
+    with tqdm(desc=name, bar_format=style, leave=False, file=sys.stderr, **options) as bar:
 
-        def watch(_: Any) -> None:
-            bar.update()
+        def watch(done: Any) -> None:
+            bar.update(done - bar.n if of_work else 1)
 
         yield watch
 
 
-# --- Files
+# --- Options and files
 
 
-class Found(NamedTuple):
-    """Files to read, how many others their folders hold, and what is wrong with other folders."""
-
-    files: list[Path]
-    n_skipped: int
-    errors: dict[Path, str]
+def chosen(arguments: Namespace, *names: str) -> dict[str, Any]:
+    """Options of the library that are arguments of the same name."""
+    return {name: getattr(arguments, name) for name in names}
 
 
-def picture_files(inputs: Iterable[str], own_suffix: str = "") -> Found:
-    """Files, and pictures in folders, in order.
+def picture_files(
+    inputs: Iterable[str], own_suffix: str = ""
+) -> tuple[list[Path], int, dict[Path, ValueError]]:
+    """Files, and pictures in folders; how many files are skipped; folders without pictures.
 
     Pictures whose name ends with `own_suffix` are results of an earlier run, and skipped.
     """
@@ -131,36 +125,30 @@ def picture_files(inputs: Iterable[str], own_suffix: str = "") -> Found:
         is_result = bool(own_suffix) and file.stem.endswith(own_suffix)
         return file.suffix.lower() in SUFFIXES and not file.name.startswith(".") and not is_result
 
-    found, n_skipped = Found([], 0, {}), 0
+    files: list[Path] = []
+    n_skipped, errors = 0, {}
     for path in map(Path, inputs):
         if not path.is_dir():
-            found.files.append(path)
+            files.append(path)
             continue
         inside = sorted(entry for entry in path.iterdir() if entry.is_file())
         wanted = [file for file in inside if is_wanted(file)]
-        if not wanted:
-            found.errors[path] = (
-                f"{path} holds no picture: no file to read in it is {' '.join(SUFFIXES)}."
-            )
-            continue
-        found.files.extend(wanted)
-        n_skipped += len(inside) - len(wanted)
-    return found._replace(n_skipped=n_skipped)
+        if wanted:
+            files += wanted
+            n_skipped += len(inside) - len(wanted)
+        else:
+            kinds = " ".join(SUFFIXES)
+            errors[path] = ValueError(f"{path} holds no picture: no file to read is {kinds}.")
+    return files, n_skipped, errors
 
 
 def check_output(path: Path, inputs: Iterable[Path], suffixes: tuple[str, ...] = ()) -> None:
     """Refuse, before any work is done, a name that cannot be written or is that of an input."""
     if suffixes and path.suffix.lower() not in suffixes:
         raise ValueError(f"{path}: give a name that ends with {' or '.join(suffixes)}.")
-    if any(is_same(path, other) for other in inputs):
+    if path.exists() and any(other.exists() and path.samefile(other) for other in inputs):
         raise ValueError(f"{path} is an input: give the output another name.")
     check_writable(path)
-
-
-def is_same(path: Path, other: Path) -> bool:
-    """Whether two names are of the same file, which need not exist yet."""
-    linked = path.exists() and other.exists() and path.samefile(other)
-    return linked or os.path.realpath(path) == os.path.realpath(other)
 
 
 @contextmanager

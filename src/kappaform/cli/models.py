@@ -2,39 +2,32 @@
 
 from __future__ import annotations
 
-import zipfile
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from scipy import sparse
 
 import kappaform as kf
 from kappaform.cli import io
 from kappaform.files import check_readable, replaced_when_complete
-from kappaform.image_files import SUFFIXES, Picture, load_npy, read_image
+from kappaform.image_files import load_npy, read_image
+from kappaform.imaging.patches import grid_of, patches_at
 
+_LIMITS = ("n_nonzero_coefs", "max_iter", "tol")
 _LUMINANCE = (0.2126, 0.7152, 0.0722)  # of red, green and blue, ITU-R BT.709
 
 
-def learn(arguments: Namespace) -> int:
+def learn(arguments: Namespace) -> None:
     target = Path(arguments.output)
     io.check_output(target, map(Path, arguments.inputs))
     signals, patch_shape = _signals_of(arguments)
     methods = {"log-det": kf.LogDet, "orthonormal": kf.Orthonormal}
     method = methods.get(arguments.method, lambda: kf.Conditioned(arguments.max_condition))()
     with io.progress("learning") as callback:
-        result = kf.learn(
-            signals,
-            method,
-            n_nonzero_coefs=arguments.n_nonzero,
-            max_iter=arguments.max_iter,
-            tol=arguments.tol,
-            callback=callback,
-        )
+        result = kf.learn(signals, method, **io.chosen(arguments, *_LIMITS), callback=callback)
     kept: Any = {"patch_shape": patch_shape, "patch_mean": "removed"} if patch_shape else {}
     kf.save(target, result, **kept)
     errors = kf.evaluate(signals, result, result.n_nonzero_coefs)
@@ -42,19 +35,14 @@ def learn(arguments: Namespace) -> int:
         "output": str(target),
         "n_signals": len(signals),
         "n_features": signals.shape[1],
-        "n_nonzero_coefs": result.n_nonzero_coefs,
-        "condition_number": result.condition_number,
-        "n_iter": result.n_iter,
-        "converged": result.converged,
-        "stop_reason": str(result.stop_reason),
+        **_facts(result),
         "relative_error": errors.relative,
         "reconstruction_error": errors.reconstruction,
     }
     io.tell(facts, arguments.json)
-    return 0
 
 
-def path(arguments: Namespace) -> int:
+def path(arguments: Namespace) -> None:
     plot = Path(arguments.plot) if arguments.plot else None
     if plot:
         io.check_output(plot, map(Path, arguments.inputs), io.FIGURES)
@@ -62,63 +50,40 @@ def path(arguments: Namespace) -> int:
     if len(signals) < 2:
         raise ValueError("there is 1 signal: give at least 2, every second one validates.")
     with io.progress("path") as callback:
-        table = kf.condition_path(
-            signals[::2],
-            arguments.bounds,
-            n_nonzero_coefs=arguments.n_nonzero,
-            validation=signals[1::2],
-            max_iter=arguments.max_iter,
-            tol=arguments.tol,
-            callback=callback,
-        )
+        options = io.chosen(arguments, *_LIMITS) | {"validation": signals[1::2]}
+        table = kf.condition_path(signals[::2], arguments.bounds, **options, callback=callback)
     if plot:
         with io.saved_figure(plot, kf.plots.plot_path(table)):
             pass
     best = table["max_condition"][np.argmin(table["validation_reconstruction"])]
     if arguments.json:
         io.say_json({"table": table.table, "best_max_condition": best, "plot": arguments.plot})
-        return 0
-    io.say(str(table))
-    io.say(f"max_condition {best:g} rebuilds signals that were not learned from best")
-    if plot:
-        io.say(f"drawn: {plot}")
-    return 0
+    else:
+        drawn = f"\ndrawn: {plot}" if plot else ""
+        io.say(f"{table}\nmax_condition {best:g} rebuilds best what was not learned from{drawn}")
 
 
-def encode(arguments: Namespace) -> int:
+def encode(arguments: Namespace) -> None:
     target, source = Path(arguments.output), Path(arguments.signals)
     io.check_output(target, [Path(arguments.model), source], (".npz",))
     model: Any = kf.load(arguments.model)
     signals = _load_signals(source)
     if signals.dtype not in (np.float32, np.float64):
         signals = signals.astype(np.float64)
-    if signals.shape[1] != model.n_features_in_:
-        raise ValueError(
-            f"{source} has signals of {signals.shape[1]} features: the transform in "
-            f"{arguments.model} takes {model.n_features_in_}."
-        )
     means = {}
-    if model.patch_mean_ == "removed":
-        # Kept beside the codes: signals are then rebuilt as they were given.
+    if model.patch_mean_ == "removed":  # and kept with the codes, to rebuild signals as given
         means["means"] = signals.mean(axis=1, dtype=np.float64)
         signals = signals - means["means"].astype(signals.dtype)[:, np.newaxis]
     codes = sparse.csr_array(model.set_params(sparse_output=True).transform(signals))
-    entries: dict[str, Any] = {
-        "format": np.array(b"csr"),
-        "_is_array": np.array(True),
-        "shape": np.array(codes.shape),
-        "data": codes.data,
-        "indices": codes.indices,
-        "indptr": codes.indptr,
-    }
+    # As `scipy.sparse.save_npz` writes them, with the means beside.
+    entries = {name: getattr(codes, name) for name in ("shape", "data", "indices", "indptr")}
     with replaced_when_complete(target) as file:
-        np.savez_compressed(file, **entries, **means)
+        np.savez_compressed(file, format=np.array(b"csr"), _is_array=True, **entries, **means)
     facts = {"output": str(target), "n_signals": codes.shape[0], "n_features": codes.shape[1]}
     io.tell(facts | {"n_nonzero": codes.nnz}, arguments.json)
-    return 0
 
 
-def decode(arguments: Namespace) -> int:
+def decode(arguments: Namespace) -> None:
     target, source = Path(arguments.output), Path(arguments.codes)
     io.check_output(target, [Path(arguments.model), source], (".npy",))
     model: Any = kf.load(arguments.model)
@@ -128,34 +93,35 @@ def decode(arguments: Namespace) -> int:
         signals += means.astype(signals.dtype)[:, np.newaxis]
     with replaced_when_complete(target) as file:
         np.save(file, signals, allow_pickle=False)
-    shape = {"n_signals": signals.shape[0], "n_features": signals.shape[1]}
-    io.tell({"output": str(target), **shape}, arguments.json)
-    return 0
+    facts = {"output": str(target), "n_signals": signals.shape[0], "n_features": signals.shape[1]}
+    io.tell(facts, arguments.json)
 
 
-def info(arguments: Namespace) -> int:
+def info(arguments: Namespace) -> None:
     model: Any = kf.load(arguments.model)
     result = model.result_
-    spectrum = np.linalg.svd(result.transform, compute_uv=False)
-    method = type(result.method).__name__
-    parameters = ", ".join(f"{name}={value}" for name, value in vars(result.method).items())
     facts = {
         "file": arguments.model,
-        "method": f"{method}({parameters})",
-        "n_features": len(spectrum),
+        "method": str(result.method),
+        "n_features": model.n_features_in_,
         "patch_shape": model.patch_shape_,
         "patch_mean": model.patch_mean_,
-        "n_nonzero_coefs": model.n_nonzero_coefs_,
-        "condition_number": float(spectrum[0] / spectrum[-1]),
+        **_facts(result),
         "max_condition": getattr(result.method, "max_condition", None),
-        "norm": float(np.linalg.norm(spectrum)),
-        "n_iter": result.n_iter,
-        "converged": result.converged,
-        "stop_reason": str(result.stop_reason),
+        "norm": float(np.linalg.norm(result.spectrum)),
         "relative_error": result.errors.relative[-1],
     }
     io.tell(facts, arguments.json)
-    return 0
+
+
+def _facts(result: Any) -> dict[str, Any]:
+    return {
+        "n_nonzero_coefs": result.n_nonzero_coefs,
+        "condition_number": result.condition_number,
+        "n_iter": result.n_iter,
+        "converged": result.converged,
+        "stop_reason": str(result.stop_reason),
+    }
 
 
 # --- Signals and codes of files
@@ -164,8 +130,8 @@ def info(arguments: Namespace) -> int:
 def _signals_of(arguments: Namespace) -> tuple[NDArray, tuple[int, int] | None]:
     """Signals of .npy files; or mean-free random patches of pictures, and their shape."""
     files, _, errors = io.picture_files(arguments.inputs)
-    for text in errors.values():
-        raise ValueError(text)
+    for error in errors.values():
+        raise error
     are_arrays = [file.suffix.lower() == ".npy" for file in files]
     if all(are_arrays):
         return _joined(files), None
@@ -173,24 +139,21 @@ def _signals_of(arguments: Namespace) -> tuple[NDArray, tuple[int, int] | None]:
         raise ValueError("signals (.npy) and pictures are mixed: learn from one kind at a time.")
     side, n_patches = arguments.patch_size, arguments.n_patches
     rng = np.random.default_rng(arguments.seed)
-    shares = np.full(len(files), n_patches // len(files))
-    shares[: n_patches % len(files)] += 1
+    shares = map(len, np.array_split(np.arange(n_patches), len(files)))
     patches = [
-        random_patches(_grey(read_image(file), file), side, int(share), rng, str(file))
+        random_patches(_grey(file), side, share, rng, str(file))
         for file, share in zip(files, shares, strict=True)
-        if share
     ]
     return np.concatenate(patches), (side, side)
 
 
 def _joined(files: list[Path]) -> NDArray:
     signals = [_load_signals(file) for file in files]
+    first = signals[0].shape[1]
     for file, values in zip(files, signals, strict=True):
-        if values.shape[1] != signals[0].shape[1]:
-            raise ValueError(
-                f"{file} has signals of {values.shape[1]} features, {files[0]} of "
-                f"{signals[0].shape[1]}: all must have the same."
-            )
+        if values.shape[1] != first:
+            text = f"{file} has signals of {values.shape[1]} features, {files[0]} of {first}"
+            raise ValueError(f"{text}: all must have the same.")
     return signals[0] if len(signals) == 1 else np.concatenate(signals)
 
 
@@ -200,15 +163,13 @@ def random_patches(
     """At most `count` different mean-free patches of a grey picture, one per row."""
     if min(image.shape) < side:
         raise ValueError(f"patch_size={side} exceeds {name}, of shape {image.shape}: give less.")
-    windows = sliding_window_view(image, (side, side))
-    places = windows.shape[0] * windows.shape[1]
-    chosen = rng.choice(places, min(count, places), replace=False)
-    rows, columns = np.unravel_index(np.sort(chosen), windows.shape[:2])
-    patches = windows[rows, columns].reshape(len(chosen), -1).astype(np.float64)
-    return patches - patches.mean(axis=1, keepdims=True)
+    grid = grid_of(image.shape, (side, side))
+    chosen = rng.choice(grid.n_patches, min(count, grid.n_patches), replace=False)
+    return patches_at(image, grid, np.sort(chosen))
 
 
-def _grey(picture: Picture, file: Path) -> NDArray:
+def _grey(file: Path) -> NDArray:
+    picture = read_image(file)
     if picture.has_pages:
         raise ValueError(f"{file} has pages: save the one to learn from as a picture of its own.")
     colours = picture.colours
@@ -219,8 +180,8 @@ def _grey(picture: Picture, file: Path) -> NDArray:
 
 def _load_signals(path: Path) -> NDArray:
     """Signals of a .npy file, mapped into memory, not read."""
-    if path.suffix.lower() != ".npy" and path.suffix.lower() in SUFFIXES:
-        raise ValueError(f"{path} is a picture: give signals, a .npy file with one in each row.")
+    if path.suffix.lower() != ".npy":
+        raise ValueError(f"{path}: give signals, a .npy file with one in each row.")
     signals = load_npy(path)
     if signals.ndim != 2 or signals.dtype.kind not in "buif":
         raise ValueError(
@@ -233,18 +194,14 @@ def _load_signals(path: Path) -> NDArray:
 def _load_codes(path: Path) -> tuple[sparse.csr_array, NDArray | None]:
     """Codes that `encode` wrote, and the means of their signals, if it removed them."""
     check_readable(path)
-    if not zipfile.is_zipfile(path):
-        raise ValueError(f"{path} is not an NPZ file: give codes, a .npz file that encode wrote.")
     try:
+        codes = sparse.csr_array(sparse.load_npz(path))
+        codes.check_format()
         with np.load(path, allow_pickle=False) as archive:
-            is_sparse, means = "indptr" in archive.files, archive.get("means")
-        codes = sparse.csr_array(sparse.load_npz(path)) if is_sparse else None
-        if codes is not None:
-            codes.check_format()
-    except Exception as error:  # damaged archives fail anywhere, each in its own way
-        raise ValueError(f"{path} is damaged: {error}") from error
-    if codes is None or codes.dtype.kind not in "buif":
-        raise ValueError(f"{path} holds other arrays, not codes: give one that encode wrote.")
-    if means is not None and means.shape != codes.shape[:1]:
-        raise ValueError(f"{path} has {means.shape} means for {codes.shape[0]} codes.")
+            means = archive.get("means")
+        fits = codes.dtype.kind in "buif" and (means is None or means.shape == codes.shape[:1])
+    except Exception:  # damaged archives fail anywhere, each in its own way
+        fits = False
+    if not fits:
+        raise ValueError(f"{path} is damaged or holds no codes: give a .npz that encode wrote.")
     return codes, means

@@ -1,90 +1,138 @@
-"""Options and help of every subcommand; nothing here imports what is heavy."""
+"""The command: its options and help, and how it ends.
+
+Everything heavy is imported by the subcommand that needs it, so that ``--help`` answers at once.
+"""
 
 from __future__ import annotations
 
 import argparse
 import math
-import re
+import os
+import signal
 import sys
-from collections.abc import Callable
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
 from typing import Any, NoReturn
 
-_METHODS = ("conditioned", "log-det", "orthonormal")
+from kappaform.cli.io import REFUSED, complain, failure, warn
 
-_DESCRIPTION = "Sparsifying transforms with a bounded condition number: denoise pictures, learn."
 _EPILOG = """\
 kappaform COMMAND --help shows the options of a command and an example.
 Ends with 0, or 2 for bad input, 3 for a bug of kappaform, 130 after Ctrl-C."""
-_DENOISE = """\
-Remove Gaussian noise from pictures: PNG, JPEG, TIFF (8 and 16 bit, float, pages) or NPY.
-The result has the type of its input, rounded and clipped to what that type holds, and is
-written beside it unless -o or --suffix say otherwise. An opacity channel is left as it is.
-Of a folder every picture is denoised, other files are skipped."""
-_LEARN = """\
-Learn a transform from signals (.npy, one per row) or from random patches of pictures,
-whose means are removed, and save it."""
-_REPRODUCE = """\
-Compute the table or the figures of the paper "Learning Explicitly Conditioned Sparsifying
-Transforms" (arXiv:2403.03168) from its images. DIR is a copy of the public repository
-pirofti/ConditionedTransformLearning, with img/NAME/sigmaLEVEL/I7.mat (clean) and I1.mat (noisy).
-What is finished is kept in OUT: after an interruption the same command goes on."""
-_TABLE1 = """\
-Denoise the paper's noisy images with its settings and three methods, and compare PSNR and SSIM with
-its Table 1. Writes table1.csv, table1.md, table1.png and timings.csv. The results depend neither on
-the number of processes nor on which cells are computed. Of an image without public noisy ones
-(Man) noise is made with a fixed seed; its cells are marked.
-Ends with 1 if an image was missing or damaged and its cells left out."""
-_FIGURES = """\
-Learn transforms from the patches of barbara, peppers (DIR/peppers.png, which is not in the public
-repository) and lena, or of those that are there, and draw their errors over the iterations
-(Figures 1 and 2 of the paper) and over the bound on the condition number (figure 3). Writes
-figures.csv, figures_summary.csv, path.csv, figures.md, figure1.png to figure3.png and
-figures_timings.csv. Ends with 2 for bad input."""
+_DENOISE = """
+The formats are PNG, JPEG, TIFF (8 and 16 bit, float, pages) and NPY. The result has the type of
+its input and is written beside it, unless -o or --suffix say otherwise. An opacity channel is
+kept. Of a folder every picture is denoised, other files are skipped."""
+_LEARN = """
+Signals are the rows of .npy files, or random patches of pictures, less the mean of each."""
+_PATH = """
+Every second signal is not learned from: it validates."""
+_REPRODUCE = """
+The paper is "Learning Explicitly Conditioned Sparsifying Transforms", arXiv:2403.03168. DIR is a
+copy of the public repository pirofti/ConditionedTransformLearning. Finished parts are kept in OUT:
+after an interruption the same command goes on."""
+_TABLE1 = """
+Compares PSNR and SSIM of three methods with the printed ones, in table1.csv, table1.md, table1.png
+and timings.csv. Man has no public noisy images: its noise is made here, its cells are marked.
+Ends with 1 if an image was missing or damaged and its cells are left out."""
+_FIGURES = """
+Learns from patches of barbara, peppers (DIR/peppers.png, not in the public repository) and lena, or
+those that are there. Draws errors over the iterations (figures 1, 2) and over the bound (figure 3).
+Writes figures.csv, figures_summary.csv, path.csv, figures_timings.csv, figures.md, figure*.png.
+Ends with 2 for bad input."""
 
 
-def _number(least: float) -> Callable[[str], float]:
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command with the given arguments, by default those of the process.
+
+    Returns 0; or 1 if `reproduce` had to leave something out, 2 for bad input, 3 for a bug of
+    kappaform; or 128 and the number of the signal that ended it, 130 for Ctrl-C.
+    """
+    try:
+        arguments = build_parser().parse_args(argv)
+    except SystemExit as leaving:  # --help and --version, or wrong usage
+        return int(leaving.code or 0)
+    with warnings.catch_warnings(), _signals_interrupt() as received:
+        warnings.showwarning = warn
+        try:
+            command = import_module(f"kappaform.cli.{arguments.module}")
+            code = getattr(command, arguments.function)(arguments) or 0
+        except KeyboardInterrupt as interruption:
+            complain(str(interruption) or "interrupted")
+            code = 128 + signal.SIGINT
+        except BrokenPipeError:  # the reader of the output, say `head`, has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            code = REFUSED
+        except Exception as error:
+            code, text = failure(error, arguments.debug)
+            complain(text)
+    return 128 + received[0] if received else int(code)
+
+
+@contextmanager
+def _signals_interrupt() -> Iterator[list[int]]:
+    """Let signals that would end the process interrupt it like Ctrl-C, so that it cleans up."""
+    received: list[int] = []
+
+    def interrupt(number: int, _: object) -> None:
+        received.append(number)
+        raise KeyboardInterrupt
+
+    names = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    in_main_thread = threading.current_thread() is threading.main_thread()  # a rule of Python
+    numbers = [getattr(signal, name) for name in names if in_main_thread]
+    # What the caller handles or ignores (nohup) stays as it is.
+    ours = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]
+    for number in ours:
+        signal.signal(number, interrupt)
+    try:
+        yield received
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _at_least(least: float, kind: type = float) -> Callable[[str], float]:
     def number(text: str) -> float:
-        value = float(text)
+        value: float = kind(text)
         if not least <= value < math.inf:
-            rule = "" if least == -math.inf else f" >= {least:g}"
-            raise argparse.ArgumentTypeError(f"{text}: give a finite number{rule}")
+            rule = "an integer" if kind is int else "a finite number"
+            raise argparse.ArgumentTypeError(f"{text}: give {rule} >= {least:g}")
         return value
 
     return number
 
 
-def _integer(least: int) -> Callable[[str], int]:
-    def integer(text: str) -> int:
-        value = int(text)
-        if value < least:
-            raise argparse.ArgumentTypeError(f"{text}: give an integer >= {least}")
-        return value
-
-    return integer
+_COUNT, _SEED = _at_least(1, int), _at_least(0, int)
 
 
-def _device(text: str) -> str:
-    if not re.fullmatch(r"cpu|cuda(:\d+)?", text):
-        raise argparse.ArgumentTypeError(f"{text}: give cuda, cuda:N for one of several, or cpu")
-    return text
-
-
-#: What options of several commands have in common.
-_BOUND: dict[str, Any] = {"type": _number(1), "metavar": "K"}
-_SIDE: dict[str, Any] = {"type": _integer(1), "metavar": "P"}
-_COUNT: dict[str, Any] = {"type": _integer(1), "metavar": "N"}
+# --- Commands
 
 
 class _Parser(argparse.ArgumentParser):
+    def __init__(self, **options: Any) -> None:
+        style = argparse.RawDescriptionHelpFormatter
+        super().__init__(formatter_class=style, allow_abbrev=False, **options)
+
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"kappaform: error: {message}; see {self.prog} --help\n")
 
+    def add(self, name: str, text: str, kind: Any = str, **options: Any) -> None:
+        """Add an argument, whose help shows its default."""
+        if "default" in options:
+            text += " (default: %(default)s)"
+        self.add_argument(*name.split(), help=text, type=kind, **options)
+
+    def add_flag(self, name: str, text: str) -> None:
+        self.add_argument(name, action="store_true", help=text)
+
 
 class _Version(argparse.Action):
-    """Looks the version up only when it is asked for."""
-
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
-        import kappaform
+        import kappaform  # its version is looked up only here: that takes time
 
         sys.stdout.write(f"kappaform {kappaform.__version__}\n")
         parser.exit()
@@ -92,187 +140,133 @@ class _Version(argparse.Action):
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of the command; `module` and `function` name what runs a subcommand."""
-    parser = _Parser(
-        "kappaform",
-        description=_DESCRIPTION,
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and leave")
+    text = "Sparsifying transforms with a bounded condition number: denoise pictures, learn."
+    parser = _Parser(prog="kappaform", description=text, epilog=_EPILOG)
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    _add_demo(commands)
+    text = "denoise a photograph with known noise, and draw what happened"
+    demo = _command(commands, "demo", "demo", text, "--folder demo")
+    demo.add("--folder", "where pictures go", default="demo")
     _add_denoise(commands)
-    _add_learn(commands)
-    _add_encode(commands)
-    _add_decode(commands)
-    _add_path(commands)
-    _add_info(commands)
+    _add_models(commands)
     _add_reproduce(commands)
     return parser
 
 
 def _command(
-    commands: Any, name: str, text: str, example: str, about: str = "", module: str = ""
-) -> argparse.ArgumentParser:
-    """A command that is a function of the same name, or a group of commands without a module."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        name,
-        help=text,
-        description=about or f"{text[0].upper()}{text[1:]}.",
-        epilog=f"example:\n  {example}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    commands: Any, module: str, name: str, text: str, example: str, about: str = ""
+) -> _Parser:
+    """A subcommand: function `name` of `module`; or, without a module, a group of subcommands."""
+    description = f"{text[0].upper()}{text[1:]}.{about}"
+    parser: _Parser = commands.add_parser(name, help=text, description=description)
+    parser.epilog = f"example:\n  {parser.prog} {example}"
     if module:
         parser.set_defaults(module=module, function=name)
-        parser.add_argument("--json", action="store_true", help="print one JSON document")
-        help_text = "show where in the program an error occurred"
-        parser.add_argument("--debug", action="store_true", help=help_text)
+        parser.add_flag("--json", "print one JSON document")
+        parser.add_flag("--debug", "show where an error occurred")
     return parser
 
 
-def _add_demo(commands: Any) -> None:
-    text = "denoise a photograph with known noise, and draw what happened"
-    parser = _command(commands, "demo", text, "kappaform demo --folder demo", module="demo")
-    parser.add_argument("--folder", default="demo", help="where pictures go (default: demo)")
-
-
 def _add_denoise(commands: Any) -> None:
-    example = "kappaform denoise noisy.png -o clean.png --report report.png"
-    text = "remove noise from pictures"
-    parser = _command(commands, "denoise", text, example, _DENOISE, "denoise")
-    add = parser.add_argument
-    add("inputs", nargs="+", metavar="IN", help="pictures, or folders of them")
-    help_text = "file to write; a folder (or a new one: NAME/) for several pictures"
-    add("-o", "--output", metavar="OUT", help=help_text)
-    add("--suffix", help="end of the new names (default: _denoised, none in a folder -o)")
-    help_text = "deviation of the noise, in values of the file (default: estimated)"
-    add("--sigma", type=_number(0), help=help_text)
+    text = "remove Gaussian noise from pictures"
+    example = "noisy.png -o clean.png --report report.png"
+    parser = _command(commands, "denoise", "denoise", text, example, _DENOISE)
+    add = parser.add
+    add("inputs", "pictures, or folders of them", nargs="+", metavar="IN")
+    add("-o --output", "file to write, or folder (NAME/, made if new)", metavar="OUT")
+    add("--suffix", "end of the new names (default: _denoised; none in a folder -o)")
+    text = "deviation of the noise, in values of the file (default: estimated)"
+    add("--sigma", text, _at_least(0))
     _add_method(parser)
-    add("--patch-size", help="default: 11, of volumes 4", **_SIDE)
-    add("--preset", choices=("paper",), help="the settings of the paper")
-    add("--model", help="use this transform, saved by learn, instead of learning one")
-    shape = parser.add_mutually_exclusive_group()
-    shape.add_argument("--volume", action="store_true", help="pages are slices of one volume")
-    shape.add_argument("--stack", action="store_true", help="pages are pictures of their own")
-    values: dict[str, Any] = {"nargs": 2, "type": _number(-math.inf), "metavar": ("LO", "HI")}
-    help_text = "least and largest possible value (default: those of 8 and 16 bit files)"
-    add("--value-range", help=help_text, **values)
-    _add_seed(parser)
-    help_text = "cuda: use a GPU, through torch (default: the processor)"
-    add("--device", type=_device, metavar="NAME", help=help_text)
-    add("--compare", metavar="REF", help="picture without noise (or folder): print PSNR and SSIM")
-    add("--report", metavar="FILE", help="draw what happened; a folder for several pictures")
+    add("--patch-size", "side of patches (default: 11, of volumes 4)", _COUNT)
+    add("--preset", "the settings of the paper", choices=("paper",))
+    add("--model", "use this transform, saved by learn, instead of learning one")
+    pages = parser.add_mutually_exclusive_group()
+    pages.add_argument("--volume", action="store_true", help="pages are slices of one volume")
+    pages.add_argument("--stack", action="store_true", help="pages are pictures of their own")
+    text = "least and largest possible value (default: those of 8 and 16 bit files)"
+    add("--value-range", text, float, nargs=2, metavar=("LO", "HI"))
+    add("--seed", "of the random choices", _SEED, default=0)
+    add("--device", "cuda: use a GPU, through torch (default: the processor)")
+    add("--compare", "picture without noise (or folder): print PSNR and SSIM", metavar="REF")
+    add("--report", "file to draw what happened in, or folder (NAME/)")
 
 
-def _add_learn(commands: Any) -> None:
-    example = "kappaform learn photo.png -o photo.kappaform --max-condition 2 --n-nonzero 6"
+def _add_models(commands: Any) -> None:
     text = "learn a transform and save it"
-    parser = _command(commands, "learn", text, example, _LEARN, "models")
-    _add_signals(parser)
-    parser.add_argument("-o", "--output", metavar="MODEL", required=True, help="file to write")
-    _add_method(parser)
-    _add_limits(parser, tol=1e-4)
+    example = "photo.png -o photo.kappaform --max-condition 2 --n-nonzero 6"
+    learn = _command(commands, "models", "learn", text, example, _LEARN)
+    _add_signals(learn, tol=1e-4)
+    learn.add("-o --output", "file to write", required=True)
+    _add_method(learn)
 
+    text = "code signals sparsely with a saved transform"
+    example = "photo.kappaform signals.npy -o codes.npz"
+    encode = _command(commands, "models", "encode", text, example)
+    encode.add("model", "saved by learn")
+    encode.add("signals", ".npy, one signal per row")
+    encode.add("-o --output", ".npz to write, for scipy.sparse.load_npz", required=True)
 
-def _add_encode(commands: Any) -> None:
-    example = "kappaform encode photo.kappaform signals.npy -o codes.npz"
-    text = "code signals (.npy, one per row) sparsely with a saved transform"
-    add = _command(commands, "encode", text, example, module="models").add_argument
-    add("model", metavar="MODEL", help="saved by learn")
-    add("signals", metavar="SIGNALS", help=".npy, one signal per row")
-    help_text = ".npz to write, readable by scipy.sparse.load_npz"
-    add("-o", "--output", metavar="CODES", required=True, help=help_text)
-
-
-def _add_decode(commands: Any) -> None:
-    example = "kappaform decode photo.kappaform codes.npz -o approximations.npy"
     text = "rebuild signals from sparse codes"
-    add = _command(commands, "decode", text, example, module="models").add_argument
-    add("model", metavar="MODEL", help="the one that coded them")
-    add("codes", metavar="CODES", help=".npz, written by encode")
-    help_text = ".npy to write, one signal per row"
-    add("-o", "--output", metavar="SIGNALS", required=True, help=help_text)
+    example = "photo.kappaform codes.npz -o approximations.npy"
+    decode = _command(commands, "models", "decode", text, example)
+    decode.add("model", "the one that coded them")
+    decode.add("codes", ".npz, written by encode")
+    decode.add("-o --output", ".npy to write, one signal per row", required=True)
 
-
-def _add_path(commands: Any) -> None:
-    example = "kappaform path photo.png --bounds 1 1.5 2 3 5 --plot path.png"
     text = "show errors over the bound on the condition number, to choose one"
-    about = f"{text[0].upper()}{text[1:]}.\nEvery second signal is not learned from but validates."
-    parser = _command(commands, "path", text, example, about, "models")
-    _add_signals(parser)
-    bounds = (1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
-    help_text = f"bounds >= 1 (default: {' '.join(f'{bound:g}' for bound in bounds)})"
-    parser.add_argument("--bounds", nargs="+", default=bounds, help=help_text, **_BOUND)
-    parser.add_argument("--plot", metavar="FILE", help="draw the errors")
-    _add_limits(parser, tol=1e-3)
+    example = "photo.png --bounds 1 1.5 2 3 5 --plot path.png"
+    path = _command(commands, "models", "path", text, example, _PATH)
+    _add_signals(path, tol=1e-3)
+    bounds = [1, 1.25, 1.5, 2, 3, 5, 10]
+    path.add("--bounds", "bounds >= 1", _at_least(1), nargs="+", default=bounds)
+    path.add("--plot", "draw the errors")
 
-
-def _add_info(commands: Any) -> None:
     text = "say what is in a model file; its condition number is computed, not believed"
-    parser = _command(commands, "info", text, "kappaform info photo.kappaform", module="models")
-    parser.add_argument("model", metavar="MODEL", help="saved by learn, or by kappaform.save")
+    info = _command(commands, "models", "info", text, "photo.kappaform")
+    info.add("model", "saved by learn, or by kappaform.save")
 
 
 def _add_reproduce(commands: Any) -> None:
     text = "compute the table and the figures of the paper"
-    example = "kappaform reproduce table1 --data ConditionedTransformLearning -o results"
-    parser = _command(commands, "reproduce", text, example, _REPRODUCE)
-    parts = parser.add_subparsers(metavar="WHAT", required=True)
+    example = "--data ConditionedTransformLearning -o results --quick"
+    group = _command(commands, "", "reproduce", text, f"table1 {example}", _REPRODUCE)
+    parts = group.add_subparsers(metavar="WHAT", required=True)
     text = "Table 1: denoising with the paper's settings"
-    table = _command(parts, "table1", text, f"{example} --quick", _TABLE1, "reproduce")
-    add = table.add_argument
-    add("--images", nargs="+", metavar="NAME", help="default: all seven; quick: Cameraman")
-    add("--sigmas", nargs="+", help="default: all; quick: 20 100", **_COUNT)
-    help_text = "8 or 11, as the paper's table (default: 11)"
-    add("--patch-size", type=int, choices=(8, 11), default=11, help=help_text)
+    table = _command(parts, "reproduce", "table1", text, example, _TABLE1)
+    table.add("--images", "default: all seven; quick: Cameraman", nargs="+")
+    table.add("--sigmas", "default: all; quick: 20 100", _COUNT, nargs="+")
+    table.add("--patch-size", "as in the paper's table", int, choices=(8, 11), default=11)
     variants = ("public", "reference", "paper", "monotone")
-    help_text = f"of the conditioned method: {', '.join(variants)} (default: public)"
-    add("--variant", choices=variants, default="public", metavar="NAME", help=help_text)
-    _add_seed(table)
-    _add_run(table)
-    text = "Figures 1 and 2, and errors over the bound"
-    example = "kappaform reproduce figures --data ConditionedTransformLearning -o results --quick"
-    figures = _command(parts, "figures", text, example, _FIGURES, "reproduce")
-    help_text = "folders in DIR/img or pictures DIR/NAME.png (default: those above that are there)"
-    figures.add_argument("--images", nargs="+", metavar="NAME", help=help_text)
-    figures.add_argument("--n-iter", help="default: 300; quick: 60", **_COUNT)
-    _add_seed(figures, "the half that validates figure 3")
-    _add_run(figures)
+    table.add("--variant", "of the conditioned method", choices=variants, default="public")
+    text = "figures 1 and 2, and errors over the bound"
+    figures = _command(parts, "reproduce", "figures", text, example, _FIGURES)
+    text = "folders in DIR/img or pictures in DIR (default: see above)"
+    figures.add("--images", text, nargs="+")
+    figures.add("--n-iter", "default: 300; quick: 60", _COUNT)
+    for parser in (table, figures):
+        add = parser.add
+        add("--data", "folder of the paper's images", required=True, metavar="DIR")
+        add("-o --output", "folder for results, made if new", required=True, metavar="OUT")
+        add("--workers", "processes of one thread each (default: all processors)", _COUNT)
+        add("--seed", "of the random choices", _SEED, default=0)
+        parser.add_flag("--quick", "a small part of it in seconds, marked as such")
 
 
-def _add_run(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--data", required=True, metavar="DIR", help="folder of the paper's images")
-    add("-o", "--output", required=True, metavar="OUT", help="folder for the results, made if new")
-    add("--workers", help="processes side by side, of one thread each (default: all)", **_COUNT)
-    add("--quick", action="store_true", help="a small part of it in seconds, marked as such")
+def _add_method(parser: _Parser) -> None:
+    methods = ("conditioned", "log-det", "orthonormal")
+    parser.add("--method", "kind of transform to learn", choices=methods, default="conditioned")
+    text = "bound on the condition number of the conditioned one"
+    parser.add("--max-condition", text, _at_least(1), default="2")
 
 
-def _add_method(parser: argparse.ArgumentParser) -> None:
-    help_text = f"transform to learn: {', '.join(_METHODS)} (default: conditioned)"
-    method: dict[str, Any] = {"choices": _METHODS, "default": "conditioned", "metavar": "NAME"}
-    parser.add_argument("--method", help=help_text, **method)
-    help_text = "bound on the condition number of the conditioned one (default: 2)"
-    parser.add_argument("--max-condition", default=2.0, help=help_text, **_BOUND)
-
-
-def _add_signals(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("inputs", nargs="+", metavar="IN", help=".npy of signals; or pictures, folders of them")
-    add("--patch-size", default=8, help="side of the patches of pictures (default: 8)", **_SIDE)
-    add("--n-patches", default=20_000, help="patches drawn in all (default: 20000)", **_COUNT)
-    _add_seed(parser)
-
-
-def _add_limits(parser: argparse.ArgumentParser, tol: float) -> None:
-    add = parser.add_argument
-    add("--n-nonzero", type=_integer(0), metavar="S", help="nonzeros of a code (default: a tenth)")
-    add("--max-iter", default=100, help="default: 100", **_COUNT)
-    add("--tol", type=_number(0), default=tol, help=f"default: {tol:g}")
-
-
-def _add_seed(parser: argparse.ArgumentParser, chosen: str = "patches") -> None:
-    help_text = f"of the choice of {chosen} (default: 0)"
-    parser.add_argument("--seed", type=_integer(0), default=0, metavar="N", help=help_text)
+def _add_signals(parser: _Parser, tol: float) -> None:
+    add = parser.add
+    add("inputs", ".npy of signals; or pictures, folders of them", nargs="+", metavar="IN")
+    add("--patch-size", "side of the patches of pictures", _COUNT, default=8)
+    add("--n-patches", "patches drawn in all", _COUNT, default=20_000)
+    text = "nonzeros of a code (default: a tenth)"
+    add("--n-nonzero", text, _at_least(0, int), dest="n_nonzero_coefs", metavar="N")
+    add("--max-iter", "most iterations", _COUNT, default=100)
+    add("--tol", "relative change at which learning ends", _at_least(0), default=tol)
+    add("--seed", "of the random choices", _SEED, default=0)

@@ -2,77 +2,53 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kappaform.cli.io import complain, say, say_json
+from kappaform.cli import io
 from kappaform.paper.figures import Figures, reproduce_figures
 from kappaform.paper.report import facts, write_figures, write_table
-from kappaform.paper.run import Watch
 from kappaform.paper.table import Table, reproduce_table
 
-_INCOMPLETE, _INTERRUPTED = 1, 130
+_INCOMPLETE = 1
 
 
 def table1(arguments: Namespace) -> int:
-    names = ("images", "sigmas", "patch_size", "variant", "seed", "quick")
-    return _run(arguments, "table1", names, reproduce_table, write_table)
+    options = io.chosen(arguments, "images", "sigmas", "patch_size", "variant", "seed", "quick")
+    return _run(arguments, options, reproduce_table, write_table)
 
 
 def figures(arguments: Namespace) -> int:
-    names = ("images", "n_iter", "seed", "quick")
-    return _run(arguments, "figures", names, reproduce_figures, write_figures)
+    options = io.chosen(arguments, "images", "n_iter", "seed", "quick")
+    return _run(arguments, options, reproduce_figures, write_figures)
 
 
 def _run(
     arguments: Namespace,
-    what: str,
-    names: Sequence[str],
+    options: dict[str, Any],
     reproduce: Callable[..., Table | Figures],
     write: Callable[[Path, Any], list[str]],
 ) -> int:
-    """Compute and write results, and say what they are; `names` are options of `reproduce`."""
+    """Compute and write results, and say what they are."""
     out = Path(arguments.output)
-    options = {name: getattr(arguments, name) for name in names}
     try:
-        with _remaining_time(what) as watch:
+        with io.progress(arguments.function, of_work=True) as watch:
             options |= {"n_workers": arguments.workers, "watch": watch}
             found = reproduce(Path(arguments.data), out, **options)
         written = write(out, found)
     except KeyboardInterrupt:
-        complain(f"interrupted: finished parts are kept in {out}, the same command goes on")
-        return _INTERRUPTED
+        text = f"interrupted: finished parts are kept in {out}, the same command goes on"
+        raise KeyboardInterrupt(text) from None
     document = found._asdict()
     left_out = document.get("left_out", {})
     for name, reason in left_out.items():
-        complain(f"{name} is left out: {reason}")
+        io.complain(f"{name} is left out: {reason}")
     if arguments.json:
         document.pop("points", None)  # long, and in figures.csv
-        say_json(document | {"written": written})
+        io.say_json(document | {"written": written})
     else:
         summary = document.get("summary", found.settings)
-        say("\n".join([*facts(summary), f"written: {', '.join(written)}"]))
+        io.say("\n".join([*facts(summary), f"written: {', '.join(written)}"]))
     return _INCOMPLETE if left_out else 0
-
-
-@contextmanager
-def _remaining_time(what: str) -> Iterator[Watch | None]:
-    """Shows on a terminal how much is done and how long the rest may take; None elsewhere."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from tqdm import tqdm
-
-    style = "{desc}, {percentage:.0f} % of the work, {elapsed} passed, {remaining} remaining"
-    # Not smoothed: parts end in bursts, so only the mean rate says when the last will.
-    with tqdm(desc=what, total=1, bar_format=style, smoothing=0, leave=False) as bar:
-
-        def watch(share: float) -> None:
-            bar.n = share
-            bar.refresh()
-
-        yield watch

@@ -1,8 +1,8 @@
 """Engines: one pass over the data, wherever they live."""
 
-from kappaform.engines.engine import Energies, Engine, Statistics, engine_for
-from kappaform.engines.numpy_engine import NumpyEngine, hard_threshold
-from kappaform.engines.stores import SignalsUnreadable
+from kappaform.arrays import SignalsUnreadable
+from kappaform.engines.engine import Energies, Engine, Statistics
+from kappaform.engines.numpy_engine import NumpyEngine, engine_for, hard_threshold
 
 __all__ = [
     "Energies",

@@ -1,8 +1,7 @@
 """What is done with blocks of rows: threads, stores and Dask map these functions and add.
 
 How rows are cut follows from their number and width alone, so that no result depends on the number
-of threads. Functions take a run of blocks, each with its slice among the rows of the run, and keep
-memory that they use again in a workspace.
+of threads. A run of blocks is the work of one thread.
 """
 
 from __future__ import annotations
@@ -21,11 +20,9 @@ from kappaform.arrays import (
     scale_exponent,
     working_dtype,
 )
-from kappaform.engines.engine import Float64Array
+from kappaform.engines.engine import Float64Array, Statistics
 from kappaform.engines.kernels import WORD, accumulate, mark_largest
 from kappaform.threads import Workspace
-
-Blocks = Iterable[tuple[slice, Array]]
 
 _CACHE_LINE = 64  # bytes
 _DOUBLE = np.dtype(np.float64)
@@ -59,6 +56,15 @@ class Kind(NamedTuple):
     n_rows: int  #: of a block, at most
     name: str  #: of the signals, in errors
     first_row: int = 0  #: number of row 0 among all signals, in errors
+
+
+class Run(NamedTuple):
+    """Some blocks, one after the other, and what is needed to work on them."""
+
+    blocks: Iterable[tuple[slice, Array]]  #: each with its rows
+    kind: Kind
+    sparsity: Array  #: of every row
+    workspace: Workspace  #: memory that is used again
 
 
 class Weights(NamedTuple):
@@ -134,45 +140,38 @@ def _centring_exponent(matrix: Array, ordinary: int) -> int:
     return 0 if abs(exponent) <= ordinary else -exponent
 
 
-def survey(blocks: Blocks, kind: Kind, workspace: Workspace) -> ScaledSums:
+def survey(run: Run) -> ScaledSums:
     """YᵀY, and the largest magnitude. Refuses rows that are not finite."""
-    n = kind.n_features
-    total = ScaledSums((n, n), kind.dtype)
-    for rows, block in blocks:
-        peak = _checked_peak(rows, block, kind)
-        exponent = scale_exponent(peak, kind.dtype)
-        signals = _scaled(block, exponent, _DOUBLE, kind, workspace)[:, :n]
+    n = run.kind.n_features
+    total = ScaledSums((n, n), run.kind.dtype)
+    for rows, block in run.blocks:
+        peak = _checked_peak(rows, block, run.kind)
+        exponent = scale_exponent(peak, run.kind.dtype)
+        signals = _scaled(block, exponent, _DOUBLE, run)[:, :n]
         total.add(peak, signals.T @ signals, exponent)
     return total
 
 
 def pass_over(
-    blocks: Blocks,
-    kind: Kind,
-    weights: Weights,
-    sparsity: Array,
-    exponent: int,
-    cuts: Array,
-    workspace: Workspace,
+    run: Run, weights: Weights, exponent: int, cuts: Array
 ) -> tuple[Float64Array, float, float]:
     """XᵀY, ‖X‖² and ‖Z − X‖² of signals times 2**exponent, for the scaled transform.
 
     `cuts` has what an earlier pass left for each row, zeros at first. It changes no result, makes
     this pass faster and receives what it finds; it may be shorter than there are rows.
     """
-    n = kind.n_features
-    cross = np.zeros((n, n))
-    block_cross = _buffer(workspace, "cross", n, kind.dtype, n)
+    n, dtype = run.kind.n_features, run.kind.dtype
+    cross, block_cross = np.zeros((n, n)), _buffer(run, "cross", n, dtype)
     code_energy = discarded_energy = 0.0
-    for rows, block in blocks:
-        signals = _scaled(block, exponent, kind.dtype, kind, workspace)
-        coefs = _coefs(signals, weights, kind, workspace)
+    for rows, block in run.blocks:
+        signals = _scaled(block, exponent, dtype, run)
+        coefs = _coefs(signals, weights, run)
         kept, discarded = accumulate(
             signals,
             coefs,
-            coefs.view(BITS[kind.dtype]),
-            sparsity[rows].astype(np.int64),
-            _cuts_of(rows, cuts, workspace),
+            coefs.view(BITS[dtype]),
+            run.sparsity[rows].astype(np.int64),
+            _cuts_of(rows, cuts, run.workspace),
             block_cross,
             cross,
         )
@@ -181,24 +180,18 @@ def pass_over(
     return cross, code_energy, discarded_energy
 
 
-def energies(
-    blocks: Blocks,
-    kind: Kind,
-    weights: Weights,
-    inverse: Inverse,
-    sparsity: Array,
-    workspace: Workspace,
-) -> ScaledSums:
+def energies(run: Run, weights: Weights, inverse: Inverse) -> ScaledSums:
     """‖Y‖², and ‖X‖², ‖Z − X‖² for the scaled transform, and ‖Y − X W⁻ᵀ‖²."""
-    n, total = kind.n_features, ScaledSums(4, kind.dtype)
+    n, dtype = run.kind.n_features, run.kind.dtype
+    total = ScaledSums(4, dtype)
     # Codes of the scaled transform, and factors of the scaled inverse: what is left is near 1.
     first = np.ldexp(inverse.first, -(weights.exponent + inverse.exponent))
-    for rows, block in blocks:
-        peak = _checked_peak(rows, block, kind)
-        exponent = scale_exponent(peak, kind.dtype)
-        scaled = _scaled(block, exponent, kind.dtype, kind, workspace)
-        coefs = _coefs(scaled, weights, kind, workspace)
-        kept = _kept(coefs, sparsity[rows], n)
+    for rows, block in run.blocks:
+        peak = _checked_peak(rows, block, run.kind)
+        exponent = scale_exponent(peak, dtype)
+        scaled = _scaled(block, exponent, dtype, run)
+        coefs = _coefs(scaled, weights, run)
+        kept = _kept(coefs, run.sparsity[rows], n)
         signals, exact = scaled[:, :n].astype(np.float64), coefs[:, :n].astype(np.float64)
         codes, discarded = np.where(kept, exact, 0), np.where(kept, 0, exact)
         lost = signals - codes @ first @ inverse.second
@@ -207,33 +200,23 @@ def energies(
     return total
 
 
-def encode(
-    blocks: Blocks,
-    kind: Kind,
-    weights: Weights,
-    sparsity: Array,
-    codes: Array,
-    workspace: Workspace,
-) -> None:
+def encode(run: Run, weights: Weights, codes: Array) -> None:
     """Write the codes of the signals as given into `codes`, zeros before."""
-    n = kind.n_features
-    for rows, block in blocks:
-        exponent = scale_exponent(_checked_peak(rows, block, kind), kind.dtype)
-        signals = _scaled(block, exponent, kind.dtype, kind, workspace)
-        coefs = _coefs(signals, weights, kind, workspace)
-        kept = _kept(coefs, sparsity[rows], n)
+    n, dtype = run.kind.n_features, run.kind.dtype
+    for rows, block in run.blocks:
+        exponent = scale_exponent(_checked_peak(rows, block, run.kind), dtype)
+        coefs = _coefs(_scaled(block, exponent, dtype, run), weights, run)
+        kept = _kept(coefs, run.sparsity[rows], n)
         if exponent + weights.exponent:
             np.ldexp(coefs, -(exponent + weights.exponent), out=coefs)
         np.copyto(codes[rows], coefs[:, :n], where=kept)
 
 
-def decode(
-    blocks: Blocks, kind: Kind, inverse: Inverse, signals: Array, workspace: Workspace
-) -> None:
+def decode(run: Run, inverse: Inverse, signals: Array) -> None:
     """Write rows as given times both factors into `signals`."""
-    for rows, block in blocks:
-        exponent = scale_exponent(_checked_peak(rows, block, kind), _DOUBLE)
-        codes = _scaled(block, exponent, _DOUBLE, kind, workspace)[:, : kind.n_features]
+    for rows, block in run.blocks:
+        exponent = scale_exponent(_checked_peak(rows, block, run.kind), _DOUBLE)
+        codes = _scaled(block, exponent, _DOUBLE, run)[:, : run.kind.n_features]
         product = codes @ inverse.first @ inverse.second
         if exponent + inverse.exponent:
             np.ldexp(product, -(exponent + inverse.exponent), out=product)
@@ -291,24 +274,22 @@ def _checked_peak(rows: slice, block: Array, kind: Kind) -> float:
     return peak
 
 
-def _scaled(
-    block: Array, exponent: int, dtype: np.dtype, kind: Kind, workspace: Workspace
-) -> Array:
+def _scaled(block: Array, exponent: int, dtype: np.dtype, run: Run) -> Array:
     """A block times 2**exponent, padded, in the one layout that kernels are compiled for.
 
     It is copied unless it is C-ordered, writeable, of this dtype and needs no padding.
     """
-    n = kind.n_features
+    n = run.kind.n_features
     if not exponent and block.dtype == dtype and block.flags.carray and n == padded(n):
         return block
-    scaled = _buffer(workspace, "signals", kind.n_rows, dtype, n)[: len(block)]
+    scaled = _buffer(run, "signals", run.kind.n_rows, dtype)[: len(block)]
     scaled[:, :n] = block
     return np.ldexp(scaled, exponent, out=scaled) if exponent else scaled
 
 
-def _coefs(signals: Array, weights: Weights, kind: Kind, workspace: Workspace) -> Array:
-    n = kind.n_features
-    coefs = _buffer(workspace, "coefs", kind.n_rows, kind.dtype, n)[: len(signals)]
+def _coefs(signals: Array, weights: Weights, run: Run) -> Array:
+    n = run.kind.n_features
+    coefs = _buffer(run, "coefs", run.kind.n_rows, run.kind.dtype)[: len(signals)]
     np.matmul(signals[:, :n], weights.matrix, out=coefs[:, :n])
     return coefs
 
@@ -331,10 +312,25 @@ def _cuts_of(rows: slice, cuts: Array, workspace: Workspace) -> Array:
     return guesses
 
 
-def _buffer(
-    workspace: Workspace, name: str, n_rows: int, dtype: np.dtype, n_features: int
-) -> Array:
+def _buffer(run: Run, name: str, n_rows: int, dtype: np.dtype) -> Array:
     """Padded rows, zeros at first."""
-    if name not in workspace:
-        workspace[name] = aligned_zeros((n_rows, padded(n_features)), dtype)
-    return workspace[name]
+    if name not in run.workspace:
+        run.workspace[name] = aligned_zeros((n_rows, padded(run.kind.n_features)), dtype)
+    return run.workspace[name]
+
+
+def scaled_statistics(
+    gram: Float64Array,
+    cross: Float64Array,
+    energies: Float64Array,
+    n_signals: int,
+    exponent: int,
+    transform_exponent: int,
+) -> Statistics:
+    """Statistics from XᵀY and (‖X‖², ‖Z − X‖²) of a transform times a power of two."""
+    if transform_exponent:
+        with np.errstate(over="ignore", under="ignore"):
+            cross = np.ldexp(cross, -transform_exponent)
+            energies = np.ldexp(energies, -2 * transform_exponent)
+    code_energy, discarded_energy = map(float, energies)
+    return Statistics(gram, cross, code_energy, discarded_energy, n_signals, exponent)

@@ -14,17 +14,28 @@ import numpy as np
 
 from kappaform.arrays import (
     Array,
+    SignalsUnreadable,
     as_real_array,
     check_energy,
     check_rows,
+    check_sums,
     not_finite,
+    reading,
     real_dtype,
     scale_exponent,
 )
 from kappaform.engines import blocks
-from kappaform.engines.blocks import BITS, Inverse, Kind, NotFinite, ScaledSums, Weights
+from kappaform.engines.blocks import (
+    BITS,
+    Inverse,
+    Kind,
+    NotFinite,
+    Run,
+    ScaledSums,
+    Weights,
+    scaled_statistics,
+)
 from kappaform.engines.engine import Energies, Float64Array, Statistics
-from kappaform.engines.stores import SignalsUnreadable, check_sums, reading
 from kappaform.threads import single_threaded_blas
 
 _BRANCHES = 32  # of the tree of sums: its order, and so its rounding, depends on nothing else
@@ -72,17 +83,12 @@ class DaskEngine:
         """Statistics of the scaled signals with their codes H_s(Y Wᵀ)."""
         n, exponent = self.n_features, self.exponent
         weights = blocks.weights_of(transform, self.dtype)
-        each = self._for_each_chunk(
-            _pass_over,
-            n * n + 2,
-            self._sparsity(n_nonzero),
-            _sent(weights),
-            exponent=exponent,
-            key=self._key,
+        each = self._mapped(
+            _pass_over, n_nonzero, _sent(weights), exponent, self._key, width=n * n + 2
         )
         sums = self._computed(each.sum(axis=0, split_every=_BRANCHES))
         check_sums(self._kind.name, sums)
-        return Statistics.of_scaled_transform(
+        return scaled_statistics(
             self.gram, sums[2:].reshape(n, n), sums[:2], self.n_signals, exponent, weights.exponent
         )
 
@@ -94,35 +100,39 @@ class DaskEngine:
     ) -> Energies:
         """Squared norms of signals, codes and errors."""
         weights = blocks.weights_of(transform, self.dtype)
-        matrices = _sent(weights), _sent(blocks.inverse_of(inverse))
-        total = self._scaled_sums(_energies, 4, self._sparsity(n_nonzero), *matrices)
+        back = _sent(blocks.inverse_of(inverse))
+        total = self._scaled_sums(blocks.energies, n_nonzero, _sent(weights), back, width=4)
         check_energy(total.sums[0], total.exponent, self._kind.name)
         return Energies.of(total.sums, total.exponent, weights.exponent)
 
     def encode(self, transform: Float64Array, n_nonzero: int | Array) -> Any:
         """Codes H_s(Y Wᵀ) of the signals as given (not scaled): a Dask array."""
         weights = blocks.weights_of(transform, self.dtype)
-        return self._rows(_encoded, self._sparsity(n_nonzero), _sent(weights))
+        return self._mapped(_encoded, n_nonzero, _sent(weights))
 
     def decode(self, inverse: tuple[Float64Array, Float64Array]) -> Any:
         """Rows times two matrices, one after the other: a Dask array."""
-        return self._rows(_decoded, _sent(blocks.inverse_of(inverse)))
+        return self._mapped(_decoded, 0, _sent(blocks.inverse_of(inverse)))
 
     def _survey(self) -> ScaledSums:
         if self._surveyed is None:
-            total = self._scaled_sums(_survey, self.n_features**2)
+            total = self._scaled_sums(blocks.survey, 0, width=self.n_features**2)
             squares = total.sums[:: self.n_features + 1]
             check_energy(squares.sum(), total.exponent, self._kind.name)
             self._surveyed = total
         return self._surveyed
 
     def _scaled_sums(
-        self, function: Callable[..., Array], width: int, *arguments: Any
+        self,
+        function: Callable[..., ScaledSums],
+        n_nonzero: int | Array,
+        *matrices: Any,
+        width: int,
     ) -> ScaledSums:
         """Sums of all chunks. Refuses signals that are not finite."""
         import dask.array as da
 
-        each = self._for_each_chunk(function, width + 2, *arguments)
+        each = self._mapped(_as_row, n_nonzero, function, width, *matrices, width=width + 2)
         merged = da.reduction(
             each,
             chunk=_unchanged,
@@ -137,47 +147,31 @@ class DaskEngine:
             raise ValueError(not_finite(self._kind.name, int(bad_row)))
         return _sums_of([bad_row, *rest], self.dtype)
 
-    def _sparsity(self, n_nonzero: int | Array) -> Any:
-        """One integer, or a column of them in chunks like those of the signals."""
-        import dask.array as da
-
-        if np.ndim(n_nonzero) == 0:
-            return int(n_nonzero)
-        small = np.asarray(n_nonzero, np.min_scalar_type(self.n_features))  # it travels every time
-        return da.from_array(small[:, np.newaxis], chunks=(self.signals.chunks[0], 1))
-
-    def _for_each_chunk(
+    def _mapped(
         self,
         function: Callable[..., Array],
-        width: int,
+        n_nonzero: int | Array,
         *arguments: Any,
-        **options: Any,
+        width: int | None = None,
     ) -> Any:
-        """Rows of `width` numbers, one for each chunk of signals."""
+        """What a function makes of each chunk: a row of numbers, or without a width a row each."""
         import dask.array as da
 
+        sparsity: Any = n_nonzero
+        if np.ndim(n_nonzero) == 1:  # a column, in chunks like those of the signals
+            small = np.asarray(n_nonzero, np.min_scalar_type(self.n_features))  # it travels
+            sparsity = da.from_array(small[:, np.newaxis], chunks=(self.signals.chunks[0], 1))
+        rows = {} if width is None else {"chunks": ((1,) * self.signals.numblocks[0], (width,))}
         return da.map_blocks(
-            function,
+            _on_chunk,
             self.signals,
+            sparsity,
             *arguments,
-            **options,
+            function=function,
             kind=self._kind,
             starts=_sent(self._starts),
-            chunks=((1,) * self.signals.numblocks[0], (width,)),
-            meta=np.empty((0, 0)),
-        )
-
-    def _rows(self, function: Callable[..., Array], *arguments: Any) -> Any:
-        """A Dask array with a row for each signal."""
-        import dask.array as da
-
-        return da.map_blocks(
-            function,
-            self.signals,
-            *arguments,
-            kind=self._kind,
-            starts=_sent(self._starts),
-            meta=np.empty((0, 0), self.dtype),
+            meta=np.empty((0, 0), self.dtype if width is None else np.float64),
+            **rows,
         )
 
     @property
@@ -190,78 +184,19 @@ class DaskEngine:
             return np.asarray(lazy.compute())
 
 
-# What workers do with one chunk, as the work of one thread. Rows that are to be summed have shape
-# (1, width); those of `ScaledSums` begin with the first row that is not finite (inf: none) and the
-# largest magnitude.
-
-
-def _survey(chunk: Array, kind: Kind, starts: Array, block_id: tuple[int, int]) -> Array:
-    run, kind = _run(chunk, kind, starts, block_id)
-    return _as_row(lambda: blocks.survey(run, kind, {}), kind.n_features**2)
-
-
-def _energies(
+def _on_chunk(
     chunk: Array,
     sparsity: int | Array,
-    weights: Weights,
-    inverse: Inverse,
+    *arguments: Any,
+    function: Callable[..., Array],
     kind: Kind,
     starts: Array,
     block_id: tuple[int, int],
 ) -> Array:
-    run, kind = _run(chunk, kind, starts, block_id)
-    wanted = _flat(sparsity, chunk)
-    return _as_row(lambda: blocks.energies(run, kind, weights, inverse, wanted, {}), 4)
+    """What a worker does with a chunk, as the work of one thread: a run of blocks is made of it.
 
-
-def _pass_over(
-    chunk: Array,
-    sparsity: int | Array,
-    weights: Weights,
-    exponent: int,
-    key: str,
-    kind: Kind,
-    starts: Array,
-    block_id: tuple[int, int],
-) -> Array:
-    run, kind = _run(chunk, kind, starts, block_id)
-    cuts = _remembered_cuts(key, block_id[0], len(chunk), kind.dtype)
-    with single_threaded_blas():
-        cross, *energies = blocks.pass_over(
-            run, kind, weights, _flat(sparsity, chunk), exponent, cuts, {}
-        )
-    return np.concatenate([energies, cross.ravel()])[np.newaxis]
-
-
-def _encoded(
-    chunk: Array,
-    sparsity: int | Array,
-    weights: Weights,
-    kind: Kind,
-    starts: Array,
-    block_id: tuple[int, int],
-) -> Array:
-    run, kind = _run(chunk, kind, starts, block_id)
-    codes = np.zeros(chunk.shape, kind.dtype)
-    with single_threaded_blas():
-        blocks.encode(run, kind, weights, _flat(sparsity, chunk), codes, {})
-    return codes
-
-
-def _decoded(
-    chunk: Array, inverse: Inverse, kind: Kind, starts: Array, block_id: tuple[int, int]
-) -> Array:
-    run, kind = _run(chunk, kind, starts, block_id)
-    signals = np.empty(chunk.shape, kind.dtype)
-    with single_threaded_blas():
-        blocks.decode(run, kind, inverse, signals, {})
-    return signals
-
-
-def _run(
-    chunk: Array, kind: Kind, starts: Array, block_id: tuple[int, int]
-) -> tuple[blocks.Blocks, Kind]:
-    """Blocks of a chunk, and what they share. Refuses a chunk of other rows than declared."""
+    A chunk of other rows than declared is refused.
+    """
     chunk, i = as_real_array(chunk, kind.name), block_id[0]
     n_rows = int(starts[i + 1] - starts[i])
     if len(chunk) != n_rows:
@@ -270,15 +205,36 @@ def _run(
             "say: mend what it is computed from."
         )
     kind = kind._replace(first_row=kind.first_row + int(starts[i]))
-    return blocks.blocks_of(chunk, slice(0, n_rows), kind.n_rows), kind
-
-
-def _as_row(make: Callable[[], ScaledSums], width: int) -> Array:
+    cut = blocks.blocks_of(chunk, slice(0, n_rows), kind.n_rows)
+    run = Run(cut, kind, np.broadcast_to(np.ravel(sparsity), (n_rows,)), {})
     with single_threaded_blas():
-        try:
-            total = make()
-        except NotFinite as error:
-            return np.array([[error.row, 0.0, *[0.0] * width]])
+        return function(run, *arguments)
+
+
+def _pass_over(run: Run, weights: Weights, exponent: int, key: str) -> Array:
+    cuts = _remembered_cuts((key, run.kind.first_row, len(run.sparsity)), run.kind.dtype)
+    cross, *energies = blocks.pass_over(run, weights, exponent, cuts)
+    return np.concatenate([energies, cross.ravel()])[np.newaxis]
+
+
+def _encoded(run: Run, weights: Weights) -> Array:
+    codes = np.zeros((len(run.sparsity), run.kind.n_features), run.kind.dtype)
+    blocks.encode(run, weights, codes)
+    return codes
+
+
+def _decoded(run: Run, inverse: Inverse) -> Array:
+    signals = np.empty((len(run.sparsity), run.kind.n_features), run.kind.dtype)
+    blocks.decode(run, inverse, signals)
+    return signals
+
+
+def _as_row(run: Run, function: Callable[..., ScaledSums], width: int, *matrices: Any) -> Array:
+    """The first row that is not finite (inf: none), the largest magnitude, and the sums."""
+    try:
+        total = function(run, *matrices)
+    except NotFinite as error:
+        return np.array([[error.row, 0.0, *[0.0] * width]])
     return np.concatenate([[math.inf, total.peak], total.sums.ravel()])[np.newaxis]
 
 
@@ -301,11 +257,6 @@ def _unchanged(rows: Array, **_: Any) -> Array:
     return rows
 
 
-def _flat(sparsity: int | Array, chunk: Array) -> Array:
-    """Sparsity of every row of a chunk."""
-    return np.broadcast_to(np.ravel(sparsity), (len(chunk),))
-
-
 def _sent(value: Any) -> Any:
     """A value that is in the graph once, not once for each chunk; made again if it is lost."""
     from dask.delayed import delayed
@@ -316,7 +267,7 @@ def _sent(value: Any) -> Any:
 # Guesses of earlier passes stay on the worker that made them. They change no result, so nothing is
 # lost with a worker, and a chunk that moves to another is a little slower once.
 _MOST_CUTS_BYTES = 2**26
-_cuts: dict[tuple[str, int], Array] = {}
+_cuts: dict[tuple[str, int, int], Array] = {}  # by engine, first row and number of rows
 _cuts_lock = threading.Lock()
 
 
@@ -329,16 +280,16 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_begin_as_child)
 
 
-def _remembered_cuts(key: str, block: int, n_rows: int, dtype: np.dtype) -> Array:
+def _remembered_cuts(chunk: tuple[str, int, int], dtype: np.dtype) -> Array:
     with _cuts_lock:
-        if (key, block) in _cuts:
-            return _cuts[key, block]
-        cuts = np.zeros(n_rows, BITS[dtype])
+        if chunk in _cuts:
+            return _cuts[chunk]
+        cuts = np.zeros(chunk[2], BITS[dtype])
         if _bytes_with(cuts) > _MOST_CUTS_BYTES:
-            for other in [other for other in _cuts if other[0] != key]:
+            for other in [other for other in _cuts if other[0] != chunk[0]]:
                 del _cuts[other]
         if _bytes_with(cuts) <= _MOST_CUTS_BYTES:
-            _cuts[key, block] = cuts
+            _cuts[chunk] = cuts
         return cuts
 
 

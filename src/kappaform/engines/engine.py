@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from kappaform.arrays import Array, library_of
+from kappaform.arrays import Array
 
 Float64Array = npt.NDArray[np.float64]
 
@@ -35,24 +35,6 @@ class Statistics:
         """Statistics of no signals: the neutral element of `merge`."""
         shape = (n_features, n_features)
         return cls(np.zeros(shape), np.zeros(shape), 0.0, 0.0, 0)
-
-    @classmethod
-    def of_scaled_transform(
-        cls,
-        gram: Float64Array,
-        cross: Float64Array,
-        energies: Float64Array,
-        n_signals: int,
-        exponent: int,
-        transform_exponent: int,
-    ) -> Statistics:
-        """Statistics from XᵀY and (‖X‖², ‖Z − X‖²) of a transform times a power of two."""
-        if transform_exponent:
-            with np.errstate(over="ignore", under="ignore"):
-                cross = np.ldexp(cross, -transform_exponent)
-                energies = np.ldexp(energies, -2 * transform_exponent)
-        code_energy, discarded_energy = map(float, energies)
-        return cls(gram, cross, code_energy, discarded_energy, n_signals, exponent)
 
     @property
     def scale(self) -> float:
@@ -185,25 +167,3 @@ class Engine(Protocol):
         The two are those of `kappaform.linalg.inverse_factors`: their product is the transposed
         inverse of a transform, but as one matrix it would lose twice as many digits.
         """
-
-
-def engine_for(signals: Any, name: str = "signals", first_row: int = 0) -> Engine:
-    """The engine that performs the pass where `signals` live; errors call them `name`.
-
-    Torch tensors and Dask arrays have engines of their own. Arrays, memory-maps, stores whose rows
-    can be sliced and whatever `numpy.asarray` understands are passed over by `NumpyEngine`. Where
-    the signals are some rows of others, `first_row` is the number of their first among these: the
-    rows that errors name are counted from there.
-    """
-    library = library_of(signals)
-    if library == "torch":
-        from kappaform.engines.torch_engine import TorchEngine
-
-        return TorchEngine(signals, name, first_row)
-    if library == "dask":
-        from kappaform.engines.dask_engine import DaskEngine
-
-        return DaskEngine(signals, name, first_row)
-    from kappaform.engines.numpy_engine import NumpyEngine
-
-    return NumpyEngine(signals, name, first_row)

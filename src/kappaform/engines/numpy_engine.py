@@ -1,8 +1,9 @@
-"""The pass over arrays, in memory or memory-mapped, and over stores: blocks, mapped by threads."""
+"""The engine of arrays, in memory or memory-mapped, and of stores; and which engine serves whom."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,13 +15,17 @@ from kappaform.arrays import (
     as_signals,
     as_sparsity,
     check_energy,
+    check_sums,
+    is_store,
+    library_of,
+    memory_map,
     working_dtype,
 )
 from kappaform.engines import blocks
-from kappaform.engines.blocks import BITS, Blocks, ScaledSums
-from kappaform.engines.engine import Energies, Float64Array, Statistics
+from kappaform.engines.blocks import BITS, ScaledSums
+from kappaform.engines.engine import Energies, Engine, Float64Array, Statistics
 from kappaform.engines.kernels import mark_largest
-from kappaform.engines.stores import check_sums, is_on_disk, reader_of
+from kappaform.engines.stores import reader_of
 from kappaform.threads import Workspace, mapped_in_order
 
 Result = TypeVar("Result")
@@ -59,7 +64,9 @@ class NumpyEngine:
         self.n_signals, self.n_features = map(int, self.signals.shape)
         self._kind = blocks.kind_of(self.signals, name, first_row)
         self.dtype = self._kind.dtype
-        self._read = reader_of(self.signals, name)
+        self._on_disk = is_store(self.signals) or memory_map(self.signals) is not None
+        in_place = partial(blocks.blocks_of, self.signals)
+        self._read = reader_of(self.signals, name) if self._on_disk else in_place
         self._surveyed: ScaledSums | None = None
         # Where the last pass separated the magnitudes of each row: the guess of the next one.
         self._cuts: Array | None = None
@@ -80,16 +87,14 @@ class NumpyEngine:
         if self._cuts is None:
             self._cuts = self._no_cuts()
         weights = blocks.weights_of(transform, self.dtype)
-        options = (weights, self._sparsity(n_nonzero), exponent, self._cuts)
-        cross = np.zeros((self.n_features, self.n_features))
-        energies = np.zeros(2)
+        cross, energies = np.zeros((self.n_features, self.n_features)), np.zeros(2)
         for part_cross, *part_energies in self._mapped(
-            lambda run, workspace: blocks.pass_over(run, self._kind, *options, workspace)
+            blocks.pass_over, n_nonzero, weights, exponent, self._cuts
         ):
             cross += part_cross
             energies += part_energies
         check_sums(self._kind.name, cross, energies)
-        return Statistics.of_scaled_transform(
+        return blocks.scaled_statistics(
             self.gram, cross, energies, self.n_signals, exponent, weights.exponent
         )
 
@@ -101,13 +106,8 @@ class NumpyEngine:
     ) -> Energies:
         """Squared norms of signals, codes and errors."""
         weights, back = blocks.weights_of(transform, self.dtype), blocks.inverse_of(inverse)
-        sparsity = self._sparsity(n_nonzero)
         total = ScaledSums(4, self.dtype)
-        for part in self._mapped(
-            lambda run, workspace: blocks.energies(
-                run, self._kind, weights, back, sparsity, workspace
-            )
-        ):
+        for part in self._mapped(blocks.energies, n_nonzero, weights, back):
             total.merge(part)
         check_energy(total.sums[0], total.exponent, self._kind.name)
         return Energies.of(total.sums, total.exponent, weights.exponent)
@@ -117,30 +117,20 @@ class NumpyEngine:
 
         They are an array in memory, also those of signals on disk.
         """
-        weights, sparsity = blocks.weights_of(transform, self.dtype), self._sparsity(n_nonzero)
         codes = np.zeros((self.n_signals, self.n_features), self.dtype)
-        self._mapped(
-            lambda run, workspace: blocks.encode(
-                run, self._kind, weights, sparsity, codes, workspace
-            )
-        )
+        self._mapped(blocks.encode, n_nonzero, blocks.weights_of(transform, self.dtype), codes)
         return codes
 
     def decode(self, inverse: tuple[Float64Array, Float64Array]) -> Array:
         """Rows times two matrices, one after the other: an array in memory."""
-        back = blocks.inverse_of(inverse)
         signals = np.empty((self.n_signals, self.n_features), self.dtype)
-        self._mapped(
-            lambda run, workspace: blocks.decode(run, self._kind, back, signals, workspace)
-        )
+        self._mapped(blocks.decode, 0, blocks.inverse_of(inverse), signals)
         return signals
 
     def _survey(self) -> ScaledSums:
         if self._surveyed is None:
             total = ScaledSums((self.n_features, self.n_features), self.dtype)
-            for part in self._mapped(
-                lambda run, workspace: blocks.survey(run, self._kind, workspace)
-            ):
+            for part in self._mapped(blocks.survey, 0):
                 total.merge(part)
             check_energy(np.trace(total.sums), total.exponent, self._kind.name)
             self._surveyed = total
@@ -148,19 +138,41 @@ class NumpyEngine:
 
     def _no_cuts(self) -> Array:
         cuts, most = BITS[self.dtype], self.n_signals
-        if is_on_disk(self.signals):
+        if self._on_disk:
             most = min(most, _MOST_CUTS_BYTES // cuts.itemsize)
         return np.zeros(most, cuts)
 
-    def _sparsity(self, n_nonzero: int | Array) -> Array:
-        return np.broadcast_to(n_nonzero, (self.n_signals,))
-
-    def _mapped(self, function: Callable[[Blocks, Workspace], Result]) -> list[Result]:
+    def _mapped(
+        self, function: Callable[..., Result], n_nonzero: int | Array, *arguments: Any
+    ) -> list[Result]:
         """Results of a function of runs of blocks, in their order."""
-        return mapped_in_order(
-            lambda part, workspace: function(self._read(part, self._kind.n_rows), workspace),
-            blocks.parts(self.n_signals, self.n_features, self.dtype),
-        )
+        sparsity = np.broadcast_to(n_nonzero, (self.n_signals,))
+
+        def work(part: slice, workspace: Workspace) -> Result:
+            read = self._read(part, self._kind.n_rows)
+            return function(blocks.Run(read, self._kind, sparsity, workspace), *arguments)
+
+        return mapped_in_order(work, blocks.parts(self.n_signals, self.n_features, self.dtype))
+
+
+def engine_for(signals: Any, name: str = "signals", first_row: int = 0) -> Engine:
+    """The engine that performs the pass where `signals` live; errors call them `name`.
+
+    Torch tensors and Dask arrays have engines of their own. Arrays, memory-maps, stores whose rows
+    can be sliced and whatever `numpy.asarray` understands are passed over by `NumpyEngine`. Where
+    the signals are some rows of others, `first_row` is the number of their first among these: the
+    rows that errors name are counted from there.
+    """
+    library = library_of(signals)
+    if library == "torch":
+        from kappaform.engines.torch_engine import TorchEngine
+
+        return TorchEngine(signals, name, first_row)
+    if library == "dask":
+        from kappaform.engines.dask_engine import DaskEngine
+
+        return DaskEngine(signals, name, first_row)
+    return NumpyEngine(signals, name, first_row)
 
 
 def hard_threshold(coefs: npt.ArrayLike, n_nonzero: int | npt.ArrayLike) -> npt.NDArray[Any]:

@@ -16,86 +16,38 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from kappaform.arrays import Array, is_store, library_of
+from kappaform.arrays import (
+    Array,
+    SignalsUnreadable,
+    is_store,
+    library_of,
+    memory_map,
+    reading,
+)
 from kappaform.engines.blocks import blocks_of, split_rows
 
 # What is read at a time: long enough for a disk, short beside the memory of a machine.
 _PIECE_BYTES = 2**23
 _READ_BY_MANY = ("h5py", "zarr")  # libraries whose stores several threads may read at once
 
-# What a mistake in a program raises. It stays as it is: to read again would not help.
-_MISTAKES = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    ImportError,
-    NameError,
-    NotImplementedError,
-    SyntaxError,
-    TypeError,
-)
-_AGAIN = "If learning had begun, `.result` of this error is where to go on (init=...)."
-
 #: Blocks of some rows, each with its slice: called with these rows and the length of a block.
 Reader = Callable[[slice, int], Iterator[tuple[slice, Array]]]
-
-
-class SignalsUnreadable(OSError):  # noqa: N818 - as LearningInterrupted says what happened
-    """Signals that could not be read, or computed, in the middle of the work.
-
-    Attributes
-    ----------
-    result : LearnResult or None
-        What was learned until then; go on with ``init=result``. None if learning had not begun.
-    finished : tuple of LearnResult
-        Those of the bounds of a `condition_path` that were done; empty for a single `learn`.
-    """
-
-    result: Any = None
-    finished: tuple[Any, ...] = ()
-
-
-@contextmanager
-def reading(what: str) -> Iterator[None]:
-    """Turn errors of what signals are read or computed from into `SignalsUnreadable`."""
-    try:
-        yield
-    except (*_MISTAKES, SignalsUnreadable):
-        raise
-    except Exception as error:
-        raise SignalsUnreadable(
-            f"{what}: {type(error).__name__}: {error}. Mend that and call again. {_AGAIN}"
-        ) from error
-
-
-def check_sums(name: str, *sums: Array) -> None:
-    """Refuse what a pass over signals that were finite gives, if they no longer are."""
-    if not all(np.isfinite(values).all() for values in sums):
-        raise SignalsUnreadable(
-            f"{name} gave NaN or inf in a pass, although they were finite before: mend what they "
-            f"are read from and call again. {_AGAIN}"
-        )
 
 
 def reader_of(signals: Any, name: str) -> Reader:
     """How to read signals block by block: in place, through a memory-map, or from a store."""
     if is_store(signals):
         return partial(_stored_blocks, signals, name, _turn_of(signals))
-    mapped = _memory_map(signals)
+    mapped = memory_map(signals)
     if mapped is not None and _may_be_advised(signals, mapped):
         return partial(_mapped_blocks, signals, mapped._mmap)
     return partial(blocks_of, signals)
-
-
-def is_on_disk(signals: Any) -> bool:
-    """Whether signals may be more than fit into memory."""
-    return is_store(signals) or _memory_map(signals) is not None
 
 
 def _mapped_blocks(
@@ -120,14 +72,6 @@ def _mapped_blocks(
         yield from blocks_of(signals, slice(start, stop), length)
         # With its first and last page the system may have mapped some of the neighbours.
         advise(mmap.MADV_DONTNEED, start - n_rows, stop + n_rows)
-
-
-def _memory_map(signals: Any) -> Any:
-    """The `np.memmap` that an array is (a view of), or None."""
-    array = signals
-    while isinstance(array, np.ndarray) and not isinstance(array, np.memmap):
-        array = array.base
-    return array if isinstance(array, np.memmap) else None
 
 
 def _may_be_advised(signals: Array, mapped: Any) -> bool:

@@ -10,10 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kappaform.arrays import Array, check_energy, check_rows, not_finite, scale_exponent
-from kappaform.engines.blocks import ScaledSums, Weights, inverse_of, split_rows, weights_of
+from kappaform.arrays import Array, check_energy, check_rows, check_sums, not_finite, scale_exponent
+from kappaform.engines.blocks import (
+    ScaledSums,
+    Weights,
+    inverse_of,
+    scaled_statistics,
+    split_rows,
+    weights_of,
+)
 from kappaform.engines.engine import Energies, Float64Array, Statistics
-from kappaform.engines.stores import check_sums
 from kappaform.engines.triton_pass import FusedPass, can_pass_over
 
 if TYPE_CHECKING:
@@ -76,7 +82,7 @@ class TorchEngine:
             weights, sparsity
         )
         check_sums(self._name, cross, np.array(energies))
-        return Statistics.of_scaled_transform(
+        return scaled_statistics(
             self.gram, cross, np.array(energies), self.n_signals, exponent, weights.exponent
         )
 

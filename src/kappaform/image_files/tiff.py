@@ -14,8 +14,10 @@ import numpy as np
 import tifffile
 from numpy.typing import NDArray
 
-from kappaform.image_files import Picture, UnsupportedError, check_size
+from kappaform.image_files import Picture, UnsupportedError
 
+_MAX_PIXELS = 178_956_970  # what Pillow refuses by itself, for TIFF too
+_MAX_BYTES = 8 * _MAX_PIXELS  # as many pixels of RGBA, 16 bit, the most that PNG holds
 _OPACITY = (1, 2)  # kinds of extra samples: colours multiplied by it, or not
 _RGB_OR_GREY = (0, 1, 2)  # photometric interpretations: white is zero, black is zero, RGB
 _PROFILE = 34675  # tag of the ICC profile
@@ -27,11 +29,10 @@ def read_tiff(path: Path) -> Picture:
         _check_order(file)
         series, page = file.series[0], file.series[0].keyframe
         axes, photometric = series.axes, int(page.photometric)
-        check_size(math.prod(series.shape) // max(1, page.samplesperpixel), series.nbytes)
-        check_size(0, math.prod(page.chunks) * series.dtype.itemsize)
+        _check_size(series, page)
         if photometric not in _RGB_OR_GREY:
             name = getattr(page.photometric, "name", photometric)
-            raise UnsupportedError(f"its colours are {name}, convert it to RGB first.")
+            raise UnsupportedError(f"its colours are {name}: convert it to RGB first.")
         if series.dataoffset is None:  # else tifffile reads all pages at once, or fails
             _check_parts(series.pages, file.filehandle.size)
         try:
@@ -53,6 +54,17 @@ def read_tiff(path: Path) -> Picture:
     if len(pixels) == 1 and pixels.ndim - ("S" in axes) == 3:
         pixels = pixels[0]  # a single page
     return Picture(pixels, "S" in axes, profile, has_alpha)
+
+
+def _check_size(series: Any, page: Any) -> None:
+    """Refuse what may have been made to exhaust the memory of its reader."""
+    n_pixels = math.prod(series.shape) // max(1, page.samplesperpixel)
+    n_bytes = max(series.nbytes, math.prod(page.chunks) * series.dtype.itemsize)
+    for size, limit, unit in ((n_pixels, _MAX_PIXELS, "pixels"), (n_bytes, _MAX_BYTES, "bytes")):
+        if size > limit:
+            raise UnsupportedError(
+                f"it has {size} {unit}, more than the limit of {limit}: crop it."
+            )
 
 
 def _check_order(file: tifffile.TiffFile) -> None:
@@ -89,12 +101,9 @@ def _pixels_by_pillow(path: Path, shape: tuple[int, ...], dtype: np.dtype) -> ND
 
     with Image.open(path, formats=["TIFF"]) as image:
         pages = [np.array(page) for page in ImageSequence.Iterator(image)]
-    if any(page.dtype != dtype for page in pages) or math.prod(shape) != sum(
-        page.size for page in pages
-    ):
-        raise UnsupportedError(
-            "its compression needs the package imagecodecs: pip install imagecodecs"
-        )
+    n_values = sum(page.size for page in pages if page.dtype == dtype)
+    if n_values != math.prod(shape):
+        raise UnsupportedError("its compression needs a package: pip install imagecodecs")
     return np.stack(pages).reshape(shape)
 
 
@@ -102,16 +111,17 @@ def _pixels_by_pillow(path: Path, shape: tuple[int, ...], dtype: np.dtype) -> ND
 def _complaints_of_tifffile() -> Iterator[list[str]]:
     """What tifffile would write to the terminal where it finds pages missing."""
     messages: list[str] = []
-    handler = logging.Handler(logging.WARNING)
-    handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
+
+    def keep(record: logging.LogRecord) -> bool:
+        messages.append(record.getMessage())
+        return False  # nothing else sees it
+
     logger = logging.getLogger("tifffile")
-    propagates, logger.propagate = logger.propagate, False
-    logger.addHandler(handler)
+    logger.addFilter(keep)
     try:
         yield messages
     finally:
-        logger.removeHandler(handler)
-        logger.propagate = propagates
+        logger.removeFilter(keep)
 
 
 def write_tiff(file: BinaryIO, picture: Picture) -> None:

@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.arrays import sparsity_of
+from kappaform.arrays import reading, sparsity_of
 from kappaform.engines import Engine, SignalsUnreadable, Statistics, engine_for
-from kappaform.engines.stores import reading
 from kappaform.learning.methods import (
     N_UPDATES,
     Callback,

@@ -40,9 +40,11 @@ class Factors:
         return self.__dict__["_matrix"]
 
     def scaled_to(self, norm: float | None) -> Factors:
-        if norm is None:
+        """The same in another norm; None leaves it, unless it is all but zero."""
+        found = float(np.linalg.norm(self.spectrum))
+        if norm is None and found >= LEAST_NORM:
             return self
-        scale = norm / np.linalg.norm(self.spectrum)
+        scale = (norm or LEAST_NORM) / found
         return Factors(self.left, self.spectrum * scale, self.right)
 
 

@@ -20,8 +20,7 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from kappaform.files import replaced_when_complete
-from kappaform.image_files import check_writable
+from kappaform.files import check_writable, replaced_when_complete
 from kappaform.threads import at_most_threads, n_threads, single_threaded_blas
 
 Watch = Callable[[float], None]  #: called with the share of the parts that is done
