@@ -105,7 +105,7 @@ def test_no_other_bounded_spectrum_of_the_norm_is_closer(seed):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_norms_far_beyond_the_targets_cost_no_more_than_they_must_at_any_bound(seed):
-    """Where the multiplier of the norm nearly cancels the smallest weight."""
+    """Where the multiplier of the norm cancels the smallest weight up to rounding."""
     rng = np.random.default_rng(seed)
     for _ in range(250):
         targets, weights, _, _ = problem(rng)

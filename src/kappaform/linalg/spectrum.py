@@ -60,8 +60,7 @@ def project_spectrum(
     if norm is None:
         return unit * _project_free(targets, weights, kappa)
     radius = max(norm / unit, _SMALLEST_NORM)
-    with np.errstate(over="ignore"):  # spectra that are too long for a number are too long
-        return norm / radius * _project_on_sphere(targets, weights, kappa, radius)
+    return norm / radius * _project_on_sphere(targets, weights, kappa, radius)
 
 
 def _project_free(targets: NDArray, weights: NDArray, kappa: float) -> NDArray:
@@ -138,10 +137,7 @@ def _minimiser(
 
 
 def _project_on_sphere(targets: NDArray, weights: NDArray, kappa: float, norm: float) -> NDArray:
-    linear, smallest = weights * targets, float(weights.min())
-    # A number that all weights share costs the same everywhere on the sphere. Without it the
-    # multiplier has all its digits, also where it nearly cancels the smallest weight.
-    weights = weights - smallest
+    linear = weights * targets
     low, direction = _cheapest_direction(weights, kappa)
     if not linear.any():
         return _on_sphere(linear, None, direction, norm)
@@ -149,8 +145,7 @@ def _project_on_sphere(targets: NDArray, weights: NDArray, kappa: float, norm: f
     high = 2 * math.sqrt(targets.size) * float(linear.max()) / norm
     beyond, within = None, np.zeros_like(weights)
     jumps = _jumps(weights[linear == 0], low, kappa)
-    # At first the multiplier of a norm that costs nothing.
-    shift, step = (smallest if low < smallest < high else _middle(low, high)), math.inf
+    shift, step = (0.0 if low < 0 else float(jumps[-1])), math.inf
     while low < shift < high:
         spectrum, quadratic, entries = _minimiser(shift, weights, linear, kappa)
         length = math.sqrt(spectrum @ spectrum)
