@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kappaform.arrays import float_dtype, library_of
 from kappaform.engines.torch_engine import check_tensor
-from kappaform.imaging.clean import NOISE, THRESHOLD, Recipe, representable
+from kappaform.imaging.clean import Recipe, Rule, representable, rule_of
 from kappaform.imaging.patches import Grid, mean_free
 
 if TYPE_CHECKING:
@@ -119,10 +119,9 @@ def clean_image(
     image: Tensor, patch_shape: tuple[int, ...], transform: NDArray, bounds: tuple[float, float]
 ) -> tuple[Tensor, Tensor]:
     """What `clean.clean_image` does, on the device of the image."""
-    first = threshold_cleaner(transform, THRESHOLD, image)
-    second = shrinking_cleaner(transform, NOISE, image)
-    guide, counts = sweep(image, patch_shape, first, bounds=bounds)
-    cleaned, _ = sweep(image, patch_shape, second, guide=guide, bounds=bounds)
+    clean = cleaner(rule_of(transform), image)
+    guide, counts = sweep(image, patch_shape, clean, bounds=bounds)
+    cleaned, _ = sweep(image, patch_shape, clean, guide=guide, bounds=bounds)
     return cleaned, counts
 
 
@@ -160,56 +159,39 @@ def sweep(
     return total / _spread(weights, patch_shape), _spread(counts, patch_shape) / overlaps
 
 
-def threshold_cleaner(transform: NDArray, threshold: float, image: Tensor) -> Cleaner:
-    """Keep the coefficients that exceed `threshold` times the deviation of their noise."""
+def cleaner(rule: Rule, image: Tensor) -> Cleaner:
+    """What `clean.cleaner` does, on the device of the image."""
     import torch
 
-    limits = _like(image, threshold * np.linalg.norm(transform, axis=1))[:, None]
-    analysis, synthesis = _like(image, transform), _like(image, np.linalg.inv(transform))
-
-    def clean(patches: Tensor, _: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        coefs = analysis @ patches
-        kept = coefs.abs() > limits
-        counts = kept.sum(0).to(coefs.dtype)
-        cleaned = torch.mm(synthesis, coefs.mul_(kept), out=patches)
-        return cleaned, 1 / (1 + counts), counts
-
-    return clean
-
-
-def shrinking_cleaner(transform: NDArray, noise: float, image: Tensor) -> Cleaner:
-    """Wiener's rule: scale each coefficient by the share of signal that the guide shows."""
-    import torch
-
-    variances = _like(image, noise * np.sum(transform**2, axis=1))[:, None]
-    analysis, synthesis = _like(image, transform), _like(image, np.linalg.inv(transform))
+    analysis, synthesis, limits, variances = (
+        torch.tensor(values, dtype=image.dtype, device=image.device) for values in rule
+    )
 
     def clean(patches: Tensor, guides: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        assert guides is not None
         coefs = analysis @ patches
-        shares = (analysis @ guides).square_()
-        shares.div_(shares + variances)
-        counts = shares.square().sum(0)
-        cleaned = torch.mm(synthesis, coefs.mul_(shares), out=patches)
-        return cleaned, 1 / (1 / len(transform) + counts), counts
+        if guides is None:
+            kept = coefs.abs() > limits[:, None]
+            counts = kept.sum(0).to(coefs.dtype)
+            weights = 1 / (1 + counts)
+        else:
+            kept = (analysis @ guides).square_()
+            kept.div_(kept + variances[:, None])
+            counts = kept.square().sum(0)
+            weights = 1 / (1 / len(analysis) + counts)
+        return torch.mm(synthesis, coefs.mul_(kept), out=patches), weights, counts
 
     return clean
-
-
-def _windows(image: Tensor, patch_shape: tuple[int, ...]) -> Tensor:
-    """View of all patches, the axes within a patch first."""
-    n_axes, view = image.ndim, image
-    for axis, side in enumerate(patch_shape):
-        view = view.unfold(axis, side, 1)
-    return view.permute(*range(n_axes, 2 * n_axes), *range(n_axes))
 
 
 def _columns(image: Tensor, patch_shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     """All patches of an image as columns without their means, and the means."""
     import torch
 
-    windows = _windows(image, patch_shape)
-    means = windows.mean(tuple(range(image.ndim)))
+    n_axes, windows = image.ndim, image
+    for axis, side in enumerate(patch_shape):
+        windows = windows.unfold(axis, side, 1)
+    windows = windows.permute(*range(n_axes, 2 * n_axes), *range(n_axes))  # patches first
+    means = windows.mean(tuple(range(n_axes)))
     patches = torch.sub(windows, means, out=image.new_empty(windows.shape))
     return patches.view(math.prod(patch_shape), -1), means.reshape(-1)
 
@@ -243,9 +225,3 @@ def _shifted_sum(values: Tensor, index_axis: int, axis: int) -> Tensor:
     for k, part in enumerate(parts):
         total.narrow(axis, k, length).add_(part)
     return total
-
-
-def _like(image: Tensor, values: NDArray) -> Tensor:
-    import torch
-
-    return torch.tensor(values, dtype=image.dtype, device=image.device)

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kappaform.arrays import Array, as_real_array, float_dtype, generator, library_of
-from kappaform.imaging.options import check_axis, check_not_colour
+from kappaform.imaging.options import check_not_colour
+from kappaform.imaging.patches import check_axis
 
 _WAVELET = "db2"
 _WAVELET_LENGTH = 4  # along shorter axes details are not taken

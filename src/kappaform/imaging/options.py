@@ -6,13 +6,13 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.arrays import as_real_array, generator
-from kappaform.imaging.patches import per_axis
+from kappaform.imaging.patches import check_axis, checked_patch_shape
 from kappaform.learning import Conditioned, LearnResult, LogDet, Method, Orthonormal
 from kappaform.learning.result import learned
 
@@ -22,8 +22,8 @@ Callback = Callable[[LearnResult], bool | None]
 ANY_VALUE = (-math.inf, math.inf)
 GREY_LEVELS = (0.0, 255.0)  #: of the paper's images
 
-_PATCH_SIDE = {2: 11, 3: 4}  # in 2-D that of the paper; in 3-D about half as many pixels
 _PAPER_PATCH_SIDE = 11
+_PATCH_SIDE = {2: _PAPER_PATCH_SIDE, 3: 4}  # in 3-D about half as many pixels
 _WORST_CONDITION = 1e12  # of a given transform: its inverse still has some digits
 
 
@@ -39,7 +39,7 @@ class Options:
     value_range: tuple[float, float]
     rng: np.random.Generator
     callback: Callback | None
-    sigma_given: bool
+    sigma_given: bool = True
     device: Any = None  #: of torch, where images are learned from and cleaned; None: the host
 
 
@@ -76,8 +76,8 @@ def checked_axes(
 ) -> Axes:
     """Which axes are what, of an image of 2 or 3 dimensions of space."""
     n_axes = len(shape)
-    for name, axis in (("channel_axis", channel_axis), ("stack_axis", stack_axis)):
-        check_axis(axis, shape, name)
+    check_axis(channel_axis, shape, "channel_axis")
+    check_axis(stack_axis, shape, "stack_axis")
     channel, stack = ([] if a is None else [a % n_axes] for a in (channel_axis, stack_axis))
     if channel and channel == stack:
         raise ValueError(f"channel_axis and stack_axis are the same axis, {channel_axis}.")
@@ -90,11 +90,6 @@ def checked_axes(
     if not channel:
         check_not_colour(shape, space)
     return Axes((*stack, *space, *channel), bool(stack), bool(channel))
-
-
-def check_axis(axis: int | None, shape: Sequence[int], name: str) -> None:
-    if axis is not None and not -len(shape) <= axis < len(shape):
-        raise ValueError(f"{name}={axis} is not an axis of an image of shape {tuple(shape)}.")
 
 
 def check_not_colour(shape: Sequence[int], space: Sequence[int]) -> None:
@@ -120,7 +115,6 @@ def check_not_colour(shape: Sequence[int], space: Sequence[int]) -> None:
 
 def checked_options(
     space: tuple[int, ...],
-    *,
     method: MethodName,
     max_condition: float,
     patch_size: int | tuple[int, ...] | None,
@@ -129,12 +123,17 @@ def checked_options(
     value_range: tuple[float, float] | None,
     rng: int | np.random.Generator | None,
     callback: Callback | None,
-    sigma_given: bool,
-    device: Any = None,
 ) -> Options:
     """Check everything but the image, of which `space` is the shape without stack and channels."""
-    if method not in get_args(MethodName):
-        raise ValueError(f"method={method!r} is unknown: choose one of {get_args(MethodName)}.")
+    # Few rounds: iterations on noisy patches need not be exact, and passes are cheap.
+    conditioned = Conditioned(max_condition, objective="relative", n_rounds=3)
+    methods: dict[MethodName, Method] = {
+        "conditioned": conditioned,
+        "log-det": LogDet(),
+        "orthonormal": Orthonormal(),
+    }
+    if method not in methods:
+        raise ValueError(f"method={method!r} is unknown: choose one of {tuple(methods)}.")
     if preset not in (None, "paper"):
         raise ValueError(f"preset={preset!r} is unknown: give 'paper', or None for the default.")
     paper = preset == "paper"
@@ -148,27 +147,16 @@ def checked_options(
     if callback is not None and not callable(callback):
         raise TypeError(f"callback={callback!r}: give a function of a LearnResult, or None.")
     matrix = _matrix(transform)
-    patch_shape = _checked_patch_shape(patch_size, space, matrix, paper)
+    if patch_size is None and matrix is not None:
+        patch_size = round(len(matrix) ** (1 / len(space)))
+    elif patch_size is None:
+        largest = _PAPER_PATCH_SIDE if paper else _PATCH_SIDE[len(space)]
+        patch_size = tuple(min(largest, size) for size in space)
+    patch_shape = checked_patch_shape(patch_size, space)
     if matrix is not None:
         _check_matrix(matrix, patch_shape)
-    # Few rounds: iterations on noisy patches need not be exact, and passes are cheap.
-    conditioned = Conditioned(max_condition, objective="relative", n_rounds=3)
-    methods: dict[str, Method] = {
-        "conditioned": conditioned,
-        "log-det": LogDet(),
-        "orthonormal": Orthonormal(),
-    }
     return Options(
-        method_name=method,
-        method=methods[method],
-        patch_shape=patch_shape,
-        paper=paper,
-        transform=matrix,
-        value_range=values,
-        rng=generator(rng),
-        callback=callback,
-        sigma_given=sigma_given,
-        device=device,
+        method, methods[method], patch_shape, paper, matrix, values, generator(rng), callback
     )
 
 
@@ -180,35 +168,12 @@ def of_ordinary_scale(transform: NDArray) -> NDArray:
     return np.ldexp(transform, -int(np.frexp(np.abs(transform).max())[1]))
 
 
-def _checked_patch_shape(
-    patch_size: int | tuple[int, ...] | None,
-    space: tuple[int, ...],
-    matrix: NDArray | None,
-    paper: bool,
-) -> tuple[int, ...]:
-    n_axes = len(space)
-    if patch_size is None and matrix is not None:
-        patch_size = round(len(matrix) ** (1 / n_axes))
-    elif patch_size is None:
-        largest = _PAPER_PATCH_SIDE if paper else _PATCH_SIDE[n_axes]
-        patch_size = tuple(min(largest, size) for size in space)
-    shape = per_axis(patch_size, n_axes, "patch_size")
-    if any(side > size for side, size in zip(shape, space, strict=True)):
-        raise ValueError(
-            f"patch_size={patch_size!r} does not fit into an image of shape {space}: give a "
-            "smaller patch_size."
-        )
-    return shape
-
-
 def _matrix(transform: Any) -> NDArray | None:
     if transform is None:
         return None
     given = learned(transform, "transform")
-    matrix = (
-        given.transform if isinstance(given, LearnResult) else as_real_array(given, "transform")
-    )
-    return np.asarray(matrix, dtype=np.float64)
+    given = given.transform if isinstance(given, LearnResult) else given
+    return as_real_array(given, "transform").astype(np.float64)
 
 
 def _check_matrix(matrix: NDArray, patch_shape: tuple[int, ...]) -> None:

@@ -16,7 +16,7 @@ from kappaform.imaging.patches import grid_of, patches_at
 from kappaform.learning import Conditioned, LearnResult, LogDet, Method, Orthonormal, learn
 from kappaform.learning.methods import Variant
 from kappaform.linalg import dct_basis
-from kappaform.threads import Workspace, single_threaded_blas
+from kappaform.threads import Workspace, single_threaded_blas, users_blas
 
 # All of these are the paper's.
 N_TRAINING = 500
@@ -39,11 +39,27 @@ def published_denoise(
     `training` yields, for each round, the numbers of its patches in the grid of all patches: one
     more than there are rounds. `variant` is that of the conditioned method.
     """
+    grid, n = grid_of(image.shape, patch_shape), math.prod(patch_shape)
+    coding: dict[str, Any] = {
+        "error": ERROR_GAIN * sigma * math.sqrt(n),
+        "most": 6 * round(0.1 * n),
+        "damping": 0.01 / sigma,
+    }
+    transforms = dict.fromkeys((method, "log-det"), dct_basis(patch_shape))
+    history: list[LearnResult] = []
     with single_threaded_blas():
-        history, coding = _learn_rounds(
-            image, sigma, method, patch_shape, training, callback, variant
-        )
-        clean = error_cleaner(history[-1].transform, dtype=image.dtype, **coding)
+        patches = patches_at(image, grid, next(training))
+        sparsity = np.full(len(patches), round(0.1 * n))
+        for _ in range(5 if sigma >= 100 else 20):
+            result = _learn_round(patches, sparsity, method, variant, transforms)
+            history.append(result)
+            patches = patches_at(image, grid, next(training))
+            sparsity = _sparsity(patches, result.transform, **coding)
+            if callback is not None:
+                with users_blas():
+                    if callback(result):
+                        break
+        clean = error_cleaner(result.transform, dtype=image.dtype, **coding)
         cleaned, counts = sweep(image, patch_shape, clean, bounds=GREY_LEVELS)
     return np.clip(cleaned, *GREY_LEVELS), counts, history
 
@@ -55,37 +71,6 @@ def random_positions(
     n_patches = grid_of(shape, patch_shape).n_patches
     while True:
         yield rng.choice(n_patches, min(N_TRAINING, n_patches), replace=False)
-
-
-def _learn_rounds(
-    image: NDArray,
-    sigma: float,
-    method: str,
-    patch_shape: tuple[int, ...],
-    training: Iterator[NDArray],
-    callback: Callable[[LearnResult], bool | None] | None,
-    variant: Variant,
-) -> tuple[list[LearnResult], dict[str, Any]]:
-    """What each round learned, and how its patches are coded."""
-    grid, n = grid_of(image.shape, patch_shape), math.prod(patch_shape)
-    coding: dict[str, Any] = {
-        "error": ERROR_GAIN * sigma * math.sqrt(n),
-        "most": 6 * round(0.1 * n),
-        "damping": 0.01 / sigma,
-    }
-    sparsity = np.full(N_TRAINING, round(0.1 * n))
-    start = dct_basis(patch_shape)
-    transforms = dict.fromkeys((method, "log-det"), start)
-    patches = patches_at(image, grid, next(training))
-    history: list[LearnResult] = []
-    for _ in range(5 if sigma >= 100 else 20):
-        result = _learn_round(patches, sparsity[: len(patches)], method, variant, transforms)
-        history.append(result)
-        patches = patches_at(image, grid, next(training))
-        sparsity = _sparsity(patches, result.transform, **coding)
-        if callback is not None and callback(result):
-            break
-    return history, coding
 
 
 def _learn_round(
