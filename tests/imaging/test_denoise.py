@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from skimage import data
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController, threadpool_limits
 
 import kappaform as kf
 from kappaform.imaging import clean as clean_module
@@ -255,6 +255,19 @@ def test_small_images_have_small_patches(rng):
     result = kf.denoise_with_details(rng.standard_normal((6, 30)), 1.0)
     assert result.patch_shape == (6, 11)
     assert np.isfinite(result.image).all()
+
+
+def test_a_callback_of_the_preset_has_the_blas_threads_of_the_user(noisy):
+    seen = []
+
+    def watch(_):
+        found = ThreadpoolController().select(user_api="blas").info()
+        seen.append({each["num_threads"] for each in found})
+        return len(seen) == 2
+
+    with threadpool_limits(2, user_api="blas"):
+        kf.denoise(noisy[:40, :40], 100.0, preset="paper", patch_size=5, callback=watch)
+    assert seen == [{2}, {2}]
 
 
 def test_denoise_and_its_details_have_the_same_explicit_parameters():

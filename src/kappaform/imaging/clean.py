@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -156,46 +155,32 @@ def sweep(
     Patches are clipped to `bounds` before they are averaged.
     """
     grid = grid_of(image.shape, patch_shape)
+    row_pixels, row_patches = math.prod(grid.shape[1:]), math.prod(grid.counts[1:])
+    flat, flat_guide = image.reshape(-1), None if guide is None else guide.reshape(-1)
+    low_high = np.array(bounds, image.dtype)
+
+    def sums_of(part: slice, workspace: Workspace) -> NDArray:
+        """Sums of values, weights and counts of the patches that begin in some rows."""
+        height = part.stop - part.start + patch_shape[0] - 1
+        sums = np.zeros((3, height * row_pixels), image.dtype)
+        last = part.stop * row_patches
+        for first in range(part.start * row_patches, last, _BLOCK_PATCHES):
+            starts = grid.starts(np.arange(first, min(first + _BLOCK_PATCHES, last)))
+            patches, means = _gathered(flat, starts, grid.offsets, workspace, "patches")
+            guides = None
+            if flat_guide is not None:
+                guides, _ = _gathered(flat_guide, starts, grid.offsets, workspace, "guides")
+            weights, counts = clean(patches, guides, workspace)
+            within = starts - part.start * row_pixels
+            scatter(patches, means, weights, counts, within, grid.offsets, low_high, sums)
+        return sums.reshape(3, height, *grid.shape[1:])
+
     n_rows = grid.counts[0]
     parts = [slice(row, min(row + _PART_ROWS, n_rows)) for row in range(0, n_rows, _PART_ROWS)]
-    work = partial(
-        _sweep_part,
-        grid=grid,
-        image=image.reshape(-1),
-        guide=None if guide is None else guide.reshape(-1),
-        clean=clean,
-        bounds=np.array(bounds, image.dtype),
-    )
     sums = np.zeros((3, *image.shape), image.dtype)
-    for part, some in zip(parts, mapped_in_order(work, parts), strict=True):
+    for part, some in zip(parts, mapped_in_order(sums_of, parts), strict=True):
         sums[:, part.start : part.stop + patch_shape[0] - 1] += some
     return sums[0] / sums[1], sums[2] / grid.overlaps().astype(np.float32)
-
-
-def _sweep_part(
-    part: slice,
-    workspace: Workspace,
-    grid: Grid,
-    image: NDArray,
-    guide: NDArray | None,
-    clean: Cleaner,
-    bounds: NDArray,
-) -> NDArray:
-    """Sums of values, weights and counts of the patches that begin in some rows."""
-    row_pixels, row_patches = math.prod(grid.shape[1:]), math.prod(grid.counts[1:])
-    height = part.stop - part.start + grid.patch_shape[0] - 1
-    sums = np.zeros((3, height * row_pixels), image.dtype)
-    last = part.stop * row_patches
-    for first in range(part.start * row_patches, last, _BLOCK_PATCHES):
-        starts = grid.starts(np.arange(first, min(first + _BLOCK_PATCHES, last)))
-        patches, means = _gathered(image, starts, grid.offsets, workspace, "patches")
-        guides = None
-        if guide is not None:
-            guides, _ = _gathered(guide, starts, grid.offsets, workspace, "guides")
-        weights, counts = clean(patches, guides, workspace)
-        within = starts - part.start * row_pixels
-        scatter(patches, means, weights, counts, within, grid.offsets, bounds, sums)
-    return sums.reshape(3, height, *grid.shape[1:])
 
 
 def cleaner(rule: Rule, dtype: np.dtype) -> Cleaner:

@@ -12,10 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from kappaform.arrays import as_real_array, float_dtype, library_of
 from kappaform.imaging.clean import HostImage, Place, Recipe, representable, rule_of
-from kappaform.imaging.noise import deviations, estimate_sigma, limits
+from kappaform.imaging.noise import check_scale, deviations, estimate_sigma, limits
 from kappaform.imaging.options import (
     ANY_VALUE,
-    GREY_LEVELS,
     Callback,
     MethodName,
     Options,
@@ -33,10 +32,8 @@ N_ROUNDS = 3
 N_ITER = 6
 N_TRAINING = 20_000
 
-_LARGEST_VALUE = 1e300  # sums over a patch stay within float64
-# Distances from the centre in units of the noise: float64 has no more digits; and above the other
-# single precision would show, as its rounding, 2**-24 times as much, is 1/4000 of the noise.
-_LARGEST_PEAK = 2.0**52
+# Above this distance from the centre, in units of the noise, single precision would show: its
+# rounding there, 2**-24 times as much, is 1/4000 of the noise.
 _SINGLE_PRECISION_PEAK = 4096
 
 
@@ -183,7 +180,7 @@ def denoise_with_details(
     with single_threaded_blas():
         lowest, highest = limits(stack)
         sigmas = deviations(sigma, stack)
-        _check_scale(lowest, highest, sigmas)
+        check_scale(lowest, highest, sigmas)
         slices = [
             _denoise_slice(*each, options)
             for each in zip(stack, sigmas, lowest, highest, strict=True)
@@ -195,7 +192,7 @@ def denoise_with_details(
         sigma=float(sigmas[0, 0]) if sigmas.size == 1 else np.squeeze(sigmas),
         patch_shape=options.patch_shape,
         transforms=tuple(transforms),
-        sparsity_map=axes.maps_from_stack(_joined(counts)),
+        sparsity_map=axes.map_from_stack(_joined(counts)),
         history=tuple(history),
     )
 
@@ -218,19 +215,6 @@ def _together(parts: list[_Cleaned], axis: int) -> _Cleaned:
     """Slices or channels along a new axis; the counts of each stay apart."""
     images, counts, transforms, history = zip(*parts, strict=True)
     return _Cleaned(_joined(images, axis), counts, [*chain(*transforms)], [*chain(*history)])
-
-
-def _check_scale(lowest: NDArray, highest: NDArray, sigmas: NDArray) -> None:
-    """Refuse an image for which float64 has no room, or too few digits to see the noise."""
-    too_large = np.maximum(-lowest, highest) > _LARGEST_VALUE
-    too_far = ((highest / 2 - lowest / 2) / _LARGEST_PEAK > sigmas) & (sigmas > 0)
-    for where in np.argwhere(too_large | too_far)[:1].tolist():
-        at = tuple(where)
-        raise ValueError(
-            f"image has values from {lowest[at]:.3g} to {highest[at]:.3g}, and sigma is "
-            f"{sigmas[at]:.3g}: more than the 16 digits of float64, or near its largest number. "
-            "Fill outliers, such as pixels without data; give sigma=0 where there is no noise."
-        )
 
 
 def _denoise_slice(
@@ -286,7 +270,10 @@ def _denoise_channel(
         unchanged = image.astype(float_dtype(image.dtype))
         return _Cleaned(unchanged, np.zeros_like(image, dtype=np.float32), [], [])
     if options.paper:
-        return _denoise_as_published(image, sigma, options)
+        from kappaform.imaging.published import denoise_as_published
+
+        cleaned, counts, rounds = denoise_as_published(image, sigma, options)
+        return _Cleaned(cleaned, counts, [rounds[-1].transform], rounds)
     place = _place_of(image, options.device)
     history: list[LearnResult] = []
     transform = options.transform
@@ -352,21 +339,3 @@ def _coded(patches: Any, sigma: float, transform: NDArray) -> tuple[Any, NDArray
         return patches, n_above(patches, transform, limits)
     patches = (patches / sigma).astype(np.float32)
     return patches, np.count_nonzero(np.abs(patches @ transform.T) > limits, axis=1)
-
-
-def _denoise_as_published(image: NDArray, sigma: float, options: Options) -> _Cleaned:
-    from kappaform.imaging.published import published_denoise, random_positions
-
-    low, high = np.percentile(image, [1, 99])
-    if low < GREY_LEVELS[0] - 4 * sigma or high > GREY_LEVELS[1] + 4 * sigma:
-        raise ValueError(
-            f"preset='paper' with values around {low:g} to {high:g}: it is made for grey levels "
-            "from 0 to 255; scale image and sigma to them, or leave the preset out."
-        )
-    positions = random_positions(image.shape, options.patch_shape, options.rng)
-    values = np.ascontiguousarray(image, np.float64)
-    cleaned, counts, history = published_denoise(
-        values, sigma, options.method_name, options.patch_shape, positions, options.callback
-    )
-    cleaned = cleaned.astype(float_dtype(image.dtype), copy=False)
-    return _Cleaned(cleaned, counts.astype(np.float32), [history[-1].transform], history)

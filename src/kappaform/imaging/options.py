@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,53 +43,52 @@ class Options:
     device: Any = None  #: of torch, where images are learned from and cleaned; None: the host
 
 
-@dataclass(frozen=True)
-class Axes:
-    """Axes of an image in the order stack, space, channels."""
+class Axes(NamedTuple):
+    """Where slices and channels are in an image that has been given the axes that it lacks."""
 
-    order: tuple[int, ...]
-    has_stack: bool
-    has_channels: bool
+    stack: int
+    channel: int
+    added: tuple[int, ...]
 
     def to_stack(self, image: Any) -> Any:
         """The image as (slices, *space, channels), one of each where it has none."""
-        stack = image.transpose(self.order)
-        stack = stack if self.has_stack else stack[np.newaxis]
-        return stack if self.has_channels else stack[..., np.newaxis]
+        image = np.expand_dims(image, self.added)
+        return np.moveaxis(image, (self.stack, self.channel), (0, -1))
 
     def from_stack(self, stack: Any) -> Any:
         """The way back from `to_stack`."""
-        image = stack if self.has_stack else stack[0]
-        image = image if self.has_channels else image[..., 0]
-        return image.transpose([self.order.index(axis) for axis in range(len(self.order))])
+        image = np.moveaxis(stack, (0, -1), (self.stack, self.channel))
+        return np.squeeze(image, self.added)
 
-    def maps_from_stack(self, maps: Any) -> Any:
-        """Maps (slices, *space) with the axis of slices where it is in the image less channels."""
-        if not self.has_stack:
-            return maps[0]
-        stack = self.order[0]
-        return np.moveaxis(maps, 0, stack - (self.has_channels and self.order[-1] < stack))
+    def map_from_stack(self, maps: Any) -> Any:
+        """The same of maps (slices, *space), which have no channels."""
+        without = self._replace(added=tuple({*self.added, self.channel}))
+        return without.from_stack(maps[..., np.newaxis])
 
 
 def checked_axes(
     shape: Sequence[int], channel_axis: int | None, stack_axis: int | None = None
 ) -> Axes:
     """Which axes are what, of an image of 2 or 3 dimensions of space."""
-    n_axes = len(shape)
     check_axis(channel_axis, shape, "channel_axis")
     check_axis(stack_axis, shape, "stack_axis")
-    channel, stack = ([] if a is None else [a % n_axes] for a in (channel_axis, stack_axis))
-    if channel and channel == stack:
+    named = [axis % len(shape) for axis in (stack_axis, channel_axis) if axis is not None]
+    if len(named) > len(set(named)):
         raise ValueError(f"channel_axis and stack_axis are the same axis, {channel_axis}.")
-    space = [axis for axis in range(n_axes) if axis not in channel + stack]
+    space = [axis for axis in range(len(shape)) if axis not in named]
     if len(space) not in (2, 3) or 0 in shape:
         raise ValueError(
             f"image has shape {tuple(shape)}, {len(space)} dimensions of space: 2 or 3 are needed, "
             "and no empty axis; name other axes by channel_axis or stack_axis."
         )
-    if not channel:
+    if channel_axis is None:
         check_not_colour(shape, space)
-    return Axes((*stack, *space, *channel), bool(stack), bool(channel))
+    n_axes = len(space) + 2
+    first, last = stack_axis is None, channel_axis is None  # added there
+    added = (0,) * first + (n_axes - 1,) * last
+    stack = 0 if stack_axis is None else stack_axis % len(shape)
+    channel = n_axes - 1 if channel_axis is None else channel_axis % len(shape) + first
+    return Axes(stack, channel, added)
 
 
 def check_not_colour(shape: Sequence[int], space: Sequence[int]) -> None:

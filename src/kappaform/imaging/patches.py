@@ -129,13 +129,8 @@ def extract_patches(
     -------
     array of shape (m, n)
         Patches in C order of their places, flattened in C order: all in memory, about patch_size /
-        stride along every axis as large as the image. Floats keep their dtype, integers become
-        float64.
-
-    See Also
-    --------
-    average_patches : the way back.
-    kappaform.imaging.iterate_patches : the same rows, a block at a time.
+        stride along every axis as large as the image. (`kappaform.imaging.iterate_patches` gives
+        them block by block.) Floats keep their dtype, integers become float64.
     """
     array, grid = _laid_out(image, patch_size, stride, channel_axis)
     patches = rows_at(array, grid, np.arange(grid.n_patches))
@@ -199,10 +194,6 @@ def average_patches(
     -------
     array of shape `shape`
         Sums are in float64; floats keep their dtype, integers become float64.
-
-    See Also
-    --------
-    extract_patches, kappaform.imaging.sum_patches
     """
     grid = _checked_grid(shape, patch_size, stride, channel_axis)
     if weights is None:
