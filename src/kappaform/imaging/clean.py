@@ -56,12 +56,15 @@ class Recipe:
 
 
 class Rule(NamedTuple):
-    """How a patch becomes coefficients and these a patch, and what of them is taken for noise."""
+    """How patches become coefficients and these patches, and what of them is noise.
 
-    analysis: NDArray  #: the transform
-    synthesis: NDArray  #: its inverse
-    limits: NDArray  #: smaller coefficients are noise
-    variances: NDArray  #: of the noise of each coefficient
+    Arrays, or tensors where patches are tensors.
+    """
+
+    analysis: Any  #: the transform
+    synthesis: Any  #: its inverse
+    limits: Any  #: smaller coefficients are noise
+    variances: Any  #: of the noise of each coefficient
 
 
 def rule_of(transform: NDArray, threshold: float = THRESHOLD, noise: float = NOISE) -> Rule:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
 
 _SLAB_ENTRIES = 2**25  # of the patches that are cleaned at once
 
-#: Cleans mean-free patches (columns); returns them, their weights and numbers of coefficients.
-#: The second argument holds the same patches of another image, if there is one.
-Cleaner = Callable[["Tensor", "Tensor | None"], tuple["Tensor", "Tensor", "Tensor"]]
-
 
 class TensorImage:
     """The place of an image that is learned from and cleaned on a device of torch."""
@@ -42,16 +38,13 @@ class TensorImage:
         self.values = torch.as_tensor(values, device=device)
 
     def patches(self, grid: Grid, rounds: Iterable[NDArray]) -> Iterator[Tensor]:
-        flat = self.values.reshape(-1)
-        offsets = self._index(grid.offsets)
-        for numbers in rounds:
-            pixels = self._index(grid.starts(numbers))[:, None] + offsets
-            yield mean_free(flat[pixels].double())
-
-    def _index(self, values: NDArray) -> Tensor:
         import torch
 
-        return torch.as_tensor(values, device=self.values.device)
+        flat = self.values.reshape(-1)
+        offsets = torch.as_tensor(grid.offsets, device=flat.device)
+        for numbers in rounds:
+            starts = torch.as_tensor(grid.starts(numbers), device=flat.device)
+            yield mean_free(flat[starts[:, None] + offsets].double())
 
     def cleaned(self, recipe: Recipe) -> tuple[NDArray, NDArray]:
         import torch
@@ -119,23 +112,23 @@ def clean_image(
     image: Tensor, patch_shape: tuple[int, ...], transform: NDArray, bounds: tuple[float, float]
 ) -> tuple[Tensor, Tensor]:
     """What `clean.clean_image` does, on the device of the image."""
-    clean = cleaner(rule_of(transform), image)
-    guide, counts = sweep(image, patch_shape, clean, bounds=bounds)
-    cleaned, _ = sweep(image, patch_shape, clean, guide=guide, bounds=bounds)
+    import torch
+
+    arrays = rule_of(transform)
+    rule = Rule(*(torch.tensor(a, dtype=image.dtype, device=image.device) for a in arrays))
+    guide, counts = _sweep(image, patch_shape, rule, None, bounds)
+    cleaned, _ = _sweep(image, patch_shape, rule, guide, bounds)
     return cleaned, counts
 
 
-def sweep(
+def _sweep(
     image: Tensor,
     patch_shape: tuple[int, ...],
-    clean: Cleaner,
-    guide: Tensor | None = None,
-    bounds: tuple[float, float] = (-math.inf, math.inf),
+    rule: Rule,
+    guide: Tensor | None,
+    bounds: tuple[float, float],
 ) -> tuple[Tensor, Tensor]:
-    """The cleaned image, and for each pixel the mean number of coefficients of its patches.
-
-    Patches are clipped to `bounds` before they are averaged.
-    """
+    """What `clean.sweep` does, a slab of patches at a time."""
     import torch
 
     positions = [size - side + 1 for size, side in zip(image.shape, patch_shape, strict=True)]
@@ -147,7 +140,7 @@ def sweep(
         pixels = slice(rows.start, rows.stop + patch_shape[0] - 1)
         patches, means = _columns(image[pixels], patch_shape)
         guides = None if guide is None else _columns(guide[pixels], patch_shape)[0]
-        cleaned, weight, count = clean(patches, guides)
+        cleaned, weight, count = _clean(rule, patches, guides)
         cleaned += means
         if bounds != (-math.inf, math.inf):
             cleaned.clamp_(*bounds)
@@ -159,28 +152,21 @@ def sweep(
     return total / _spread(weights, patch_shape), _spread(counts, patch_shape) / overlaps
 
 
-def cleaner(rule: Rule, image: Tensor) -> Cleaner:
-    """What `clean.cleaner` does, on the device of the image."""
+def _clean(rule: Rule, patches: Tensor, guides: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """What `clean.cleaner` does to mean-free patches (columns): these, weights and counts."""
     import torch
 
-    analysis, synthesis, limits, variances = (
-        torch.tensor(values, dtype=image.dtype, device=image.device) for values in rule
-    )
-
-    def clean(patches: Tensor, guides: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        coefs = analysis @ patches
-        if guides is None:
-            kept = coefs.abs() > limits[:, None]
-            counts = kept.sum(0).to(coefs.dtype)
-            weights = 1 / (1 + counts)
-        else:
-            kept = (analysis @ guides).square_()
-            kept.div_(kept + variances[:, None])
-            counts = kept.square().sum(0)
-            weights = 1 / (1 / len(analysis) + counts)
-        return torch.mm(synthesis, coefs.mul_(kept), out=patches), weights, counts
-
-    return clean
+    coefs = rule.analysis @ patches
+    if guides is None:
+        kept = coefs.abs() > rule.limits[:, None]
+        counts = kept.sum(0).to(coefs.dtype)
+        weights = 1 / (1 + counts)
+    else:
+        kept = (rule.analysis @ guides).square_()
+        kept.div_(kept + rule.variances[:, None])
+        counts = kept.square().sum(0)
+        weights = 1 / (1 / len(coefs) + counts)
+    return torch.mm(rule.synthesis, coefs.mul_(kept), out=patches), weights, counts
 
 
 def _columns(image: Tensor, patch_shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:

@@ -136,7 +136,7 @@ def denoise(
     --------
     denoise_with_details : the same image with the transform, sigma and map of sparsities.
     """
-    return denoise_with_details(**locals()).image
+    return denoise_with_details(**locals()).image  # every argument by its name
 
 
 def denoise_with_details(
