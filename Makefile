@@ -27,7 +27,7 @@ demo: $(READY)
 	$(BIN)/kappaform demo
 
 test: $(READY)
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 lint: $(READY)
 	$(BIN)/ruff check

@@ -383,21 +383,21 @@ def test_a_result_shows_no_matrix_and_keeps_no_statistics(photo_patches):
     [("float32", (-120, -30, 30, 110)), ("float64", (-1000, -200, 200, 1000))],
 )
 def test_extreme_norms_and_extreme_signals_work_together(
-    few_patches, dtype, exponents, norm, objective
+    photo_patches, dtype, exponents, norm, objective
 ):
-    signals = few_patches / np.abs(few_patches).max()
+    signals = photo_patches[::16] / np.abs(photo_patches).max()
     method = kf.Conditioned(3.0, norm, objective)
-    options = {"n_nonzero_coefs": 3, "max_iter": 10}
+    options = {"n_nonzero_coefs": 6, "max_iter": 10}
     expected = kf.learn(signals, replace(method, norm="auto"), **options)
     rounding = 1e-9 if dtype == "float64" else 1e-5
     for exponent in exponents:
         scaled = np.ldexp(signals.astype(dtype), exponent)
         result = kf.learn(scaled, method, **options)
-        measured = kf.evaluate(scaled, result, 3)
+        measured = kf.evaluate(scaled, result, 6)
         np.testing.assert_allclose(result.errors.relative, expected.errors.relative, rtol=rounding)
         assert measured.relative == pytest.approx(expected.errors.relative[-1], rel=rounding)
         assert measured.reconstruction == pytest.approx(
-            kf.evaluate(signals, expected, 3).reconstruction, rel=rounding
+            kf.evaluate(signals, expected, 6).reconstruction, rel=rounding
         )
         assert np.linalg.norm(result.transform) == pytest.approx(norm, rel=1e-12)
         assert result.condition_number <= 3 * (1 + 1e-9)

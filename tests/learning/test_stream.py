@@ -113,14 +113,14 @@ def test_a_step_leaves_the_state_before_it_as_it_was(method, small):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("objective", ["absolute", "relative"])
 @pytest.mark.parametrize("max_condition", [1.0, 1.5, 10.0, 1e4])
-def test_the_bound_holds_after_every_batch(max_condition, objective, dtype, photo_patches):
-    batches = cut(photo_patches[::8].astype(dtype), 100)
+def test_the_bound_holds_after_every_batch(max_condition, objective, dtype, few_patches):
+    batches = cut(few_patches.astype(dtype), 100)
     method = kf.Conditioned(max_condition, objective=objective)
-    _, states = followed(batches, method, n_nonzero_coefs=6)
-    assert len(states) == 6
+    _, states = followed(batches, method, n_nonzero_coefs=3)
+    assert len(states) == 5
     for state in states:
         assert state.condition_number <= max_condition * (1 + 1e-9)
-        assert np.linalg.norm(state.transform) == pytest.approx(8, rel=1e-12)
+        assert np.linalg.norm(state.transform) == pytest.approx(5, rel=1e-12)
 
 
 @each_method
