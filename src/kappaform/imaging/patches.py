@@ -231,10 +231,9 @@ def sum_patches(
 
 def per_axis(value: Size, n_axes: int, name: str) -> tuple[int, ...]:
     """One integer for each axis, from an argument of the user."""
+    given = value if isinstance(value, Sequence) else [value] * n_axes
     try:
-        values = (
-            tuple(map(index, value)) if isinstance(value, Sequence) else (index(value),) * n_axes
-        )
+        values = tuple(map(index, given))
     except TypeError:
         raise TypeError(f"{name}={value!r} is not an integer or a tuple of integers.") from None
     if len(values) != n_axes:
@@ -251,10 +250,7 @@ def checked_patch_shape(patch_size: Size, space: tuple[int, ...]) -> tuple[int, 
     """Shape of the patches of an image, from an argument of the user."""
     patch_shape = per_axis(patch_size, len(space), "patch_size")
     if any(side > size for side, size in zip(patch_shape, space, strict=True)):
-        raise ValueError(
-            f"patch_size={patch_size} is larger than the image: give at most {space}, its shape "
-            "without channels."
-        )
+        raise ValueError(f"patch_size={patch_size} is larger than the image: give at most {space}.")
     return patch_shape
 
 
