@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from kappaform import dct_basis, random_basis
-from kappaform.imaging.clean import shrinking_cleaner, sweep, threshold_cleaner
+from kappaform.imaging.clean import cleaner, rule_of, sweep
 from kappaform.imaging.kernels import leave_out
 from kappaform.imaging.patches import grid_of
 from kappaform.imaging.published import error_cleaner
@@ -55,9 +55,8 @@ def test_thresholds_clean_as_the_loop_does(rng, shape, patch_shape, bounds):
         return np.linalg.solve(transform, codes), 1 / (1 + count), count
 
     expected = naive.sweep(image, patch_shape, clean, bounds)
-    cleaned, counts = sweep(
-        image, patch_shape, threshold_cleaner(transform, 0.8, DOUBLE), bounds=bounds
-    )
+    rule = rule_of(transform, threshold=0.8)
+    cleaned, counts = sweep(image, patch_shape, cleaner(rule, DOUBLE), bounds=bounds)
     np.testing.assert_allclose(cleaned, expected[0], atol=1e-12)
     np.testing.assert_allclose(counts, expected[1], rtol=1e-6)
 
@@ -73,7 +72,8 @@ def test_wieners_rule_cleans_as_the_loop_does(rng):
         return np.linalg.solve(transform, share * (transform @ patch)), weight, np.sum(share**2)
 
     expected = naive.sweep(image, (3, 3), clean, guide=guide)
-    cleaned, counts = sweep(image, (3, 3), shrinking_cleaner(transform, 0.7, DOUBLE), guide=guide)
+    clean = cleaner(rule_of(transform, noise=0.7), DOUBLE)
+    cleaned, counts = sweep(image, (3, 3), clean, guide=guide)
     np.testing.assert_allclose(cleaned, expected[0], atol=1e-12)
     np.testing.assert_allclose(counts, expected[1], rtol=1e-6)
 
@@ -114,7 +114,7 @@ def test_as_few_coefficients_as_possible_are_taken(rng):
 @pytest.mark.parametrize("threads", ["2", "5"])
 def test_threads_do_not_change_a_sweep(rng, monkeypatch, threads):
     image = rng.standard_normal((150, 40)).astype(np.float32)
-    clean = threshold_cleaner(dct_basis((5, 5)), 1.0, image.dtype)
+    clean = cleaner(rule_of(dct_basis((5, 5)), 1.0), image.dtype)
     monkeypatch.setenv("KAPPAFORM_NUM_THREADS", "1")
     one = sweep(image, (5, 5), clean)
     monkeypatch.setenv("KAPPAFORM_NUM_THREADS", threads)

@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +23,6 @@ from kappaform.threads import Workspace, mapped_in_order
 THRESHOLD = 2.7  # deviations of its noise that a coefficient must exceed to be kept
 NOISE = 0.8  # variance that Wiener's rule assumes: a first estimate has lost some signal
 
-# Above this distance from the centre, in units of the noise, single precision would show: its
-# rounding there, 2**-24 times as much, is 1/4000 of the noise.
-_SINGLE_PRECISION_PEAK = 4096
 _SLAB_PIXELS = 2**20
 _PART_ROWS = 32  # rows of patches that are the work of one thread
 _BLOCK_PATCHES = 2048
@@ -59,6 +55,25 @@ class Recipe:
         return tuple(2 * (side - 1) for side in self.patch_shape)
 
 
+class Rule(NamedTuple):
+    """How patches become coefficients and these patches, and what of them is noise.
+
+    Arrays, or tensors where patches are tensors.
+    """
+
+    analysis: Any  #: the transform
+    synthesis: Any  #: its inverse
+    limits: Any  #: smaller coefficients are noise
+    variances: Any  #: of the noise of each coefficient
+
+
+def rule_of(transform: NDArray, threshold: float = THRESHOLD, noise: float = NOISE) -> Rule:
+    """The rule for an image in units of its noise, which is white."""
+    limits = threshold * np.linalg.norm(transform, axis=1)
+    variances = noise * np.sum(transform**2, axis=1)
+    return Rule(transform, np.linalg.inv(transform), limits, variances)
+
+
 class Place(Protocol):
     """An image of one channel, where its pixels are."""
 
@@ -76,22 +91,13 @@ class HostImage:
         self.image = image
 
     def patches(self, grid: Grid, rounds: Iterable[NDArray]) -> Iterator[NDArray]:
-        image = np.ascontiguousarray(self.image)
-        return (patches_at(image, grid, numbers) for numbers in rounds)
+        return (patches_at(self.image, grid, numbers) for numbers in rounds)
 
     def cleaned(self, recipe: Recipe) -> tuple[NDArray, NDArray]:
         out = np.empty(self.image.shape, float_dtype(self.image.dtype))
         counts = np.empty(self.image.shape, np.float32)
         clean_slabs(self.image, out, counts, recipe)
         return out, counts
-
-
-def precision_for(peak: float) -> np.dtype:
-    """Single precision, unless values are so far from their centre that it would show.
-
-    `peak` is that distance in units of the noise.
-    """
-    return np.dtype(np.float32 if peak <= _SINGLE_PRECISION_PEAK else np.float64)
 
 
 def clean_slabs(image: NDArray, out: NDArray, counts: NDArray, recipe: Recipe) -> None:
@@ -134,10 +140,9 @@ def clean_image(
 
     The image is in units of its noise. Also the mean number of coefficients over each pixel.
     """
-    first = threshold_cleaner(transform, THRESHOLD, image.dtype)
-    second = shrinking_cleaner(transform, NOISE, image.dtype)
-    guide, counts = sweep(image, patch_shape, first, bounds=bounds)
-    cleaned, _ = sweep(image, patch_shape, second, guide=guide, bounds=bounds)
+    clean = cleaner(rule_of(transform), image.dtype)
+    guide, counts = sweep(image, patch_shape, clean, bounds=bounds)
+    cleaned, _ = sweep(image, patch_shape, clean, guide=guide, bounds=bounds)
     return cleaned, counts
 
 
@@ -153,82 +158,51 @@ def sweep(
     Patches are clipped to `bounds` before they are averaged.
     """
     grid = grid_of(image.shape, patch_shape)
+    row_pixels, row_patches = math.prod(grid.shape[1:]), math.prod(grid.counts[1:])
+    flat, flat_guide = image.reshape(-1), None if guide is None else guide.reshape(-1)
+    low_high = np.array(bounds, image.dtype)
+
+    def sums_of(part: slice, workspace: Workspace) -> NDArray:
+        """Sums of values, weights and counts of the patches that begin in some rows."""
+        height = part.stop - part.start + patch_shape[0] - 1
+        sums = np.zeros((3, height * row_pixels), image.dtype)
+        last = part.stop * row_patches
+        for first in range(part.start * row_patches, last, _BLOCK_PATCHES):
+            starts = grid.starts(np.arange(first, min(first + _BLOCK_PATCHES, last)))
+            patches, means = _gathered(flat, starts, grid.offsets, workspace, "patches")
+            guides = None
+            if flat_guide is not None:
+                guides, _ = _gathered(flat_guide, starts, grid.offsets, workspace, "guides")
+            weights, counts = clean(patches, guides, workspace)
+            within = starts - part.start * row_pixels
+            scatter(patches, means, weights, counts, within, grid.offsets, low_high, sums)
+        return sums.reshape(3, height, *grid.shape[1:])
+
     n_rows = grid.counts[0]
     parts = [slice(row, min(row + _PART_ROWS, n_rows)) for row in range(0, n_rows, _PART_ROWS)]
-    work = partial(
-        _sweep_part,
-        grid=grid,
-        image=image.reshape(-1),
-        guide=None if guide is None else guide.reshape(-1),
-        clean=clean,
-        bounds=np.array(bounds, image.dtype),
-    )
     sums = np.zeros((3, *image.shape), image.dtype)
-    for part, some in zip(parts, mapped_in_order(work, parts), strict=True):
+    for part, some in zip(parts, mapped_in_order(sums_of, parts), strict=True):
         sums[:, part.start : part.stop + patch_shape[0] - 1] += some
     return sums[0] / sums[1], sums[2] / grid.overlaps().astype(np.float32)
 
 
-def _sweep_part(
-    part: slice,
-    workspace: Workspace,
-    grid: Grid,
-    image: NDArray,
-    guide: NDArray | None,
-    clean: Cleaner,
-    bounds: NDArray,
-) -> NDArray:
-    """Sums of values, weights and counts of the patches that begin in some rows."""
-    row_pixels, row_patches = math.prod(grid.shape[1:]), math.prod(grid.counts[1:])
-    height = part.stop - part.start + grid.patch_shape[0] - 1
-    sums = np.zeros((3, height * row_pixels), image.dtype)
-    last = part.stop * row_patches
-    for first in range(part.start * row_patches, last, _BLOCK_PATCHES):
-        starts = grid.starts(np.arange(first, min(first + _BLOCK_PATCHES, last)))
-        patches, means = _gathered(image, starts, grid.offsets, workspace, "patches")
-        guides = None
-        if guide is not None:
-            guides, _ = _gathered(guide, starts, grid.offsets, workspace, "guides")
-        weights, counts = clean(patches, guides, workspace)
-        within = starts - part.start * row_pixels
-        scatter(patches, means, weights, counts, within, grid.offsets, bounds, sums)
-    return sums.reshape(3, height, *grid.shape[1:])
+def cleaner(rule: Rule, dtype: np.dtype) -> Cleaner:
+    """Keep the coefficients above their limits; where there is a guide, Wiener's rule.
 
-
-def threshold_cleaner(transform: NDArray, threshold: float, dtype: np.dtype) -> Cleaner:
-    """Keep the coefficients that exceed `threshold` times the deviation of their noise.
-
-    The noise of a pixel has deviation 1. A patch counts the less, the more coefficients it needs:
-    each carries noise.
+    That scales each coefficient by the share of signal that the guide shows, and counts the
+    squared shares. A patch weighs the less, the more it counts: so much noise is left in it.
     """
-    limits = (threshold * np.linalg.norm(transform, axis=1)).astype(dtype)
-    analysis, synthesis = _matrices(transform, dtype)
-
-    def clean(patches: NDArray, _: NDArray | None, workspace: Workspace) -> tuple:
-        coefs = product(patches, analysis, workspace, "coefs")
-        counts = np.empty(len(patches), dtype)
-        keep_above(coefs, limits, synthesis, patches, counts)
-        return 1 / (1 + counts), counts
-
-    return clean
-
-
-def shrinking_cleaner(transform: NDArray, noise: float, dtype: np.dtype) -> Cleaner:
-    """Wiener's rule: scale each coefficient by the share of signal that the guide shows.
-
-    The noise of a pixel has variance `noise`. The squared shares are counted: what they let pass.
-    """
-    variances = (noise * np.sum(transform**2, axis=1)).astype(dtype)
-    analysis, synthesis = _matrices(transform, dtype)
+    analysis, synthesis, limits, variances = (np.ascontiguousarray(a.T, dtype) for a in rule)
 
     def clean(patches: NDArray, guides: NDArray | None, workspace: Workspace) -> tuple:
-        assert guides is not None
         coefs = product(patches, analysis, workspace, "coefs")
-        shown = product(guides, analysis, workspace, "shown")
         counts = np.empty(len(patches), dtype)
-        shrink(coefs, shown, variances, counts)
+        if guides is None:
+            keep_above(coefs, limits, synthesis, patches, counts)
+            return 1 / (1 + counts), counts
+        shrink(coefs, product(guides, analysis, workspace, "shown"), variances, counts)
         np.matmul(coefs, synthesis, out=patches)
-        return 1 / (dtype.type(1 / len(transform)) + counts), counts
+        return 1 / (dtype.type(1 / len(analysis)) + counts), counts
 
     return clean
 
@@ -237,12 +211,6 @@ def product(patches: NDArray, matrix: NDArray, workspace: Workspace, name: str) 
     """Rows times a matrix, in memory of the thread that is used again."""
     out = _block(workspace, name, len(patches), len(matrix), patches.dtype)
     return np.matmul(patches, matrix, out=out)
-
-
-def _matrices(transform: NDArray, dtype: np.dtype) -> tuple[NDArray, NDArray]:
-    """What patches (rows) are multiplied with to get coefficients, and back."""
-    synthesis = np.linalg.inv(transform).T
-    return np.ascontiguousarray(transform.T, dtype), np.ascontiguousarray(synthesis, dtype)
 
 
 def _gathered(

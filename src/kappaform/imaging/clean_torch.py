@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kappaform.arrays import float_dtype, library_of
 from kappaform.engines.torch_engine import check_tensor
-from kappaform.imaging.clean import NOISE, THRESHOLD, Recipe, representable
+from kappaform.imaging.clean import Recipe, Rule, representable, rule_of
 from kappaform.imaging.patches import Grid, mean_free
 
 if TYPE_CHECKING:
@@ -25,10 +25,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _SLAB_ENTRIES = 2**25  # of the patches that are cleaned at once
-
-#: Cleans mean-free patches (columns); returns them, their weights and numbers of coefficients.
-#: The second argument holds the same patches of another image, if there is one.
-Cleaner = Callable[["Tensor", "Tensor | None"], tuple["Tensor", "Tensor", "Tensor"]]
 
 
 class TensorImage:
@@ -42,16 +38,13 @@ class TensorImage:
         self.values = torch.as_tensor(values, device=device)
 
     def patches(self, grid: Grid, rounds: Iterable[NDArray]) -> Iterator[Tensor]:
-        flat = self.values.reshape(-1)
-        offsets = self._index(grid.offsets)
-        for numbers in rounds:
-            pixels = self._index(grid.starts(numbers))[:, None] + offsets
-            yield mean_free(flat[pixels].double())
-
-    def _index(self, values: NDArray) -> Tensor:
         import torch
 
-        return torch.as_tensor(values, device=self.values.device)
+        flat = self.values.reshape(-1)
+        offsets = torch.as_tensor(grid.offsets, device=flat.device)
+        for numbers in rounds:
+            starts = torch.as_tensor(grid.starts(numbers), device=flat.device)
+            yield mean_free(flat[starts[:, None] + offsets].double())
 
     def cleaned(self, recipe: Recipe) -> tuple[NDArray, NDArray]:
         import torch
@@ -119,24 +112,23 @@ def clean_image(
     image: Tensor, patch_shape: tuple[int, ...], transform: NDArray, bounds: tuple[float, float]
 ) -> tuple[Tensor, Tensor]:
     """What `clean.clean_image` does, on the device of the image."""
-    first = threshold_cleaner(transform, THRESHOLD, image)
-    second = shrinking_cleaner(transform, NOISE, image)
-    guide, counts = sweep(image, patch_shape, first, bounds=bounds)
-    cleaned, _ = sweep(image, patch_shape, second, guide=guide, bounds=bounds)
+    import torch
+
+    arrays = rule_of(transform)
+    rule = Rule(*(torch.tensor(a, dtype=image.dtype, device=image.device) for a in arrays))
+    guide, counts = _sweep(image, patch_shape, rule, None, bounds)
+    cleaned, _ = _sweep(image, patch_shape, rule, guide, bounds)
     return cleaned, counts
 
 
-def sweep(
+def _sweep(
     image: Tensor,
     patch_shape: tuple[int, ...],
-    clean: Cleaner,
-    guide: Tensor | None = None,
-    bounds: tuple[float, float] = (-math.inf, math.inf),
+    rule: Rule,
+    guide: Tensor | None,
+    bounds: tuple[float, float],
 ) -> tuple[Tensor, Tensor]:
-    """The cleaned image, and for each pixel the mean number of coefficients of its patches.
-
-    Patches are clipped to `bounds` before they are averaged.
-    """
+    """What `clean.sweep` does, a slab of patches at a time."""
     import torch
 
     positions = [size - side + 1 for size, side in zip(image.shape, patch_shape, strict=True)]
@@ -148,7 +140,7 @@ def sweep(
         pixels = slice(rows.start, rows.stop + patch_shape[0] - 1)
         patches, means = _columns(image[pixels], patch_shape)
         guides = None if guide is None else _columns(guide[pixels], patch_shape)[0]
-        cleaned, weight, count = clean(patches, guides)
+        cleaned, weight, count = _clean(rule, patches, guides)
         cleaned += means
         if bounds != (-math.inf, math.inf):
             cleaned.clamp_(*bounds)
@@ -160,56 +152,32 @@ def sweep(
     return total / _spread(weights, patch_shape), _spread(counts, patch_shape) / overlaps
 
 
-def threshold_cleaner(transform: NDArray, threshold: float, image: Tensor) -> Cleaner:
-    """Keep the coefficients that exceed `threshold` times the deviation of their noise."""
+def _clean(rule: Rule, patches: Tensor, guides: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """What `clean.cleaner` does to mean-free patches (columns): these, weights and counts."""
     import torch
 
-    limits = _like(image, threshold * np.linalg.norm(transform, axis=1))[:, None]
-    analysis, synthesis = _like(image, transform), _like(image, np.linalg.inv(transform))
-
-    def clean(patches: Tensor, _: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        coefs = analysis @ patches
-        kept = coefs.abs() > limits
+    coefs = rule.analysis @ patches
+    if guides is None:
+        kept = coefs.abs() > rule.limits[:, None]
         counts = kept.sum(0).to(coefs.dtype)
-        cleaned = torch.mm(synthesis, coefs.mul_(kept), out=patches)
-        return cleaned, 1 / (1 + counts), counts
-
-    return clean
-
-
-def shrinking_cleaner(transform: NDArray, noise: float, image: Tensor) -> Cleaner:
-    """Wiener's rule: scale each coefficient by the share of signal that the guide shows."""
-    import torch
-
-    variances = _like(image, noise * np.sum(transform**2, axis=1))[:, None]
-    analysis, synthesis = _like(image, transform), _like(image, np.linalg.inv(transform))
-
-    def clean(patches: Tensor, guides: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        assert guides is not None
-        coefs = analysis @ patches
-        shares = (analysis @ guides).square_()
-        shares.div_(shares + variances)
-        counts = shares.square().sum(0)
-        cleaned = torch.mm(synthesis, coefs.mul_(shares), out=patches)
-        return cleaned, 1 / (1 / len(transform) + counts), counts
-
-    return clean
-
-
-def _windows(image: Tensor, patch_shape: tuple[int, ...]) -> Tensor:
-    """View of all patches, the axes within a patch first."""
-    n_axes, view = image.ndim, image
-    for axis, side in enumerate(patch_shape):
-        view = view.unfold(axis, side, 1)
-    return view.permute(*range(n_axes, 2 * n_axes), *range(n_axes))
+        weights = 1 / (1 + counts)
+    else:
+        kept = (rule.analysis @ guides).square_()
+        kept.div_(kept + rule.variances[:, None])
+        counts = kept.square().sum(0)
+        weights = 1 / (1 / len(coefs) + counts)
+    return torch.mm(rule.synthesis, coefs.mul_(kept), out=patches), weights, counts
 
 
 def _columns(image: Tensor, patch_shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     """All patches of an image as columns without their means, and the means."""
     import torch
 
-    windows = _windows(image, patch_shape)
-    means = windows.mean(tuple(range(image.ndim)))
+    n_axes, windows = image.ndim, image
+    for axis, side in enumerate(patch_shape):
+        windows = windows.unfold(axis, side, 1)
+    windows = windows.permute(*range(n_axes, 2 * n_axes), *range(n_axes))  # patches first
+    means = windows.mean(tuple(range(n_axes)))
     patches = torch.sub(windows, means, out=image.new_empty(windows.shape))
     return patches.view(math.prod(patch_shape), -1), means.reshape(-1)
 
@@ -243,9 +211,3 @@ def _shifted_sum(values: Tensor, index_axis: int, axis: int) -> Tensor:
     for k, part in enumerate(parts):
         total.narrow(axis, k, length).add_(part)
     return total
-
-
-def _like(image: Tensor, values: NDArray) -> Tensor:
-    import torch
-
-    return torch.tensor(values, dtype=image.dtype, device=image.device)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from kappaform.arrays import float_dtype
 from kappaform.engines.dask_engine import check_dask_array
 from kappaform.imaging.clean import Recipe, clean_slabs
-from kappaform.imaging.patches import Grid, grid_of, mean_free
+from kappaform.imaging.patches import Grid, grid_of, mean_free, rows_at
 from kappaform.threads import at_most_threads, single_threaded_blas
 
 
@@ -84,7 +84,7 @@ def _gathered(image: Any, grid: Grid, numbers: NDArray) -> NDArray:
     from dask.delayed import delayed
 
     sides = grid.patch_shape
-    corners = np.stack(np.unravel_index(grid.starts(numbers), grid.shape), axis=1)
+    corners = np.stack(grid.corners(numbers), axis=1)
     chunks = tuple(_merged(c, side - 1) for c, side in zip(image.chunks, sides, strict=True))
     beyond = {a: (0, side - 1) for a, side in enumerate(sides) if len(chunks[a]) > 1}
     blocks = overlap(image.rechunk(chunks), depth=beyond, boundary="none").to_delayed()
@@ -109,8 +109,7 @@ def _gathered(image: Any, grid: Grid, numbers: NDArray) -> NDArray:
 def _take(chunk: NDArray, corners: NDArray, patch_shape: tuple[int, ...]) -> NDArray:
     """Patches of a chunk that begin at the given pixels, one per row."""
     grid = grid_of(chunk.shape, patch_shape)
-    numbers = np.ravel_multi_index(tuple(corners.T), grid.counts)
-    return chunk.reshape(-1)[grid.pixels(numbers)]
+    return rows_at(chunk, grid, np.ravel_multi_index(tuple(corners.T), grid.counts))
 
 
 def _merged(chunks: tuple[int, ...], least: int) -> tuple[int, ...]:

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kappaform.arrays import as_real_array, float_dtype, library_of
-from kappaform.imaging.clean import (
-    THRESHOLD,
-    HostImage,
-    Place,
-    Recipe,
-    precision_for,
-    representable,
-)
-from kappaform.imaging.noise import deviations, estimate_sigma, limits
+from kappaform.imaging.clean import HostImage, Place, Recipe, representable, rule_of
+from kappaform.imaging.noise import check_scale, deviations, estimate_sigma, limits
 from kappaform.imaging.options import (
     ANY_VALUE,
-    GREY_LEVELS,
     Callback,
     MethodName,
     Options,
@@ -38,8 +32,9 @@ N_ROUNDS = 3
 N_ITER = 6
 N_TRAINING = 20_000
 
-_LARGEST_VALUE = 1e300  # sums over a patch stay within float64
-_LARGEST_PEAK = 2.0**52  # distance from the centre over noise: float64 has no more digits
+# Above this distance from the centre, in units of the noise, single precision would show: its
+# rounding there, 2**-24 times as much, is 1/4000 of the noise.
+_SINGLE_PRECISION_PEAK = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,20 +136,7 @@ def denoise(
     --------
     denoise_with_details : the same image with the transform, sigma and map of sparsities.
     """
-    return denoise_with_details(
-        image,
-        sigma,
-        method=method,
-        max_condition=max_condition,
-        patch_size=patch_size,
-        preset=preset,
-        transform=transform,
-        value_range=value_range,
-        channel_axis=channel_axis,
-        stack_axis=stack_axis,
-        rng=rng,
-        callback=callback,
-    ).image
+    return denoise_with_details(**locals()).image  # every argument by its name
 
 
 def denoise_with_details(
@@ -190,40 +172,33 @@ def denoise_with_details(
     pixels: Any = image if library == "dask" else as_real_array(image, "image")
     axes = checked_axes(pixels.shape, channel_axis, stack_axis)
     stack = axes.to_stack(pixels)
+    space = stack.shape[1:-1]
     options = checked_options(
-        stack.shape[1:-1],
-        method=method,
-        max_condition=max_condition,
-        patch_size=patch_size,
-        preset=preset,
-        transform=transform,
-        value_range=value_range,
-        rng=rng,
-        callback=callback,
-        sigma_given=sigma is not None,
-        device=device,
+        space, method, max_condition, patch_size, preset, transform, value_range, rng, callback
     )
+    options = replace(options, sigma_given=sigma is not None, device=device)
     with single_threaded_blas():
         lowest, highest = limits(stack)
         sigmas = deviations(sigma, stack)
-        _check_scale(lowest, highest, sigmas)
+        check_scale(lowest, highest, sigmas)
         slices = [
             _denoise_slice(*each, options)
             for each in zip(stack, sigmas, lowest, highest, strict=True)
         ]
-    cleaned = axes.from_stack(_joined([each.image for each in slices]))
+    images, counts, transforms, history = _together(slices, axis=0)
+    cleaned = axes.from_stack(images)
     return DenoiseResult(
         image=as_given(cleaned, given) if library == "torch" else cleaned,
         sigma=float(sigmas[0, 0]) if sigmas.size == 1 else np.squeeze(sigmas),
         patch_shape=options.patch_shape,
-        transforms=tuple(matrix for each in slices for matrix in each.transforms),
-        sparsity_map=axes.maps_from_stack(_joined([each.counts for each in slices])),
-        history=tuple(result for each in slices for result in each.history),
+        transforms=tuple(transforms),
+        sparsity_map=axes.map_from_stack(_joined(counts)),
+        history=tuple(history),
     )
 
 
 class _Cleaned(NamedTuple):
-    """A slice or a channel of it, cleaned, and the transforms and rounds of learning behind it."""
+    """What was cleaned, and the transforms and rounds of learning behind it."""
 
     image: Any
     counts: Any
@@ -231,22 +206,15 @@ class _Cleaned(NamedTuple):
     history: list[LearnResult]
 
 
-def _joined(arrays: list[Any], axis: int = 0) -> Any:
+def _joined(arrays: Sequence[Any], axis: int = 0) -> Any:
     """Arrays or Dask arrays along a new axis; a single one is not copied."""
     return np.expand_dims(arrays[0], axis) if len(arrays) == 1 else np.stack(arrays, axis)
 
 
-def _check_scale(lowest: NDArray, highest: NDArray, sigmas: NDArray) -> None:
-    """Refuse an image for which float64 has no room, or too few digits to see the noise."""
-    too_large = np.maximum(-lowest, highest) > _LARGEST_VALUE
-    too_far = ((highest / 2 - lowest / 2) / _LARGEST_PEAK > sigmas) & (sigmas > 0)
-    for where in np.argwhere(too_large | too_far)[:1].tolist():
-        at = tuple(where)
-        raise ValueError(
-            f"image has values from {lowest[at]:.3g} to {highest[at]:.3g}, and sigma is "
-            f"{sigmas[at]:.3g}: more than the 16 digits of float64, or near its largest number. "
-            "Fill outliers, such as pixels without data; give sigma=0 where there is no noise."
-        )
+def _together(parts: list[_Cleaned], axis: int) -> _Cleaned:
+    """Slices or channels along a new axis; the counts of each stay apart."""
+    images, counts, transforms, history = zip(*parts, strict=True)
+    return _Cleaned(_joined(images, axis), counts, [*chain(*transforms)], [*chain(*history)])
 
 
 def _denoise_slice(
@@ -290,12 +258,8 @@ def _denoise_channels(
     """Every channel (the last axis) by itself."""
     numbers = zip(sigmas.tolist(), lowest.tolist(), highest.tolist(), strict=False)
     channels = [_denoise_channel(image[..., c], *each, options) for c, each in enumerate(numbers)]
-    return _Cleaned(
-        image=_joined([each.image for each in channels], axis=-1),
-        counts=sum(each.counts for each in channels) / np.float32(len(channels)),
-        transforms=[matrix for each in channels for matrix in each.transforms],
-        history=[result for each in channels for result in each.history],
-    )
+    together = _together(channels, axis=-1)
+    return together._replace(counts=sum(together.counts) / np.float32(len(channels)))
 
 
 def _denoise_channel(
@@ -306,19 +270,23 @@ def _denoise_channel(
         unchanged = image.astype(float_dtype(image.dtype))
         return _Cleaned(unchanged, np.zeros_like(image, dtype=np.float32), [], [])
     if options.paper:
-        return _denoise_as_published(image, sigma, options)
+        from kappaform.imaging.published import denoise_as_published
+
+        cleaned, counts, rounds = denoise_as_published(image, sigma, options)
+        return _Cleaned(cleaned, counts, [rounds[-1].transform], rounds)
     place = _place_of(image, options.device)
     history: list[LearnResult] = []
     transform = options.transform
     if transform is None:
         history = _learn_rounds(place, image.shape, sigma, options)
         transform = history[-1].transform
+    peak = (highest / 2 - lowest / 2) / sigma
     recipe = Recipe(
         transform=of_ordinary_scale(transform),
         patch_shape=options.patch_shape,
         sigma=sigma,
         centre=lowest / 2 + highest / 2,
-        dtype=precision_for((highest / 2 - lowest / 2) / sigma),
+        dtype=np.dtype(np.float32 if peak <= _SINGLE_PRECISION_PEAK else np.float64),
         value_range=options.value_range,
     )
     return _Cleaned(*place.cleaned(recipe), [transform], history)
@@ -344,7 +312,6 @@ def _learn_rounds(
     n_drawn = min(N_TRAINING, grid.n_patches)
     rounds = (options.rng.choice(grid.n_patches, n_drawn, replace=False) for _ in range(N_ROUNDS))
     transform = dct_basis(options.patch_shape)
-    init: NDArray | LearnResult = transform
     history: list[LearnResult] = []
     for drawn in place.patches(grid, rounds):
         patches, sparsity = _coded(drawn, sigma, transform)
@@ -352,19 +319,19 @@ def _learn_rounds(
             patches,
             options.method,
             n_nonzero_coefs=sparsity,
-            init=init,
+            init=history[-1] if history else transform,
             max_iter=N_ITER,
             tol=1e-4,
             callback=options.callback,
         )
         history.append(result)
-        init, transform = result, result.transform
+        transform = result.transform
     return history
 
 
 def _coded(patches: Any, sigma: float, transform: NDArray) -> tuple[Any, NDArray]:
     """Patches in units of their noise, and how many coefficients of each stand out of it."""
-    limits = THRESHOLD * np.linalg.norm(transform, axis=1)
+    limits = rule_of(transform).limits
     if library_of(patches) == "torch":
         from kappaform.imaging.clean_torch import n_above
 
@@ -372,21 +339,3 @@ def _coded(patches: Any, sigma: float, transform: NDArray) -> tuple[Any, NDArray
         return patches, n_above(patches, transform, limits)
     patches = (patches / sigma).astype(np.float32)
     return patches, np.count_nonzero(np.abs(patches @ transform.T) > limits, axis=1)
-
-
-def _denoise_as_published(image: NDArray, sigma: float, options: Options) -> _Cleaned:
-    from kappaform.imaging.published import published_denoise, random_positions
-
-    low, high = np.percentile(image, [1, 99])
-    if low < GREY_LEVELS[0] - 4 * sigma or high > GREY_LEVELS[1] + 4 * sigma:
-        raise ValueError(
-            f"preset='paper' with values around {low:g} to {high:g}: it is made for grey levels "
-            "from 0 to 255; scale image and sigma to them, or leave the preset out."
-        )
-    positions = random_positions(image.shape, options.patch_shape, options.rng)
-    values = np.ascontiguousarray(image, np.float64)
-    cleaned, counts, history = published_denoise(
-        values, sigma, options.method_name, options.patch_shape, positions, options.callback
-    )
-    cleaned = cleaned.astype(float_dtype(image.dtype), copy=False)
-    return _Cleaned(cleaned, counts.astype(np.float32), [history[-1].transform], history)

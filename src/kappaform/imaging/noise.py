@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kappaform.arrays import Array, as_real_array, float_dtype, generator, library_of
-from kappaform.imaging.options import check_axis, check_not_colour
+from kappaform.imaging.options import check_not_colour
+from kappaform.imaging.patches import check_axis
 
 _WAVELET = "db2"
 _WAVELET_LENGTH = 4  # along shorter axes details are not taken
@@ -20,6 +21,9 @@ _LEAST_COEFS = 1000  # the median of so many absolute values is off by 4 %
 _LEAST_CANDIDATES = 100
 _LARGEST_SAMPLE = 2**21  # pixels; of larger images evenly spread slabs are seen
 _N_SLABS = 8
+
+_LARGEST_VALUE = 1e300  # sums over a patch stay within float64
+_LARGEST_PEAK = 2.0**52  # distance from the centre over noise: float64 has no more digits
 
 # What rounding makes of a detail that is zero, in units of eps times the pixels that it sees: that
 # of sums in float64, and that of the pixels themselves, 2.8 / 2 at most in 2-D (2.8 is the sum of
@@ -55,10 +59,6 @@ def estimate_sigma(image: npt.ArrayLike, channel_axis: int | None = None) -> flo
     -------
     float, or float64 array with one entry for each channel
         0.0 for a constant image; the standard deviation of one without an axis of 4 pixels.
-
-    See Also
-    --------
-    add_noise
     """
     array: Any = image if library_of(image) == "dask" else as_real_array(image, "image")
     if channel_axis is None:
@@ -85,10 +85,6 @@ def add_noise(
     -------
     ndarray
         A new array of the image's shape and dtype; float64 for integers.
-
-    See Also
-    --------
-    estimate_sigma
     """
     image = as_real_array(image, "image")
     if not (np.ndim(sigma) == 0 and 0 <= sigma < math.inf):
@@ -130,6 +126,19 @@ def check_finite(lowest: Array, highest: Array) -> None:
     """Refuse an image with such extreme values: NaN is one wherever it occurs."""
     if not (np.isfinite(lowest) & np.isfinite(highest)).all():
         raise ValueError("image contains NaN or inf: fill such pixels first.")
+
+
+def check_scale(lowest: Array, highest: Array, sigmas: Array) -> None:
+    """Refuse an image for which float64 has no room, or too few digits to see the noise."""
+    too_large = np.maximum(-lowest, highest) > _LARGEST_VALUE
+    too_far = ((highest / 2 - lowest / 2) / _LARGEST_PEAK > sigmas) & (sigmas > 0)
+    for where in np.argwhere(too_large | too_far)[:1].tolist():
+        at = tuple(where)
+        raise ValueError(
+            f"image has values from {lowest[at]:.3g} to {highest[at]:.3g}, and sigma is "
+            f"{sigmas[at]:.3g}: more than the 16 digits of float64, or near its largest number. "
+            "Fill outliers, such as pixels without data; give sigma=0 where there is no noise."
+        )
 
 
 def computed(*arrays: Array) -> tuple[Array, ...]:

@@ -6,13 +6,13 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.arrays import as_real_array, generator
-from kappaform.imaging.patches import per_axis
+from kappaform.imaging.patches import check_axis, checked_patch_shape
 from kappaform.learning import Conditioned, LearnResult, LogDet, Method, Orthonormal
 from kappaform.learning.result import learned
 
@@ -22,8 +22,8 @@ Callback = Callable[[LearnResult], bool | None]
 ANY_VALUE = (-math.inf, math.inf)
 GREY_LEVELS = (0.0, 255.0)  #: of the paper's images
 
-_PATCH_SIDE = {2: 11, 3: 4}  # in 2-D that of the paper; in 3-D about half as many pixels
 _PAPER_PATCH_SIDE = 11
+_PATCH_SIDE = {2: _PAPER_PATCH_SIDE, 3: 4}  # in 3-D about half as many pixels
 _WORST_CONDITION = 1e12  # of a given transform: its inverse still has some digits
 
 
@@ -39,62 +39,56 @@ class Options:
     value_range: tuple[float, float]
     rng: np.random.Generator
     callback: Callback | None
-    sigma_given: bool
+    sigma_given: bool = True
     device: Any = None  #: of torch, where images are learned from and cleaned; None: the host
 
 
-@dataclass(frozen=True)
-class Axes:
-    """Axes of an image in the order stack, space, channels."""
+class Axes(NamedTuple):
+    """Where slices and channels are in an image that has been given the axes that it lacks."""
 
-    order: tuple[int, ...]
-    has_stack: bool
-    has_channels: bool
+    stack: int
+    channel: int
+    added: tuple[int, ...]
 
     def to_stack(self, image: Any) -> Any:
         """The image as (slices, *space, channels), one of each where it has none."""
-        stack = image.transpose(self.order)
-        stack = stack if self.has_stack else stack[np.newaxis]
-        return stack if self.has_channels else stack[..., np.newaxis]
+        image = np.expand_dims(image, self.added)
+        return np.moveaxis(image, (self.stack, self.channel), (0, -1))
 
     def from_stack(self, stack: Any) -> Any:
         """The way back from `to_stack`."""
-        image = stack if self.has_stack else stack[0]
-        image = image if self.has_channels else image[..., 0]
-        return image.transpose([self.order.index(axis) for axis in range(len(self.order))])
+        image = np.moveaxis(stack, (0, -1), (self.stack, self.channel))
+        return np.squeeze(image, self.added)
 
-    def maps_from_stack(self, maps: Any) -> Any:
-        """Maps (slices, *space) with the axis of slices where it is in the image less channels."""
-        if not self.has_stack:
-            return maps[0]
-        stack = self.order[0]
-        return np.moveaxis(maps, 0, stack - (self.has_channels and self.order[-1] < stack))
+    def map_from_stack(self, maps: Any) -> Any:
+        """The same of maps (slices, *space), which have no channels."""
+        without = self._replace(added=tuple({*self.added, self.channel}))
+        return without.from_stack(maps[..., np.newaxis])
 
 
 def checked_axes(
     shape: Sequence[int], channel_axis: int | None, stack_axis: int | None = None
 ) -> Axes:
     """Which axes are what, of an image of 2 or 3 dimensions of space."""
-    n_axes = len(shape)
-    for name, axis in (("channel_axis", channel_axis), ("stack_axis", stack_axis)):
-        check_axis(axis, shape, name)
-    channel, stack = ([] if a is None else [a % n_axes] for a in (channel_axis, stack_axis))
-    if channel and channel == stack:
+    check_axis(channel_axis, shape, "channel_axis")
+    check_axis(stack_axis, shape, "stack_axis")
+    named = [axis % len(shape) for axis in (stack_axis, channel_axis) if axis is not None]
+    if len(named) > len(set(named)):
         raise ValueError(f"channel_axis and stack_axis are the same axis, {channel_axis}.")
-    space = [axis for axis in range(n_axes) if axis not in channel + stack]
+    space = [axis for axis in range(len(shape)) if axis not in named]
     if len(space) not in (2, 3) or 0 in shape:
         raise ValueError(
             f"image has shape {tuple(shape)}, {len(space)} dimensions of space: 2 or 3 are needed, "
             "and no empty axis; name other axes by channel_axis or stack_axis."
         )
-    if not channel:
+    if channel_axis is None:
         check_not_colour(shape, space)
-    return Axes((*stack, *space, *channel), bool(stack), bool(channel))
-
-
-def check_axis(axis: int | None, shape: Sequence[int], name: str) -> None:
-    if axis is not None and not -len(shape) <= axis < len(shape):
-        raise ValueError(f"{name}={axis} is not an axis of an image of shape {tuple(shape)}.")
+    n_axes = len(space) + 2
+    first, last = stack_axis is None, channel_axis is None  # added there
+    added = (0,) * first + (n_axes - 1,) * last
+    stack = 0 if stack_axis is None else stack_axis % len(shape)
+    channel = n_axes - 1 if channel_axis is None else channel_axis % len(shape) + first
+    return Axes(stack, channel, added)
 
 
 def check_not_colour(shape: Sequence[int], space: Sequence[int]) -> None:
@@ -120,7 +114,6 @@ def check_not_colour(shape: Sequence[int], space: Sequence[int]) -> None:
 
 def checked_options(
     space: tuple[int, ...],
-    *,
     method: MethodName,
     max_condition: float,
     patch_size: int | tuple[int, ...] | None,
@@ -129,12 +122,17 @@ def checked_options(
     value_range: tuple[float, float] | None,
     rng: int | np.random.Generator | None,
     callback: Callback | None,
-    sigma_given: bool,
-    device: Any = None,
 ) -> Options:
     """Check everything but the image, of which `space` is the shape without stack and channels."""
-    if method not in get_args(MethodName):
-        raise ValueError(f"method={method!r} is unknown: choose one of {get_args(MethodName)}.")
+    # Few rounds: iterations on noisy patches need not be exact, and passes are cheap.
+    conditioned = Conditioned(max_condition, objective="relative", n_rounds=3)
+    methods: dict[MethodName, Method] = {
+        "conditioned": conditioned,
+        "log-det": LogDet(),
+        "orthonormal": Orthonormal(),
+    }
+    if method not in methods:
+        raise ValueError(f"method={method!r} is unknown: choose one of {tuple(methods)}.")
     if preset not in (None, "paper"):
         raise ValueError(f"preset={preset!r} is unknown: give 'paper', or None for the default.")
     paper = preset == "paper"
@@ -148,27 +146,16 @@ def checked_options(
     if callback is not None and not callable(callback):
         raise TypeError(f"callback={callback!r}: give a function of a LearnResult, or None.")
     matrix = _matrix(transform)
-    patch_shape = _checked_patch_shape(patch_size, space, matrix, paper)
+    if patch_size is None and matrix is not None:
+        patch_size = round(len(matrix) ** (1 / len(space)))
+    elif patch_size is None:
+        largest = _PAPER_PATCH_SIDE if paper else _PATCH_SIDE[len(space)]
+        patch_size = tuple(min(largest, size) for size in space)
+    patch_shape = checked_patch_shape(patch_size, space)
     if matrix is not None:
         _check_matrix(matrix, patch_shape)
-    # Few rounds: iterations on noisy patches need not be exact, and passes are cheap.
-    conditioned = Conditioned(max_condition, objective="relative", n_rounds=3)
-    methods: dict[str, Method] = {
-        "conditioned": conditioned,
-        "log-det": LogDet(),
-        "orthonormal": Orthonormal(),
-    }
     return Options(
-        method_name=method,
-        method=methods[method],
-        patch_shape=patch_shape,
-        paper=paper,
-        transform=matrix,
-        value_range=values,
-        rng=generator(rng),
-        callback=callback,
-        sigma_given=sigma_given,
-        device=device,
+        method, methods[method], patch_shape, paper, matrix, values, generator(rng), callback
     )
 
 
@@ -180,35 +167,12 @@ def of_ordinary_scale(transform: NDArray) -> NDArray:
     return np.ldexp(transform, -int(np.frexp(np.abs(transform).max())[1]))
 
 
-def _checked_patch_shape(
-    patch_size: int | tuple[int, ...] | None,
-    space: tuple[int, ...],
-    matrix: NDArray | None,
-    paper: bool,
-) -> tuple[int, ...]:
-    n_axes = len(space)
-    if patch_size is None and matrix is not None:
-        patch_size = round(len(matrix) ** (1 / n_axes))
-    elif patch_size is None:
-        largest = _PAPER_PATCH_SIDE if paper else _PATCH_SIDE[n_axes]
-        patch_size = tuple(min(largest, size) for size in space)
-    shape = per_axis(patch_size, n_axes, "patch_size")
-    if any(side > size for side, size in zip(shape, space, strict=True)):
-        raise ValueError(
-            f"patch_size={patch_size!r} does not fit into an image of shape {space}: give a "
-            "smaller patch_size."
-        )
-    return shape
-
-
 def _matrix(transform: Any) -> NDArray | None:
     if transform is None:
         return None
     given = learned(transform, "transform")
-    matrix = (
-        given.transform if isinstance(given, LearnResult) else as_real_array(given, "transform")
-    )
-    return np.asarray(matrix, dtype=np.float64)
+    given = given.transform if isinstance(given, LearnResult) else given
+    return as_real_array(given, "transform").astype(np.float64)
 
 
 def _check_matrix(matrix: NDArray, patch_shape: tuple[int, ...]) -> None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import reduce
 from operator import index
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib.stride_tricks import sliding_window_view
 
 from kappaform.arrays import Array, as_real_array, float_dtype
 
@@ -44,23 +44,25 @@ class Grid(NamedTuple):
     def n_patches(self) -> int:
         return math.prod(self.counts)
 
-    def starts(self, numbers: Array) -> Array:
-        """Where in the flattened image the patches of these numbers begin."""
+    def corners(self, numbers: Array) -> tuple[Array, ...]:
+        """First pixels of the patches of these numbers, one index for each axis."""
         indices = np.unravel_index(numbers, self.counts)
-        corners = [places[i] for places, i in zip(self.places, indices, strict=True)]
-        return self.n_channels * np.ravel_multi_index(corners, self.shape)
+        return tuple(places[i] for places, i in zip(self.places, indices, strict=True))
 
-    def pixels(self, numbers: Array) -> Array:
-        """All pixels of these patches in the flattened image, (patches, pixels)."""
-        return self.starts(numbers)[:, np.newaxis] + self.offsets
+    def starts(self, numbers: Array) -> Array:
+        """The same as indices of the flattened image."""
+        return self.n_channels * np.ravel_multi_index(self.corners(numbers), self.shape)
 
-    def overlaps(self) -> Array:
-        """Number of patches over each pixel: a product of one factor for each axis."""
-        factors = (
-            np.bincount((places[:, np.newaxis] + np.arange(side)).ravel(), minlength=size)
-            for places, side, size in zip(self.places, self.patch_shape, self.shape, strict=True)
-        )
-        return reduce(np.multiply.outer, factors)
+    def overlaps(self, weights: Array | None = None) -> Array:
+        """Number of patches over each pixel, or the sum of their weights: axis by axis."""
+        totals = np.ones((1,) * len(self.shape)) if weights is None else weights
+        for axis, (places, side) in enumerate(zip(self.places, self.patch_shape, strict=True)):
+            along = np.moveaxis(totals, axis, 0)
+            total = np.zeros((self.shape[axis], *along.shape[1:]))
+            for offset in range(side):
+                total[places + offset] += along
+            totals = np.moveaxis(total, 0, axis)
+        return totals
 
 
 def grid_of(
@@ -85,9 +87,24 @@ def mean_free(patches: Any) -> Any:
     return patches - patches.mean(axis=1, keepdims=True)
 
 
+def rows_at(image: Array, grid: Grid, numbers: Array | None = None) -> Array:
+    """Patches of these numbers, or all, of an image whose channels, if any, are last."""
+    n_axes = len(grid.shape)
+    windows = sliding_window_view(image, grid.patch_shape, axis=tuple(range(n_axes)))
+    if image.ndim > n_axes:
+        windows = np.moveaxis(windows, n_axes, -1)
+    if numbers is not None:
+        patches = windows[grid.corners(numbers)]
+    elif windows.shape[:n_axes] == grid.counts:  # all of them, without an index: faster
+        patches = windows.copy()
+    else:
+        patches = windows[np.ix_(*grid.places)]
+    return patches.reshape(-1, grid.offsets.size)
+
+
 def patches_at(image: Array, grid: Grid, numbers: Array) -> Array:
     """Mean-free patches of these numbers, float64."""
-    return mean_free(image.reshape(-1)[grid.pixels(numbers)].astype(np.float64))
+    return mean_free(rows_at(image, grid, numbers).astype(np.float64))
 
 
 def extract_patches(
@@ -118,21 +135,11 @@ def extract_patches(
     -------
     array of shape (m, n)
         Patches in C order of their places, flattened in C order: all in memory, about patch_size /
-        stride along every axis as large as the image. Floats keep their dtype, integers become
-        float64.
-
-    See Also
-    --------
-    average_patches : the way back.
-    kappaform.imaging.iterate_patches : the same rows, a block at a time.
+        stride along every axis as large as the image. (`kappaform.imaging.iterate_patches` gives
+        them block by block.) Floats keep their dtype, integers become float64.
     """
-    array = as_real_array(image, "image")
-    grid = _checked_grid(array.shape, patch_size, stride, channel_axis)
-    flat = _flat(array, channel_axis).astype(float_dtype(array.dtype), copy=False)
-    patches = np.empty((grid.n_patches, grid.offsets.size), flat.dtype)
-    for rows, pixels in _blocks(grid, _block_rows(grid, flat.dtype)):
-        np.take(flat, pixels, out=patches[rows], mode="clip")  # "raise" would make a copy
-    return patches
+    array, grid = _laid_out(image, patch_size, stride, channel_axis)
+    return rows_at(array, grid).astype(float_dtype(array.dtype), copy=False)
 
 
 def iterate_patches(
@@ -151,11 +158,14 @@ def iterate_patches(
     """
     if max_patches is not None and max_patches < 1:
         raise ValueError(f"max_patches={max_patches} is less than 1: a block has a patch or more.")
-    array = as_real_array(image, "image")
-    grid = _checked_grid(array.shape, patch_size, stride, channel_axis)
-    flat, dtype = _flat(array, channel_axis), float_dtype(array.dtype)
-    blocks = _blocks(grid, max_patches or _block_rows(grid, dtype))
-    return ((rows, flat[pixels].astype(dtype, copy=False)) for rows, pixels in blocks)
+    array, grid = _laid_out(image, patch_size, stride, channel_axis)
+    dtype = float_dtype(array.dtype)
+    length, n_patches = max_patches or _block_rows(grid, dtype), grid.n_patches
+    blocks = (slice(i, min(i + length, n_patches)) for i in range(0, n_patches, length))
+    return (
+        (rows, rows_at(array, grid, np.arange(rows.start, rows.stop)).astype(dtype, copy=False))
+        for rows in blocks
+    )
 
 
 def average_patches(
@@ -189,25 +199,18 @@ def average_patches(
     -------
     array of shape `shape`
         Sums are in float64; floats keep their dtype, integers become float64.
-
-    See Also
-    --------
-    extract_patches, kappaform.imaging.sum_patches
     """
     grid = _checked_grid(shape, patch_size, stride, channel_axis)
     if weights is None:
-        totals = grid.overlaps()
         remedy = f"stride={stride} must not exceed patch_size={patch_size}"
     else:
-        weights = _checked_weights(weights, grid.n_patches)
-        totals = _summed_weights(weights, grid)
+        weights = _checked_weights(weights, grid)
         remedy = "weights must be positive for at least one of the patches over it"
+    totals = grid.overlaps(weights)
     if not totals.all():
         pixel = tuple(map(int, np.argwhere(totals == 0)[0]))
         raise ValueError(f"pixel {pixel} is in no patch that counts: {remedy}.")
-    image, dtype = _summed(patches, grid, weights)
-    image /= totals[..., np.newaxis]
-    return _arranged(image, dtype, channel_axis)
+    return _summed(patches, grid, channel_axis, weights, totals[..., np.newaxis])
 
 
 def sum_patches(
@@ -223,8 +226,7 @@ def sum_patches(
     The adjoint of `extract_patches`; arguments as for `average_patches`.
     """
     grid = _checked_grid(shape, patch_size, stride, channel_axis)
-    image, dtype = _summed(patches, grid)
-    return _arranged(image, dtype, channel_axis)
+    return _summed(patches, grid, channel_axis)
 
 
 def per_axis(value: Size, n_axes: int, name: str) -> tuple[int, ...]:
@@ -245,56 +247,64 @@ def per_axis(value: Size, n_axes: int, name: str) -> tuple[int, ...]:
     return values
 
 
+def checked_patch_shape(patch_size: Size, space: tuple[int, ...]) -> tuple[int, ...]:
+    """Shape of the patches of an image, from an argument of the user."""
+    patch_shape = per_axis(patch_size, len(space), "patch_size")
+    if any(side > size for side, size in zip(patch_shape, space, strict=True)):
+        raise ValueError(
+            f"patch_size={patch_size} is larger than the image: give at most {space}, its shape "
+            "without channels."
+        )
+    return patch_shape
+
+
+def check_axis(axis: int | None, shape: Sequence[int], name: str) -> None:
+    """Refuse an argument of the user that is not an axis of an image."""
+    if axis is not None and not -len(shape) <= axis < len(shape):
+        raise ValueError(f"{name}={axis} is not an axis of an image of shape {tuple(shape)}.")
+
+
 def _checked_grid(
     shape: Sequence[int], patch_size: Size, stride: Size, channel_axis: int | None
 ) -> Grid:
     try:
-        shape = tuple(map(index, shape))
+        space = list(map(index, shape))
     except TypeError:
         raise TypeError(f"shape={shape!r} is not a tuple of integers.") from None
-    axes, n_channels = list(shape), 1
-    if channel_axis is not None:
-        if not -len(axes) <= channel_axis < len(axes):
-            raise ValueError(
-                f"channel_axis={channel_axis} is not an axis of an image of shape {shape}."
-            )
-        n_channels = axes.pop(channel_axis)
-    if not axes or 0 in shape:
+    check_axis(channel_axis, shape, "channel_axis")
+    n_channels = 1 if channel_axis is None else space.pop(channel_axis)
+    if not space or 0 in shape:
         raise ValueError(f"image has shape {shape}: at least one axis and one pixel are needed.")
-    patch_shape = per_axis(patch_size, len(axes), "patch_size")
-    steps = per_axis(stride, len(axes), "stride")
-    if any(side > size for side, size in zip(patch_shape, axes, strict=True)):
-        raise ValueError(
-            f"patch_size={patch_size} exceeds an image of shape {shape}: "
-            f"a patch has at most the shape {tuple(axes)}."
-        )
-    return grid_of(tuple(axes), patch_shape, steps, n_channels)
+    patch_shape = checked_patch_shape(patch_size, tuple(space))
+    steps = per_axis(stride, len(space), "stride")
+    return grid_of(tuple(space), patch_shape, steps, n_channels)
+
+
+def _laid_out(
+    image: npt.ArrayLike, patch_size: Size, stride: Size, channel_axis: int | None
+) -> tuple[Array, Grid]:
+    """The image with its channels last, and its patches."""
+    array = as_real_array(image, "image")
+    grid = _checked_grid(array.shape, patch_size, stride, channel_axis)
+    return array if channel_axis is None else np.moveaxis(array, channel_axis, -1), grid
 
 
 def _block_rows(grid: Grid, dtype: np.dtype) -> int:
     return max(1, _BLOCK_BYTES // (grid.offsets.size * dtype.itemsize))
 
 
-def _flat(image: Array, channel_axis: int | None) -> Array:
-    """Pixels in C order with the channels last; a view of an image that is stored so."""
-    last = image if channel_axis is None else np.moveaxis(image, channel_axis, -1)
-    return last.reshape(-1)
-
-
-def _blocks(grid: Grid, length: int) -> Iterator[tuple[slice, Array]]:
-    """Numbers of the patches of each block, and their pixels in the flattened image."""
-    for start in range(0, grid.n_patches, length):
-        rows = slice(start, min(start + length, grid.n_patches))
-        yield rows, grid.pixels(np.arange(rows.start, rows.stop))
-
-
-def _summed(patches: Any, grid: Grid, weights: Array | None = None) -> tuple[Array, np.dtype]:
-    """Weighted sum of patches as an image with its channels last, and the dtype of the patches."""
+def _summed(
+    patches: Any,
+    grid: Grid,
+    channel_axis: int | None,
+    weights: Array | None = None,
+    totals: Array | float = 1.0,
+) -> Array:
+    """Image that is the weighted sum of patches, divided by `totals`, channels where wanted."""
     image = np.zeros(math.prod(grid.shape) * grid.n_channels)
     dtype, done = np.dtype(np.float64), 0
     for block in _given_blocks(patches, grid):
-        if done == 0:
-            dtype = float_dtype(block.dtype)
+        dtype = dtype if done else float_dtype(block.dtype)
         rows = slice(done, done + len(block))
         done = rows.stop
         if done > grid.n_patches:
@@ -302,7 +312,7 @@ def _summed(patches: Any, grid: Grid, weights: Array | None = None) -> tuple[Arr
         starts = grid.starts(np.arange(rows.start, rows.stop))
         columns = np.array(block.T, dtype=np.float64, order="C")
         if weights is not None:
-            columns *= weights[rows]
+            columns *= weights.reshape(-1)[rows]
         for column, offset in zip(columns, grid.offsets, strict=True):
             image[starts + offset] += column  # each pixel once: patches differ in their starts
     if done != grid.n_patches:
@@ -310,7 +320,10 @@ def _summed(patches: Any, grid: Grid, weights: Array | None = None) -> tuple[Arr
             f"patches has {'more than ' * (done > grid.n_patches)}{min(done, grid.n_patches)} "
             f"rows: this image, patch_size and stride have {grid.n_patches} patches."
         )
-    return image.reshape(*grid.shape, grid.n_channels), dtype
+    image = image.reshape(*grid.shape, grid.n_channels)
+    image /= totals
+    arranged = image[..., 0] if channel_axis is None else np.moveaxis(image, -1, channel_axis)
+    return np.ascontiguousarray(arranged, dtype=dtype)
 
 
 def _given_blocks(patches: Any, grid: Grid) -> Iterator[Array]:
@@ -326,33 +339,16 @@ def _given_blocks(patches: Any, grid: Grid) -> Iterator[Array]:
         yield from (block[start : start + length] for start in range(0, len(block), length))
 
 
-def _summed_weights(weights: Array, grid: Grid) -> Array:
-    """Sum of the weights of the patches over each pixel: one axis after the other."""
-    totals = weights.reshape(grid.counts)
-    for axis, (places, side) in enumerate(zip(grid.places, grid.patch_shape, strict=True)):
-        along = np.moveaxis(totals, axis, 0)
-        total = np.zeros((grid.shape[axis], *along.shape[1:]))
-        for offset in range(side):
-            total[places + offset] += along
-        totals = np.moveaxis(total, 0, axis)
-    return totals
-
-
-def _checked_weights(values: npt.ArrayLike, n_patches: int) -> Array:
+def _checked_weights(values: npt.ArrayLike, grid: Grid) -> Array:
+    """One for each patch, as the patches lie."""
     weights = as_real_array(values, "weights")
-    if weights.shape != (n_patches,):
+    if weights.shape != (grid.n_patches,):
         raise ValueError(
             f"weights has shape {weights.shape}: it must have one entry for each of the "
-            f"{n_patches} patches."
+            f"{grid.n_patches} patches."
         )
     bad = ~((weights >= 0) & np.isfinite(weights))
     if bad.any():
         first = int(bad.argmax())
         raise ValueError(f"weights[{first}]={weights[first]}: each must be finite and 0 or more.")
-    return weights.astype(np.float64, copy=False)
-
-
-def _arranged(image: Array, dtype: np.dtype, channel_axis: int | None) -> Array:
-    """The image with its channels where the user has them."""
-    arranged = image[..., 0] if channel_axis is None else np.moveaxis(image, -1, channel_axis)
-    return np.ascontiguousarray(arranged, dtype=dtype)
+    return weights.astype(np.float64, copy=False).reshape(grid.counts)

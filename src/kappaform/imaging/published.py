@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kappaform.arrays import float_dtype
 from kappaform.imaging.clean import Cleaner, product, sweep
 from kappaform.imaging.kernels import leave_out
-from kappaform.imaging.options import GREY_LEVELS
+from kappaform.imaging.options import GREY_LEVELS, Callback, Options
 from kappaform.imaging.patches import grid_of, patches_at
 from kappaform.learning import Conditioned, LearnResult, LogDet, Method, Orthonormal, learn
 from kappaform.learning.methods import Variant
 from kappaform.linalg import dct_basis
-from kappaform.threads import Workspace, single_threaded_blas
+from kappaform.threads import Workspace, single_threaded_blas, users_blas
 
 # All of these are the paper's.
 N_TRAINING = 500
@@ -31,7 +31,7 @@ def published_denoise(
     method: str,
     patch_shape: tuple[int, ...],
     training: Iterator[NDArray],
-    callback: Callable[[LearnResult], bool | None] | None = None,
+    callback: Callback | None = None,
     variant: Variant = "public",
 ) -> tuple[NDArray, NDArray, list[LearnResult]]:
     """Cleaned image, numbers of coefficients and what was learned in each round.
@@ -39,13 +39,44 @@ def published_denoise(
     `training` yields, for each round, the numbers of its patches in the grid of all patches: one
     more than there are rounds. `variant` is that of the conditioned method.
     """
+    grid, n = grid_of(image.shape, patch_shape), math.prod(patch_shape)
+    error, damping = ERROR_GAIN * sigma * math.sqrt(n), 0.01 / sigma
+    transforms = dict.fromkeys((method, "log-det"), dct_basis(patch_shape))
+    history: list[LearnResult] = []
     with single_threaded_blas():
-        history, coding = _learn_rounds(
-            image, sigma, method, patch_shape, training, callback, variant
-        )
-        clean = error_cleaner(history[-1].transform, dtype=image.dtype, **coding)
+        patches = patches_at(image, grid, next(training))
+        sparsity = np.full(len(patches), round(0.1 * n))
+        for _ in range(5 if sigma >= 100 else 20):
+            result = _learn_round(patches, sparsity, method, variant, transforms)
+            history.append(result)
+            patches = patches_at(image, grid, next(training))
+            clean = error_cleaner(result.transform, error, 6 * round(0.1 * n), damping, image.dtype)
+            _, sparsity = clean(patches.copy(), None, {})
+            if callback is not None:
+                with users_blas():
+                    if callback(result):
+                        break
         cleaned, counts = sweep(image, patch_shape, clean, bounds=GREY_LEVELS)
     return np.clip(cleaned, *GREY_LEVELS), counts, history
+
+
+def denoise_as_published(
+    image: NDArray, sigma: float, options: Options
+) -> tuple[NDArray, NDArray, list[LearnResult]]:
+    """What `denoise` does with the preset, to an image of one channel."""
+    low, high = np.percentile(image, [1, 99])
+    if low < GREY_LEVELS[0] - 4 * sigma or high > GREY_LEVELS[1] + 4 * sigma:
+        raise ValueError(
+            f"preset='paper' with values around {low:g} to {high:g}: it is made for grey levels "
+            "from 0 to 255; scale image and sigma to them, or leave the preset out."
+        )
+    values, patch_shape = np.ascontiguousarray(image, np.float64), options.patch_shape
+    positions = random_positions(image.shape, patch_shape, options.rng)
+    cleaned, counts, history = published_denoise(
+        values, sigma, options.method_name, patch_shape, positions, options.callback
+    )
+    dtype = float_dtype(image.dtype)
+    return cleaned.astype(dtype, copy=False), counts.astype(np.float32), history
 
 
 def random_positions(
@@ -55,37 +86,6 @@ def random_positions(
     n_patches = grid_of(shape, patch_shape).n_patches
     while True:
         yield rng.choice(n_patches, min(N_TRAINING, n_patches), replace=False)
-
-
-def _learn_rounds(
-    image: NDArray,
-    sigma: float,
-    method: str,
-    patch_shape: tuple[int, ...],
-    training: Iterator[NDArray],
-    callback: Callable[[LearnResult], bool | None] | None,
-    variant: Variant,
-) -> tuple[list[LearnResult], dict[str, Any]]:
-    """What each round learned, and how its patches are coded."""
-    grid, n = grid_of(image.shape, patch_shape), math.prod(patch_shape)
-    coding: dict[str, Any] = {
-        "error": ERROR_GAIN * sigma * math.sqrt(n),
-        "most": 6 * round(0.1 * n),
-        "damping": 0.01 / sigma,
-    }
-    sparsity = np.full(N_TRAINING, round(0.1 * n))
-    start = dct_basis(patch_shape)
-    transforms = dict.fromkeys((method, "log-det"), start)
-    patches = patches_at(image, grid, next(training))
-    history: list[LearnResult] = []
-    for _ in range(5 if sigma >= 100 else 20):
-        result = _learn_round(patches, sparsity[: len(patches)], method, variant, transforms)
-        history.append(result)
-        patches = patches_at(image, grid, next(training))
-        sparsity = _sparsity(patches, result.transform, **coding)
-        if callback is not None and callback(result):
-            break
-    return history, coding
 
 
 def _learn_round(
@@ -114,7 +114,7 @@ def _learn_round(
     result = learn(
         patches[rows],
         method,
-        n_nonzero_coefs=sparsity[rows],
+        n_nonzero_coefs=sparsity[rows].astype(np.int64),
         init=transforms[name],
         max_iter=N_ITER,
         tol=0,
@@ -132,7 +132,9 @@ def error_cleaner(
     :math:`y - B (W y - x)`: the residual is B times the coefficients left out. All patches weigh
     the same.
     """
-    inverse, form = _residual(transform, damping)
+    regular = damping * np.eye(len(transform)) + transform.T @ transform
+    inverse = np.linalg.solve(regular, transform.T)
+    form = inverse.T @ inverse
     analysis, gradient, synthesis, form = (
         np.ascontiguousarray(matrix, dtype)
         for matrix in (transform.T, transform.T @ form, -inverse.T, form)
@@ -147,21 +149,3 @@ def error_cleaner(
         return np.ones(len(patches), dtype), counts
 
     return clean
-
-
-def _sparsity(
-    patches: NDArray, transform: NDArray, error: float, most: int, damping: float
-) -> NDArray:
-    """Number of coefficients that brings each patch within the error."""
-    _, form = _residual(transform, damping)
-    coefs = patches @ transform.T
-    counts = np.empty(len(patches))
-    leave_out(coefs, coefs @ form, form, error * error, most, counts)
-    return counts.astype(np.int64)
-
-
-def _residual(transform: NDArray, damping: float) -> tuple[NDArray, NDArray]:
-    """B, which maps the coefficients left out to the residual of a patch, and its form BᵀB."""
-    regular = damping * np.eye(len(transform)) + transform.T @ transform
-    inverse = np.linalg.solve(regular, transform.T)
-    return inverse, inverse.T @ inverse

@@ -34,11 +34,11 @@ def printed_table() -> dict[tuple[str, int, str], dict[str, float]]:
     """Table 1, patches of 11 by 11 pixels: ``psnr`` and ``ssim`` by image, sigma and method."""
     with files("kappaform.paper").joinpath("table1.csv").open(encoding="utf-8") as file:
         return {
-            (row["image"], int(row["sigma"]), row["method"]): {
-                "psnr": float(row["psnr_db"]),
-                "ssim": float(row["ssim"]),
+            (row["image"], int(row["sigma"]), method): {
+                quality: float(row[f"{method} {quality}"]) for quality in ("psnr", "ssim")
             }
             for row in csv.DictReader(file)
+            for method in METHODS
         }
 
 

@@ -74,13 +74,13 @@ def reproduce_table(
 
 def _chosen(wanted: Sequence[Choice], known: Sequence[Choice], what: str) -> list[Choice]:
     """Those of the known that are wanted, in the order of the paper; capitals do not matter."""
-    names = [str(one).lower() for one in known]
+    names = {str(one).lower(): one for one in known}
     for one in wanted:
         if str(one).lower() not in names:
             available = ", ".join(map(str, known))
             raise ValueError(f"{what} {one!r} is not in the table: available are {available}.")
     picked = {str(one).lower() for one in wanted}
-    return [one for one, name in zip(known, names, strict=True) if name in picked]
+    return [one for name, one in names.items() if name in picked]
 
 
 def denoise_cell(
