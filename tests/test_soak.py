@@ -5,6 +5,8 @@ import pytest
 import soak
 
 
+# An interrupt may come while an object is destroyed: Python tells that and goes on.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("campaign", soak.CAMPAIGNS)
 def test_a_few_cases_of_each_campaign_hold(campaign):
     for seed in range(1 if campaign == "spectra" else 4):
