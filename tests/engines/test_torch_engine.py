@@ -330,7 +330,8 @@ def test_a_pass_needs_little_memory_beyond_the_data():
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
         engine.run_pass(np.eye(n), n // 8)
-        assert torch.cuda.max_memory_allocated() - before < 2**28
+        cuts = 4 * len(signals)  # bytes that the kernels keep from pass to pass
+        assert torch.cuda.max_memory_allocated() - before < 2**28 + cuts
 
 
 def test_without_kernels_a_gpu_is_used_through_torch_and_that_is_said(monkeypatch, caplog):
