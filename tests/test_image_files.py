@@ -411,6 +411,7 @@ def test_missing_files_folders_and_unknown_suffixes_are_refused(tmp_path):
     (tmp_path / "b.png").mkdir()
     with pytest.raises(IsADirectoryError, match="Is a directory"):
         read_image(tmp_path / "b.png")
+    (tmp_path / "a.gif").touch()
     with pytest.raises(ValueError, match=r"suffix '\.gif' is unknown, use one of \.png"):
         read_image(tmp_path / "a.gif")
     with pytest.raises(ValueError, match=r"suffix '' is unknown"):

@@ -117,3 +117,9 @@ def test_pictures_of_another_size_cannot_be_compared():
     for measure in (psnr, ssim):
         with pytest.raises(ValueError, match=r"shape \(24, 30\), the picture \(23, 30\)"):
             measure(RAMP, RAMP[1:])
+
+
+def test_an_image_without_its_details_is_refused(rng):
+    noisy = rng.standard_normal((16, 16))
+    with pytest.raises(TypeError, match=r"result is of type ndarray: give what .*_with_details"):
+        kf.plots.plot_denoising(noisy, noisy)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -227,6 +229,14 @@ def working_dtype(dtype: np.dtype) -> np.dtype:
 def float_dtype(dtype: np.dtype) -> np.dtype:
     """Dtype of results: that of floats, float64 for integers."""
     return dtype if dtype.kind == "f" else np.dtype(np.float64)
+
+
+def warn(message: str) -> None:
+    """Warn the user, at the line outside of kappaform that led here."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back and str(frame.f_globals.get("__name__")).startswith("kappaform."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, UserWarning, stacklevel=level)
 
 
 def generator(rng: int | np.random.Generator | None) -> np.random.Generator:

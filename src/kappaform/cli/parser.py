@@ -168,7 +168,7 @@ def _command(
 
 
 def _add_denoise(commands: Any) -> None:
-    text = "remove Gaussian noise from pictures"
+    text = "remove white Gaussian noise from pictures"
     example = "noisy.png -o clean.png --report report.png"
     parser = _command(commands, "denoise", "denoise", text, example, _DENOISE)
     add = parser.add

@@ -72,6 +72,7 @@ class Picture(NamedTuple):
 
 def read_image(path: Path) -> Picture:
     """The picture in a file; of a TIFF, all pages of its first series."""
+    check_readable(path)
     kind = _kind_of(path)
     picture = _read_npy(path) if kind == "NPY" else _decoded(path, kind)
     pixels = picture.pixels
@@ -84,7 +85,6 @@ def read_image(path: Path) -> Picture:
 
 
 def _decoded(path: Path, kind: str) -> Picture:
-    check_readable(path)
     try:
         if kind != "TIFF":
             return _read_png_jpeg(path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -11,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.arrays import as_real_array, generator
+from kappaform.arrays import as_real_array, generator, warn
 from kappaform.imaging.patches import check_axis, checked_patch_shape
 from kappaform.learning import Conditioned, LearnResult, LogDet, Method, Orthonormal
 from kappaform.learning.result import learned
@@ -104,11 +103,9 @@ def check_not_colour(shape: Sequence[int], space: Sequence[int]) -> None:
         )
     if first in (3, 4) and min(middle, last) > 4:
         axis = space[0]
-        warnings.warn(
+        warn(
             f"image has shape {tuple(shape)} and is taken for a volume of {first} slices: for "
-            f"colours give channel_axis={axis}, for unrelated images stack_axis={axis}.",
-            UserWarning,
-            stacklevel=4,
+            f"colours give channel_axis={axis}, for unrelated images stack_axis={axis}."
         )
 
 

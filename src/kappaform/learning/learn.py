@@ -7,7 +7,6 @@ uses and forgets one batch in each.
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.arrays import reading, sparsity_of
+from kappaform.arrays import reading, sparsity_of, warn
 from kappaform.engines import Engine, SignalsUnreadable, Statistics, engine_for
 from kappaform.learning.methods import (
     N_UPDATES,
@@ -191,10 +190,9 @@ def _stop_reason(previous: State, state: State, problem: Problem) -> StopReason 
 
 def _warn_of_columns(engine: Engine, n_nonzero: Any) -> None:
     if engine.n_signals < engine.n_features and np.ndim(n_nonzero) == 0:
-        warnings.warn(
+        warn(
             f"signals has shape ({engine.n_signals}, {engine.n_features}), fewer signals than "
-            "features: signals are rows; transpose them if yours are columns.",
-            stacklevel=3,
+            "features: signals are rows; transpose them if yours are columns."
         )
 
 
@@ -202,11 +200,10 @@ def _warn_of_float32(engine: Engine, method: Method) -> None:
     if not isinstance(method, Conditioned) or engine.dtype != np.float32:
         return
     if method.max_condition > _LARGEST_BOUND_OF_FLOAT32:
-        warnings.warn(
+        warn(
             f"max_condition={method.max_condition:g} with float32 signals: beyond "
             f"{_LARGEST_BOUND_OF_FLOAT32:g} the smallest coefficients are rounding, and so are the "
-            "errors; give float64 signals.",
-            stacklevel=4,
+            "errors; give float64 signals."
         )
 
 

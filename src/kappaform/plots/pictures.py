@@ -62,6 +62,11 @@ def plot_denoising(
     channel_axis : int, optional
         Where the colours are, as for `kappaform.denoise`.
     """
+    if not hasattr(result, "sparsity_map"):
+        raise TypeError(
+            f"result is of type {type(result).__name__}: give what kappaform.denoise_with_details "
+            "returned."
+        )
     figure = Figure(figsize=(12.0, 8.6), layout="constrained")
     pictures, inside = figure.subplots(2, 3)
     for axes in (*pictures, *inside):
