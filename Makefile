@@ -27,7 +27,7 @@ demo: $(READY)
 	$(BIN)/kappaform demo
 
 test: $(READY)
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 lint: $(READY)
 	$(BIN)/ruff check

@@ -13,7 +13,7 @@ import zipfile
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, get_args
 
 import numpy as np
 from numpy.lib import format as npy
@@ -25,6 +25,7 @@ from kappaform.estimators import ConditionedTransform, LogDetTransform, Orthonor
 from kappaform.files import replaced_when_complete
 from kappaform.learning import Conditioned, LearnResult, LogDet, Orthonormal
 from kappaform.learning.archive import from_arrays, shapes_of, to_arrays
+from kappaform.learning.starts import Init
 from kappaform.learning.state import State
 from kappaform.threads import single_threaded_blas
 
@@ -244,7 +245,7 @@ def _array(
 def _restored(header: dict[str, Any], result: LearnResult, stream: State) -> Estimator:
     n_features, names = len(result.transform), header["feature_names"]
     parameters = header["parameters"]
-    if not isinstance(parameters, dict):
+    if not isinstance(parameters, dict) or not isinstance(parameters.get("init", ""), str):
         raise TypeError(f"its parameters are {parameters!r}.")
     estimator = _ESTIMATORS[type(result.method)](**parameters)
     _check_parameters(estimator, n_features)
@@ -269,6 +270,8 @@ def _check_parameters(estimator: Estimator, n_features: int) -> None:
     estimator._fit_options()
     estimator._stream_options()
     sparsity_of(estimator.n_nonzero_coefs, 1, n_features)
+    if isinstance(estimator.init, str) and estimator.init not in get_args(Init):
+        raise ValueError(f"init={estimator.init!r} is unknown: choose one of {get_args(Init)}.")
 
 
 def _checked_shape(shape: Any, n_features: int) -> tuple[int, ...] | None:

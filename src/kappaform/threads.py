@@ -238,7 +238,7 @@ def _set_blas_threads(numbers: Sequence[int]) -> None:
     for library, number in zip(_blas(), numbers, strict=True):
         library.set_num_threads(number)
         # From threadpoolctl 3.8 on, the thread that set the number of OpenBLAS owns it, and others
-        # are ignored in silence. Here the last to leave need not be the first who came.
+        # are ignored in silence. Here another thread may lift the limit than the one that set it.
         if hasattr(library, "clear_controlling_thread"):
             if library.num_threads != number:
                 library.clear_controlling_thread(force=True)

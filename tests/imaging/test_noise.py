@@ -207,3 +207,8 @@ def test_noise_of_level_zero_changes_nothing(camera):
 def test_a_level_that_is_none_is_refused(sigma):
     with pytest.raises(ValueError, match="is not a noise level: give one finite number >= 0"):
         add_noise(np.zeros((4, 4)), sigma)
+
+
+def test_noise_at_the_limits_of_half_precision_stays_finite():
+    image = np.full((8, 8), 65500, np.float16)
+    assert np.isfinite(kf.add_noise(image, 100.0)).all()

@@ -128,8 +128,12 @@ def test_signals_given_as_columns_are_pointed_out(small):
 
 
 def test_bounds_that_float32_cannot_see_are_pointed_out(small):
-    with pytest.warns(UserWarning, match=r"max_condition=1e\+08 with float32 signals: .* float64"):
-        kf.learn(small.astype(np.float32), kf.Conditioned(1e8), n_nonzero_coefs=2, max_iter=1)
+    signals, method = small.astype(np.float32), kf.Conditioned(1e8)
+    warning = r"max_condition=1e\+08 with float32 signals: .* float64"
+    with pytest.warns(UserWarning, match=warning):
+        kf.learn(signals, method, n_nonzero_coefs=2, max_iter=1)
+    with pytest.warns(UserWarning, match=warning):
+        kf.learn_stream([signals], method, n_nonzero_coefs=2)
 
 
 # The worst start has its largest singular value where the signals have no energy: here the error of
@@ -193,3 +197,8 @@ def test_an_interrupt_after_the_last_iteration_carries_the_result(small, monkeyp
     with pytest.raises(kf.LearningInterrupted) as caught:
         kf.learn(small, n_nonzero_coefs=2, max_iter=1)
     assert caught.value.result.n_iter == 1
+
+
+def test_rounds_without_end_are_refused():
+    with pytest.raises(ValueError, match=r"n_rounds=4611686018427387904: give .* >= 1 and <= 1000"):
+        kf.Conditioned(n_rounds=2**62)

@@ -444,7 +444,7 @@ def test_signals_of_a_fit_count_as_one_batch(small):
     assert (after.n_iter, after.n_signals) == (fitted.n_iter + 1, 2 * len(small))
 
 
-# Measured: 0.7 % and 0.2 % above, and 1.7 % in the order of the photograph.
+# Measured: 0.7 % above, and 1.7 % in the order of the photograph.
 def test_five_epochs_of_batches_come_within_2_percent_of_50_passes(photo_patches):
     method = kf.Conditioned(2.0)
     by_passes = kf.learn(
@@ -456,7 +456,7 @@ def test_five_epochs_of_batches_come_within_2_percent_of_50_passes(photo_patches
     )
     assert by_passes.n_passes == 50
     errors = []
-    for seed in (0, 1, None):
+    for seed in (0, None):
         rows = slice(None) if seed is None else np.random.default_rng(seed).permutation(4096)
         batches = cut(photo_patches[rows], 256, n_epochs=5)
         result = kf.learn_stream(batches, method, n_nonzero_coefs=6)
@@ -464,7 +464,7 @@ def test_five_epochs_of_batches_come_within_2_percent_of_50_passes(photo_patches
         errors.append(
             kf.evaluate(photo_patches, result, 6).absolute / by_passes.errors.absolute[-1]
         )
-    assert max(errors[:2]) < 1.02
+    assert errors[0] < 1.02
     assert max(errors) < 1.03 * min(errors)
 
 
@@ -551,4 +551,17 @@ def test_a_defect_of_the_users_generator_is_not_called_a_reading_error(small):
 
     with pytest.raises(NameError, match="undefined_name") as caught:
         kf.learn_stream(batches(), kf.Orthonormal(), n_nonzero_coefs=2)
+    assert caught.value.result.n_iter == 1
+
+
+class _Mistaken:
+    shape, dtype = (60, 9), np.dtype(float)
+
+    def __getitem__(self, _):
+        raise TypeError("a mistake of the user")
+
+
+def test_a_type_error_of_the_users_store_stays_one(small):
+    with pytest.raises(TypeError, match="^a mistake of the user$") as caught:
+        kf.learn_stream([small, _Mistaken()], kf.Orthonormal(), n_nonzero_coefs=2)
     assert caught.value.result.n_iter == 1

@@ -44,7 +44,6 @@ from kappaform.learning.methods import (
     stream_options,
 )
 from kappaform.learning.state import State, as_stream, follow, result_of
-from kappaform.linalg import inverse_factors
 from kappaform.threads import single_threaded_blas
 
 _logger = logging.getLogger("kappaform")
@@ -167,8 +166,7 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
                 f"X has {codes.shape[1]} features: the codes of this transform have "
                 f"{self.n_features_in_}."
             )
-        with single_threaded_blas():
-            inverse = inverse_factors(self.result_.transform)
+        inverse = self.result_.inverse
         if not sparse.issparse(codes):
             return engine_for(codes, "X").decode(inverse)
         signals = np.empty(codes.shape, working_dtype(codes.dtype))

@@ -93,7 +93,9 @@ def add_noise(
     noise = generator(rng).standard_normal(image.shape)
     noise *= sigma
     noise += image
-    return noise.astype(float_dtype(image.dtype), copy=False)
+    dtype = float_dtype(image.dtype)
+    limits = np.finfo(dtype)
+    return noise.clip(limits.min, limits.max, out=noise).astype(dtype, copy=False)
 
 
 def deviations(sigma: npt.ArrayLike | None, stack: Array) -> Array:
@@ -137,7 +139,8 @@ def check_scale(lowest: Array, highest: Array, sigmas: Array) -> None:
         raise ValueError(
             f"image has values from {lowest[at]:.3g} to {highest[at]:.3g}, and sigma is "
             f"{sigmas[at]:.3g}: more than the 16 digits of float64, or near its largest number. "
-            "Fill outliers, such as pixels without data; give sigma=0 where there is no noise."
+            "Fill outliers, such as pixels without data; scale huge values and sigma; give sigma=0 "
+            "where there is no noise."
         )
 
 

@@ -173,8 +173,8 @@ def _check_promises(result: LearnResult, stated: float) -> None:
     if not spectrum[-1] >= 1 / _LARGEST:
         raise ValueError("the transform is singular.")
     found = result.condition_number
-    rounding = _ROUNDING + 10 * n_features * float(np.finfo(np.float64).eps) * stated
-    if not abs(found - stated) <= rounding * stated:
+    rounding = _ROUNDING + 10 * n_features * float(np.finfo(np.float64).eps) * found
+    if not abs(found - stated) <= rounding * found:
         raise ValueError(f"the transform has condition number {found}, the header says {stated}.")
     if isinstance(method, Orthonormal) and not abs(spectrum - 1).max() <= _ROUNDING:
         raise ValueError("the transform is not orthonormal.")

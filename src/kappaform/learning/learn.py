@@ -301,6 +301,7 @@ def begin_stream(options: StreamOptions, engine: Engine) -> State:
     Starts that depend on signals are made with those of the engine, the first batch.
     """
     init, method = learned(options.init, "init"), options.method
+    _warn_of_float32(engine, method)
     n_nonzero = int(sparsity_of(options.n_nonzero, engine.n_signals, engine.n_features))
     state = resumable(init, (method, n_nonzero, engine.n_features), stream=True)
     if state is not None:
@@ -320,20 +321,19 @@ def begin_stream(options: StreamOptions, engine: Engine) -> State:
 
 def _with_batch(state: State | None, batch: Any, name: str, options: StreamOptions) -> State:
     """The stream after one more batch, or the first."""
+    refused: tuple[type[Exception], ...] = (TypeError, ValueError)
     try:
         engine = engine_for(batch, name)
+        refused = (ValueError,)  # from here on, a TypeError is one of the batch's own code
+        if state is not None and engine.n_features != state.n_features:
+            raise ValueError(
+                f"{name} has {engine.n_features} features: the batches before it have "
+                f"{state.n_features}, and all of a stream must have as many."
+            )
         with single_threaded_blas():
-            if state is None:
-                state_before = begin_stream(options, engine)
-            elif engine.n_features == state.n_features:
-                state_before = state
-            else:
-                raise ValueError(
-                    f"{name} has {engine.n_features} features: the batches before it have "
-                    f"{state.n_features}, and all of a stream must have as many."
-                )
-            return follow(state_before, engine, options.forgetting, options.n_updates)
-    except (TypeError, ValueError) as error:
+            before = begin_stream(options, engine) if state is None else state
+            return follow(before, engine, options.forgetting, options.n_updates)
+    except refused as error:
         if state is None:
             raise
         result = result_of(state, StopReason.INTERRUPTED)

@@ -99,7 +99,7 @@ class Conditioned:
                 f"objective='relative' with variant={self.variant!r}: the published algorithms "
                 "minimise the absolute error only; use variant='monotone'."
             )
-        _check_count("n_rounds", self.n_rounds, "rounds")
+        _check_count("n_rounds", self.n_rounds, "rounds", most=1000)  # 5 gain nearly all there is
 
 
 Method = Orthonormal | LogDet | Conditioned
@@ -185,9 +185,11 @@ def one_sparsity(value: Any, who: str) -> int | None:
     )
 
 
-def _check_count(name: str, value: Any, what: str) -> None:
-    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{name}={value!r}: give a number of {what} >= 1.")
+def _check_count(name: str, value: Any, what: str, most: float = math.inf) -> None:
+    is_integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not is_integer or not 1 <= value <= most:
+        end = "" if most == math.inf else f" and <= {most}"
+        raise ValueError(f"{name}={value!r}: give a number of {what} >= 1{end}.")
 
 
 def _check_callback(callback: Any) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.learning.methods import Method
+from kappaform.linalg import inverse_factors
 from kappaform.threads import single_threaded_blas
 
 
@@ -84,6 +85,9 @@ class LearnResult:
     stop_reason: StopReason
     state: Any  #: a `State`, where to resume
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_inverse"}
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self.transform.setflags(write=False)  # pickles do not keep the flag
@@ -127,6 +131,14 @@ class LearnResult:
                 spectrum = np.linalg.svd(self.transform, compute_uv=False)
             self.__dict__["_spectrum"] = spectrum
         return self.__dict__["_spectrum"]
+
+    @property
+    def inverse(self) -> tuple[NDArray, NDArray]:
+        """Two factors of the transposed inverse: codes times both, in turn, are signals."""
+        if "_inverse" not in self.__dict__:
+            with single_threaded_blas():
+                self.__dict__["_inverse"] = inverse_factors(self.transform)
+        return self.__dict__["_inverse"]
 
     @property
     def condition_number(self) -> float:

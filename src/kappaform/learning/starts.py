@@ -34,7 +34,8 @@ Init = Literal["auto", "dct", "identity", "least-squares", "procrustes"]
 _REGULAR = 1e12
 
 
-# Above it, turning the right vectors blindly leads further than relative steps.
+# Above it, blind right steps reach a lower error than relative ones: seen on patches of Barbara,
+# Lena, Hill and Peppers (docs/mathematics.md, section 9).
 _LARGE_BOUND = 16.0
 
 
@@ -151,7 +152,7 @@ def _explores(method: Conditioned) -> bool:
 
 
 def explores_blindly(method: Method) -> bool:
-    """Whether steps that are blind to the spectrum lead further: for large bounds."""
+    """Whether to explore with right steps that are blind to the spectrum: for large bounds."""
     if not isinstance(method, Conditioned):
         return False
     return method.max_condition > _LARGE_BOUND and _explores(method)

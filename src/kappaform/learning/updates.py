@@ -19,9 +19,9 @@ from kappaform.engines import Statistics
 from kappaform.learning.methods import Conditioned, LogDet, Method
 from kappaform.learning.result import Record
 from kappaform.linalg import polar, project_spectrum, svd
+from kappaform.linalg.orthogonal import PROXIMITY
 
 _EPS = float(np.finfo(np.float64).eps)
-_PROXIMITY = 1e-10  # of the log-det update, as that of `polar`
 LEAST_NORM = 1e-6  #: of a transform whose norm is free: the least that can be asked for
 
 
@@ -142,7 +142,7 @@ def update_log_det(
     target = statistics.cross @ inverse_root
     # Where the data say nothing (s = 0) the current transform decides, not rounding.
     current = transform @ root
-    nudge = _PROXIMITY * (np.linalg.norm(target) or 1.0) / np.linalg.norm(current)
+    nudge = PROXIMITY * (np.linalg.norm(target) or 1.0) / np.linalg.norm(current)
     left, _, right = svd(target + nudge * current)
     singular = np.einsum("ji,ji->i", left, target @ right.T)
     singular = 0.5 * (singular + np.sqrt(singular**2 + 2 * weight))

@@ -14,8 +14,8 @@ from scipy.fft import dct
 
 from kappaform.arrays import generator
 
-# So small a proximal term moves nothing that the data determine, and decides what they leave open.
-_PROXIMITY = 1e-10
+#: So small a proximal term moves nothing that the data determine, and decides what they leave open.
+PROXIMITY = 1e-10
 
 
 def svd(matrix: NDArray) -> tuple[NDArray, NDArray, NDArray]:
@@ -30,6 +30,10 @@ def svd(matrix: NDArray) -> tuple[NDArray, NDArray, NDArray]:
             return left, spectrum, right
     except np.linalg.LinAlgError:
         pass
+    return _classical_svd(matrix)
+
+
+def _classical_svd(matrix: NDArray) -> tuple[NDArray, NDArray, NDArray]:
     from scipy.linalg import svd as scipy_svd
 
     return scipy_svd(matrix, lapack_driver="gesvd")
@@ -57,8 +61,15 @@ def polar(matrix: NDArray, near: NDArray | None = None) -> NDArray:
         if largest == 0:
             return near
         matrix = matrix / largest  # so that no square overflows or underflows
-        matrix = matrix + (_PROXIMITY * np.linalg.norm(matrix)) * near
-    left, _, right = svd(matrix)
+        matrix = matrix + (PROXIMITY * np.linalg.norm(matrix)) * near
+    try:
+        left, _, right = np.linalg.svd(matrix)
+        factor = left @ right
+        if _is_orthonormal(factor):  # one product, where `svd` needs two
+            return factor
+    except np.linalg.LinAlgError:
+        pass
+    left, _, right = _classical_svd(matrix)
     return left @ right
 
 
