@@ -211,4 +211,4 @@ def test_a_level_that_is_none_is_refused(sigma):
 
 def test_noise_at_the_limits_of_half_precision_stays_finite():
     image = np.full((8, 8), 65500, np.float16)
-    assert np.isfinite(kf.add_noise(image, 100.0)).all()
+    assert np.isfinite(add_noise(image, 100.0)).all()

@@ -562,6 +562,6 @@ class _Mistaken:
 
 
 def test_a_type_error_of_the_users_store_stays_one(small):
-    with pytest.raises(TypeError, match="^a mistake of the user$") as caught:
+    with pytest.raises(TypeError, match=r"^a mistake of the user$") as caught:
         kf.learn_stream([small, _Mistaken()], kf.Orthonormal(), n_nonzero_coefs=2)
     assert caught.value.result.n_iter == 1
