@@ -11,7 +11,7 @@ from skimage import data
 from kappaform import Conditioned, dct_basis
 from kappaform.engines import Statistics, engine_for
 from kappaform.learning.starts import feasible
-from kappaform.learning.updates import updater
+from kappaform.learning.state import updater
 from kappaform.threads import single_threaded_blas
 
 N_ROUNDS = 3

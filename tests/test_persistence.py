@@ -390,7 +390,7 @@ def test_files_of_a_newer_format_ask_for_an_upgrade(saved):
         ({"n_nonzero_coefs": 17}, "n_nonzero_coefs=17 exceeds n_features=16"),
         ({"n_nonzero_coefs": 1.5}, "n_nonzero_coefs"),
         ({"condition_number": 1.5}, "has condition number .*, the header says 1.5"),
-        ({"condition_number": 1e14}, "has condition number .*, the header says 1e\\+14"),
+        ({"condition_number": 1e14}, "has condition number .*, the header says 1000"),
         ({"condition_number": float("nan")}, "condition_number is nan"),
         ({"patch_shape": [3, 3]}, r"patch_shape=\[3, 3\]"),
         ({"patch_mean": 1}, "patch_mean=1"),
