@@ -26,7 +26,7 @@ def svd(matrix: NDArray) -> tuple[NDArray, NDArray, NDArray]:
     """
     try:
         left, spectrum, right = np.linalg.svd(matrix)
-        if _is_orthonormal(left) and _is_orthonormal(right):
+        if not _has_cluster(spectrum) or (_is_orthonormal(left) and _is_orthonormal(right)):
             return left, spectrum, right
     except np.linalg.LinAlgError:
         pass
@@ -37,6 +37,11 @@ def _classical_svd(matrix: NDArray) -> tuple[NDArray, NDArray, NDArray]:
     from scipy.linalg import svd as scipy_svd
 
     return scipy_svd(matrix, lapack_driver="gesvd")
+
+
+def _has_cluster(spectrum: NDArray) -> bool:
+    """Whether two or more singular values are tiny: only then factors were seen to lose digits."""
+    return bool(spectrum[-2:].max() <= 1e-6 * spectrum[0])
 
 
 def _is_orthonormal(matrix: NDArray) -> bool:
@@ -63,9 +68,9 @@ def polar(matrix: NDArray, near: NDArray | None = None) -> NDArray:
         matrix = matrix / largest  # so that no square overflows or underflows
         matrix = matrix + (PROXIMITY * np.linalg.norm(matrix)) * near
     try:
-        left, _, right = np.linalg.svd(matrix)
+        left, spectrum, right = np.linalg.svd(matrix)
         factor = left @ right
-        if _is_orthonormal(factor):  # one product, where `svd` needs two
+        if not _has_cluster(spectrum) or _is_orthonormal(factor):
             return factor
     except np.linalg.LinAlgError:
         pass
