@@ -136,12 +136,26 @@ class TorchEngine:
     def _survey(self) -> ScaledSums:
         if self._surveyed is None:
             total = ScaledSums((self.n_features, self.n_features), self.dtype)
-            for _, chunk, peak, exponent in self._chunks():
-                exact = chunk.double()
-                total.add(peak, (exact.T @ exact).cpu().numpy(), exponent)
+            peak, gram = self._ordinary_sums()
+            if math.isfinite(peak) and scale_exponent(peak, self.dtype) == 0:
+                total.add(peak, gram.cpu().numpy(), 0)
+            else:
+                for _, chunk, peak, exponent in self._chunks():
+                    exact = chunk.double()
+                    total.add(peak, (exact.T @ exact).cpu().numpy(), exponent)
             check_energy(np.trace(total.sums), total.exponent, self._name)
             self._surveyed = total
         return self._surveyed
+
+    def _ordinary_sums(self) -> tuple[float, Tensor]:
+        """Largest magnitude and YᵀY of signals that need no scale: the host waits only once."""
+        peak, gram = self._zeros(), self._zeros(self.n_features, self.n_features)
+        for rows in self._rows():
+            exact = self.signals[rows].double()
+            low, high = exact.aminmax()
+            peak = peak.maximum(-low).maximum(high)  # NaN, if one is
+            gram += exact.T @ exact
+        return float(peak), gram
 
     def _peak(self) -> float:
         """Largest magnitude: without a survey, which codes do not need."""
