@@ -128,10 +128,11 @@ def test_with_learning_torch_is_as_good(clean, noisy, details, through_torch):
 def test_a_tensor_comes_back_on_its_device_and_of_its_dtype(noisy, dtype, value_range, device):
     given = torch.tensor(noisy, device=device).to(getattr(torch, dtype))
     transform = dct_basis((6, 6))
-    found = kf.denoise(given, 20.0, transform=transform, value_range=value_range)
+    # Halves are multiples of 1/8: with a deviation of 20, some sums are as large as thresholds.
+    found = kf.denoise(given, 19.7, transform=transform, value_range=value_range)
     assert (found.device, found.dtype, found.shape) == (given.device, given.dtype, given.shape)
     host = given.cpu().float().numpy() if dtype == "bfloat16" else given.cpu().numpy()
-    expected = kf.denoise(host, 20.0, transform=transform, value_range=value_range)
+    expected = kf.denoise(host, 19.7, transform=transform, value_range=value_range)
     spacing = 1.0 if dtype == "bfloat16" else 0.13 if dtype == "float16" else 2e-3
     np.testing.assert_allclose(found.cpu().double(), expected, rtol=0, atol=spacing)
 

@@ -151,9 +151,9 @@ class TorchEngine:
         """Largest magnitude and YᵀY of signals that need no scale: the host waits only once."""
         peak, gram = self._zeros(), self._zeros(self.n_features, self.n_features)
         for rows in self._rows():
+            low, high = self.signals[rows].aminmax()
+            peak = peak.maximum(-low.double()).maximum(high.double())  # NaN, if one is
             exact = self.signals[rows].double()
-            low, high = exact.aminmax()
-            peak = peak.maximum(-low).maximum(high)  # NaN, if one is
             gram += exact.T @ exact
         return float(peak), gram
 
