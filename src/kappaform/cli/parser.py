@@ -21,13 +21,15 @@ from kappaform.cli.io import REFUSED, complain, failure, warn
 
 _EPILOG = """\
 kappaform COMMAND --help shows the options of a command and an example.
-Ends with 0, or 2 for bad input, 3 for a bug of kappaform, 130 after Ctrl-C."""
+Ends with 0, or 2 for bad input, 3 for a bug of kappaform, or with 128 and the number of the signal
+that ended it (130 after Ctrl-C)."""
 _DENOISE = """
 The formats are PNG, JPEG, TIFF (8 and 16 bit, float, pages) and NPY. The result has the type of
 its input and is written beside it, unless -o or --suffix say otherwise. An opacity channel is
 kept. Of a folder every picture is denoised, other files are skipped."""
 _LEARN = """
-Signals are the rows of .npy files, or random patches of pictures, less the mean of each."""
+Signals are the rows of .npy files, as they are, or random patches of pictures, whose means are
+removed."""
 _PATH = """
 Every second signal is not learned from: it validates."""
 _REPRODUCE = """

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kappaform.arrays import Array, as_real_array, float_dtype, generator, library_of
+from kappaform.imaging.clean import representable
 from kappaform.imaging.options import check_not_colour
 from kappaform.imaging.patches import check_axis
 
@@ -94,8 +95,8 @@ def add_noise(
     noise *= sigma
     noise += image
     dtype = float_dtype(image.dtype)
-    limits = np.finfo(dtype)
-    return noise.clip(limits.min, limits.max, out=noise).astype(dtype, copy=False)
+    limits = representable((-math.inf, math.inf), dtype)
+    return noise.clip(*limits, out=noise).astype(dtype, copy=False)
 
 
 def deviations(sigma: npt.ArrayLike | None, stack: Array) -> Array:
