@@ -4,11 +4,16 @@ from .engines import hard_threshold as hard_threshold
 from .estimators import ConditionedTransform as ConditionedTransform
 from .estimators import LogDetTransform as LogDetTransform
 from .estimators import OrthonormalTransform as OrthonormalTransform
+from .imaging import Correlated as Correlated
 from .imaging import DenoiseResult as DenoiseResult
+from .imaging import Shot as Shot
+from .imaging import Varying as Varying
+from .imaging import White as White
 from .imaging import add_noise as add_noise
 from .imaging import average_patches as average_patches
 from .imaging import denoise as denoise
 from .imaging import denoise_with_details as denoise_with_details
+from .imaging import estimate_noise as estimate_noise
 from .imaging import estimate_sigma as estimate_sigma
 from .imaging import extract_patches as extract_patches
 from .learning import BatchRefused as BatchRefused

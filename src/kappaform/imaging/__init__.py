@@ -1,7 +1,8 @@
 """Images: patches, noise and its removal."""
 
 from kappaform.imaging.denoise import DenoiseResult, denoise, denoise_with_details
-from kappaform.imaging.noise import add_noise, estimate_sigma
+from kappaform.imaging.estimate import estimate_noise, estimate_sigma
+from kappaform.imaging.noise import Correlated, Shot, Varying, White, add_noise
 from kappaform.imaging.patches import (
     average_patches,
     extract_patches,
@@ -10,11 +11,16 @@ from kappaform.imaging.patches import (
 )
 
 __all__ = [
+    "Correlated",
     "DenoiseResult",
+    "Shot",
+    "Varying",
+    "White",
     "add_noise",
     "average_patches",
     "denoise",
     "denoise_with_details",
+    "estimate_noise",
     "estimate_sigma",
     "extract_patches",
     "iterate_patches",

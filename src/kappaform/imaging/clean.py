@@ -23,6 +23,8 @@ from kappaform.threads import Workspace, mapped_in_order
 THRESHOLD = 2.7  # deviations of its noise that a coefficient must exceed to be kept
 NOISE = 0.8  # variance that Wiener's rule assumes: a first estimate has lost some signal
 
+_LEAST_VARIANCE = 1e-6  # of a coefficient, over the mean of all: the constant patch has none
+
 _SLAB_PIXELS = 2**20
 _PART_ROWS = 32  # rows of patches that are the work of one thread
 _BLOCK_PATCHES = 2048
@@ -39,6 +41,7 @@ class Recipe:
     transform: NDArray  #: of ordinary scale: squares of its entries are within float32
     patch_shape: tuple[int, ...]
     sigma: float
+    covariance: NDArray | None  #: of the noise of a patch in units of sigma**2; None: white
     centre: float  #: subtracted from all values, so that they need few digits
     dtype: np.dtype  #: in which patches are cleaned
     value_range: tuple[float, float]
@@ -65,13 +68,24 @@ class Rule(NamedTuple):
     synthesis: Any  #: its inverse
     limits: Any  #: smaller coefficients are noise
     variances: Any  #: of the noise of each coefficient
+    energies: Any  #: of the noise that each coefficient brings into a patch
 
 
-def rule_of(transform: NDArray, threshold: float = THRESHOLD, noise: float = NOISE) -> Rule:
-    """The rule for an image in units of its noise, which is white."""
-    limits = threshold * np.linalg.norm(transform, axis=1)
-    variances = noise * np.sum(transform**2, axis=1)
-    return Rule(transform, np.linalg.inv(transform), limits, variances)
+def rule_of(
+    transform: NDArray,
+    covariance: NDArray | None = None,
+    threshold: float = THRESHOLD,
+    noise: float = NOISE,
+) -> Rule:
+    """The rule for an image in units of its noise, whose covariance is that in a patch."""
+    if covariance is None:
+        variances = np.sum(transform**2, axis=1)
+    else:
+        variances = np.einsum("ij,jk,ik->i", transform, covariance, transform)
+        variances = np.maximum(variances, _LEAST_VARIANCE * variances.mean())
+    inverse = np.linalg.inv(transform)
+    energies = variances * np.sum(inverse**2, axis=0)
+    return Rule(transform, inverse, threshold * np.sqrt(variances), noise * variances, energies)
 
 
 class Place(Protocol):
@@ -108,6 +122,7 @@ def clean_slabs(image: NDArray, out: NDArray, counts: NDArray, recipe: Recipe) -
     """
     halo = recipe.reach[0]
     low, high = representable(recipe.value_range, out.dtype)
+    rule = rule_of(recipe.transform, recipe.covariance)
     height = max(4 * halo, _SLAB_PIXELS // math.prod(image.shape[1:]), 1)
     for start in range(0, len(image), height):
         stop = min(start + height, len(image))
@@ -115,7 +130,7 @@ def clean_slabs(image: NDArray, out: NDArray, counts: NDArray, recipe: Recipe) -
         values = np.subtract(image[first:last], recipe.centre, dtype=np.float64)
         values /= recipe.sigma
         slab = values.astype(recipe.dtype, copy=False)
-        cleaned, numbers = clean_image(slab, recipe.patch_shape, recipe.transform, recipe.bounds)
+        cleaned, numbers = clean_image(slab, recipe.patch_shape, rule, recipe.bounds)
         inner = slice(start - first, stop - first)
         restored = np.multiply(cleaned[inner], recipe.sigma, dtype=np.float64)
         restored += recipe.centre
@@ -131,16 +146,13 @@ def representable(value_range: tuple[float, float], dtype: np.dtype) -> tuple[fl
 
 
 def clean_image(
-    image: NDArray,
-    patch_shape: tuple[int, ...],
-    transform: NDArray,
-    bounds: tuple[float, float],
+    image: NDArray, patch_shape: tuple[int, ...], rule: Rule, bounds: tuple[float, float]
 ) -> tuple[NDArray, NDArray]:
     """First estimate by thresholds, second by Wiener's rule with the first as its guide.
 
     The image is in units of its noise. Also the mean number of coefficients over each pixel.
     """
-    clean = cleaner(rule_of(transform), image.dtype)
+    clean = cleaner(rule, image.dtype)
     guide, counts = sweep(image, patch_shape, clean, bounds=bounds)
     cleaned, _ = sweep(image, patch_shape, clean, guide=guide, bounds=bounds)
     return cleaned, counts
@@ -190,19 +202,21 @@ def cleaner(rule: Rule, dtype: np.dtype) -> Cleaner:
     """Keep the coefficients above their limits; where there is a guide, Wiener's rule.
 
     That scales each coefficient by the share of signal that the guide shows, and counts the
-    squared shares. A patch weighs the less, the more it counts: so much noise is left in it.
+    squared shares. A patch weighs the less, the more noise is left in it.
     """
-    analysis, synthesis, limits, variances = (np.ascontiguousarray(a.T, dtype) for a in rule)
+    arrays = (np.ascontiguousarray(array.T, dtype) for array in rule)
+    analysis, synthesis, limits, variances, energies = arrays
 
     def clean(patches: NDArray, guides: NDArray | None, workspace: Workspace) -> tuple:
         coefs = product(patches, analysis, workspace, "coefs")
-        counts = np.empty(len(patches), dtype)
+        counts, left = np.empty((2, len(patches)), dtype)
         if guides is None:
-            keep_above(coefs, limits, synthesis, patches, counts)
-            return 1 / (1 + counts), counts
-        shrink(coefs, product(guides, analysis, workspace, "shown"), variances, counts)
+            keep_above(coefs, limits, energies, synthesis, patches, counts, left)
+            return 1 / (1 + left), counts
+        shown = product(guides, analysis, workspace, "shown")
+        shrink(coefs, shown, variances, energies, counts, left)
         np.matmul(coefs, synthesis, out=patches)
-        return 1 / (dtype.type(1 / len(analysis)) + counts), counts
+        return 1 / (dtype.type(1 / len(analysis)) + left), counts
 
     return clean
 

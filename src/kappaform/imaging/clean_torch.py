@@ -51,7 +51,8 @@ class TensorImage:
 
         exact = (self.values.double() - recipe.centre) / recipe.sigma
         noisy = exact.to(torch.float32 if recipe.dtype == np.float32 else torch.float64)
-        cleaned, counts = clean_image(noisy, recipe.patch_shape, recipe.transform, recipe.bounds)
+        rule = rule_of(recipe.transform, recipe.covariance)
+        cleaned, counts = clean_image(noisy, recipe.patch_shape, rule, recipe.bounds)
         restored = cleaned.double() * recipe.sigma + recipe.centre
         restored.clamp_(*representable(recipe.value_range, self.dtype))
         return restored.to(self.values.dtype).cpu().numpy(), counts.float().cpu().numpy()
@@ -109,13 +110,12 @@ def n_above(patches: Tensor, transform: NDArray, limits: NDArray) -> NDArray:
 
 
 def clean_image(
-    image: Tensor, patch_shape: tuple[int, ...], transform: NDArray, bounds: tuple[float, float]
+    image: Tensor, patch_shape: tuple[int, ...], rule: Rule, bounds: tuple[float, float]
 ) -> tuple[Tensor, Tensor]:
     """What `clean.clean_image` does, on the device of the image."""
     import torch
 
-    arrays = rule_of(transform)
-    rule = Rule(*(torch.tensor(a, dtype=image.dtype, device=image.device) for a in arrays))
+    rule = Rule(*(torch.tensor(a, dtype=image.dtype, device=image.device) for a in rule))
     guide, counts = _sweep(image, patch_shape, rule, None, bounds)
     cleaned, _ = _sweep(image, patch_shape, rule, guide, bounds)
     return cleaned, counts
@@ -158,14 +158,13 @@ def _clean(rule: Rule, patches: Tensor, guides: Tensor | None) -> tuple[Tensor, 
 
     coefs = rule.analysis @ patches
     if guides is None:
-        kept = coefs.abs() > rule.limits[:, None]
-        counts = kept.sum(0).to(coefs.dtype)
-        weights = 1 / (1 + counts)
+        kept = (coefs.abs() > rule.limits[:, None]).to(coefs.dtype)
+        squares, least = kept, 1.0
     else:
         kept = (rule.analysis @ guides).square_()
         kept.div_(kept + rule.variances[:, None])
-        counts = kept.square().sum(0)
-        weights = 1 / (1 / len(coefs) + counts)
+        squares, least = kept.square(), 1 / len(coefs)
+    counts, weights = squares.sum(0), 1 / (least + rule.energies @ squares)
     return torch.mm(rule.synthesis, coefs.mul_(kept), out=patches), weights, counts
 
 

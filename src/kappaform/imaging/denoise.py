@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kappaform.arrays import as_real_array, float_dtype, library_of
-from kappaform.imaging.clean import HostImage, Place, Recipe, representable, rule_of
-from kappaform.imaging.noise import check_scale, deviations, estimate_sigma, limits
+from kappaform.imaging.clean import HostImage, Place, Recipe
+from kappaform.imaging.components import Part, components_of, together
+from kappaform.imaging.estimate import Kind, check_kind, noise_of
+from kappaform.imaging.noise import Noise, White
 from kappaform.imaging.options import (
-    ANY_VALUE,
     Callback,
     MethodName,
     Options,
@@ -22,15 +22,10 @@ from kappaform.imaging.options import (
     checked_options,
     of_ordinary_scale,
 )
-from kappaform.imaging.patches import grid_of
-from kappaform.learning import LearnResult, learn
-from kappaform.linalg import dct_basis
+from kappaform.imaging.training import N_TRAINING, Drawn, Source, drawn_rounds, learned
+from kappaform.imaging.values import check_scale, computed, limits
+from kappaform.learning import LearnResult
 from kappaform.threads import single_threaded_blas
-
-# What learning needs: more patches, rounds or iterations bring less than 0.01 dB.
-N_ROUNDS = 3
-N_ITER = 6
-N_TRAINING = 20_000
 
 # Above this distance from the centre, in units of the noise, single precision would show: its
 # rounding there, 2**-24 times as much, is 1/4000 of the noise.
@@ -45,8 +40,11 @@ class DenoiseResult:
     ----------
     image : array
         Of the shape and axes of the input.
+    noise : White, Shot or Correlated, or a tuple of them
+        The noise that was assumed; of a stack, that of each image.
     sigma : float or array
-        Deviation of the noise that was assumed, in units of the image; one for each channel, slice.
+        Its deviation, in units of the image; one for each channel and image. Of noise that depends
+        on brightness, that at the mean brightness.
     patch_shape : tuple of int
     transforms : tuple of float64 arrays of shape (n, n)
         One for each (decorrelated) channel and slice; none where there was nothing to do.
@@ -57,6 +55,7 @@ class DenoiseResult:
     """
 
     image: NDArray
+    noise: Noise | tuple[Noise, ...]
     sigma: float | NDArray
     patch_shape: tuple[int, ...]
     transforms: tuple[NDArray, ...]
@@ -78,18 +77,20 @@ def denoise(
     image: ArrayLike,
     sigma: ArrayLike | None = None,
     *,
+    noise: Noise | Sequence[Noise] | Kind | None = None,
     method: MethodName = "conditioned",
-    max_condition: float = 2.0,
+    max_condition: float = 1.1,
     patch_size: int | tuple[int, ...] | None = None,
     preset: Literal["paper"] | None = None,
     transform: Any = None,
     value_range: tuple[float, float] | None = None,
     channel_axis: int | None = None,
     stack_axis: int | None = None,
+    share: bool = False,
     rng: int | np.random.Generator | None = None,
     callback: Callback | None = None,
 ) -> NDArray:
-    """Remove white Gaussian noise from an image, a volume or a stack.
+    """Remove noise from an image, a volume or a stack.
 
     A transform is learned from the noisy patches. Its coefficients well above the noise give a
     first estimate, which then says how much of each coefficient is signal (Wiener's rule);
@@ -104,7 +105,11 @@ def denoise(
         the result is computed, without `channel_axis` and `preset`. A torch tensor comes back as
         one on its device; on a GPU it is learned from and cleaned there.
     sigma : float, or one for each channel or image of a stack, optional
-        Deviation of the noise in units of the image; None estimates it. 0 returns the image.
+        Deviation of white noise in units of the image. 0 returns the image.
+    noise : White, Shot, Correlated, or the name of a kind, optional
+        In place of `sigma`: the noise of the image, or one for each image of a stack. Of a kind
+        ("white", "shot", "correlated") its size is estimated; without both, so is the kind, as by
+        `estimate_noise`.
     method : {"conditioned", "log-det", "orthonormal"}
     max_condition : float >= 1
         Bound on the condition number of the conditioned transform.
@@ -121,7 +126,10 @@ def denoise(
         Axis of the channels, which are decorrelated by their principal components. A given
         `sigma` means noise that is independent between channels.
     stack_axis : int, optional
-        Axis along which images are denoised each on its own.
+        Axis along which images are denoised each on its own: as if it came alone.
+    share : bool
+        Learn one transform from the patches of all images of the stack, instead of one for each
+        image and channel.
     rng : int or Generator, optional
         Chooses the patches to learn from. None: 0, the same call gives the same result.
     callback : callable, optional
@@ -143,18 +151,20 @@ def denoise_with_details(
     image: ArrayLike,
     sigma: ArrayLike | None = None,
     *,
+    noise: Noise | Sequence[Noise] | Kind | None = None,
     method: MethodName = "conditioned",
-    max_condition: float = 2.0,
+    max_condition: float = 1.1,
     patch_size: int | tuple[int, ...] | None = None,
     preset: Literal["paper"] | None = None,
     transform: Any = None,
     value_range: tuple[float, float] | None = None,
     channel_axis: int | None = None,
     stack_axis: int | None = None,
+    share: bool = False,
     rng: int | np.random.Generator | None = None,
     callback: Callback | None = None,
 ) -> DenoiseResult:
-    """Remove white Gaussian noise, and tell how: `denoise` with all that it found.
+    """Remove noise, and tell how: `denoise` with all that it found.
 
     Parameters are those of `denoise`, which describes them.
     """
@@ -176,25 +186,84 @@ def denoise_with_details(
     options = checked_options(
         space, method, max_condition, patch_size, preset, transform, value_range, rng, callback
     )
-    options = replace(options, sigma_given=sigma is not None, device=device)
+    options = replace(options, device=device)
     with single_threaded_blas():
         lowest, highest = limits(stack)
-        sigmas = deviations(sigma, stack)
-        check_scale(lowest, highest, sigmas)
-        slices = [
-            _denoise_slice(*each, options)
-            for each in zip(stack, sigmas, lowest, highest, strict=True)
-        ]
-    images, counts, transforms, history = _together(slices, axis=0)
-    cleaned = axes.from_stack(images)
+        noises = _noises(sigma, noise, stack, options)
+        levels = _levels(noises, stack)
+        check_scale(lowest, highest, levels)
+        images = list(zip(stack, noises, lowest, highest, strict=True))
+        if share:
+            options, history = _shared(images, options)
+        slices = [_denoise_slice(*each, options) for each in images]
+    cleaned = axes.from_stack(together([each.image for each in slices], axis=0))
+    counts = together([each.counts for each in slices], axis=0)
+    if not share:
+        history = [result for each in slices for result in each.history]
     return DenoiseResult(
         image=as_given(cleaned, given) if library == "torch" else cleaned,
-        sigma=float(sigmas[0, 0]) if sigmas.size == 1 else np.squeeze(sigmas),
+        noise=noises[0] if len(noises) == 1 else tuple(noises),
+        sigma=float(levels[0, 0]) if levels.size == 1 else np.squeeze(levels),
         patch_shape=options.patch_shape,
-        transforms=tuple(transforms),
-        sparsity_map=axes.map_from_stack(_joined(counts)),
+        transforms=tuple(matrix for each in slices for matrix in each.transforms),
+        sparsity_map=axes.map_from_stack(counts),
         history=tuple(history),
     )
+
+
+# --- Noise
+
+
+def _noises(sigma: ArrayLike | None, noise: Any, stack: Any, options: Options) -> list[Noise]:
+    """The noise of each image of a stack: as given, or estimated."""
+    n_slices, n_channels = stack.shape[0], stack.shape[-1]
+    if sigma is not None and noise is not None:
+        raise ValueError(f"sigma={sigma!r} and noise={noise!r}: give one of them.")
+    if sigma is not None:
+        return [White(row) for row in _deviations(sigma, n_slices, n_channels)]
+    if noise is None or isinstance(noise, str):
+        check_kind(noise)
+        kind = "white" if options.paper and noise is None else noise
+        noises = [noise_of(image, kind, options.patch_shape) for image in stack]
+    else:
+        noises = [noise] * n_slices if isinstance(noise, Noise) else list(noise)
+    if len(noises) != n_slices or not all(isinstance(each, Noise) for each in noises):
+        raise TypeError(
+            f"noise={noise!r}: give White, Shot or Correlated, the name of a kind, or one for each "
+            f"of the {n_slices} images."
+        )
+    if options.paper and not all(isinstance(each, White) for each in noises):
+        raise ValueError("preset='paper' knows white noise only: give sigma.")
+    for each in noises:
+        each.check_channels(n_channels)
+    return noises
+
+
+def _deviations(sigma: ArrayLike, n_slices: int, n_channels: int) -> NDArray:
+    """Deviation of the noise for each image and channel of a stack."""
+    values = as_real_array(sigma, "sigma").astype(np.float64)
+    if not (np.isfinite(values) & (values >= 0)).all():
+        raise ValueError(f"sigma={sigma!r}: a deviation is finite and >= 0; None estimates it.")
+    if n_channels == 1 and values.shape == (n_slices,):
+        values = values[:, np.newaxis]
+    shape = n_slices, n_channels
+    if values.shape not in ((), (n_channels,), shape, (n_slices, 1)):
+        raise ValueError(
+            f"sigma has shape {values.shape}: give one number, or one for each of the "
+            f"{n_channels} channels or {n_slices} images of the stack."
+        )
+    return np.broadcast_to(values, shape)
+
+
+def _levels(noises: list[Noise], stack: Any) -> NDArray:
+    """Deviation of the noise of each image and channel, at its mean brightness."""
+    means = np.zeros((stack.shape[0], stack.shape[-1]))
+    if not all(isinstance(each, White) for each in noises):
+        (means,) = computed(stack.mean(axis=tuple(range(1, stack.ndim - 1))))
+    return np.array([each.level(row) for each, row in zip(noises, means, strict=True)])
+
+
+# --- One image after another
 
 
 class _Cleaned(NamedTuple):
@@ -206,67 +275,26 @@ class _Cleaned(NamedTuple):
     history: list[LearnResult]
 
 
-def _joined(arrays: Sequence[Any], axis: int = 0) -> Any:
-    """Arrays or Dask arrays along a new axis; a single one is not copied."""
-    return np.expand_dims(arrays[0], axis) if len(arrays) == 1 else np.stack(arrays, axis)
-
-
-def _together(parts: list[_Cleaned], axis: int) -> _Cleaned:
-    """Slices or channels along a new axis; the counts of each stay apart."""
-    images, counts, transforms, history = zip(*parts, strict=True)
-    return _Cleaned(_joined(images, axis), counts, [*chain(*transforms)], [*chain(*history)])
-
-
 def _denoise_slice(
-    image: Any, sigmas: NDArray, lowest: NDArray, highest: NDArray, options: Options
+    image: Any, noise: Noise, lowest: NDArray, highest: NDArray, options: Options
 ) -> _Cleaned:
-    """Channels (the last axis) by their principal components.
-
-    Noise that is independent between channels is so between components. Otherwise, without a given
-    sigma, each component has the noise that is estimated in it.
-    """
-    n_channels = image.shape[-1]
-    if n_channels == 1 or options.paper:
-        return _denoise_channels(image, sigmas, lowest, highest, options)
-    if np.all(image == image[..., :1]):  # grey that is stored as colour
-        grey = _denoise_channels(image[..., :1], sigmas[:1], lowest, highest, options)
-        return grey._replace(image=np.repeat(grey.image, n_channels, axis=-1))
-    noisy = sigmas > 0
-    units, centres = np.where(noisy, sigmas, 1.0), lowest / 2 + highest / 2
-    pixels = (image.reshape(-1, n_channels) - centres) / units
-    means = pixels.mean(axis=0)
-    pixels -= means
-    pixels[:, ~noisy] = 0  # their components come last and are left alone
-    basis = np.linalg.eigh(pixels.T @ pixels)[1][:, ::-1]
-    components = (pixels @ basis).reshape(image.shape)
-    del pixels
-    noise = (np.arange(n_channels) < np.count_nonzero(noisy)).astype(np.float64)
-    if not options.sigma_given:
-        noise *= estimate_sigma(components, channel_axis=-1)
-    lows, highs = limits(components[np.newaxis])
-    free = replace(options, value_range=ANY_VALUE)
-    cleaned = _denoise_channels(components, noise, lows[0], highs[0], free)
-    restored = (cleaned.image.reshape(-1, n_channels) @ basis.T + means) * units + centres
-    dtype = float_dtype(image.dtype)
-    restored = restored.clip(*representable(options.value_range, dtype)).astype(dtype, copy=False)
-    return cleaned._replace(image=np.where(noisy, restored.reshape(image.shape), image))
+    """One image of a stack, component by component."""
+    components = components_of(image, noise, lowest, highest, options)
+    rng = np.random.default_rng(options.seed)
+    cleaned = [_denoise_part(part, options, rng) for part in components.parts]
+    counts = sum(each.counts for each in cleaned) / np.float32(len(cleaned))
+    return _Cleaned(
+        components.restored([each.image for each in cleaned]),
+        counts,
+        [matrix for each in cleaned for matrix in each.transforms],
+        [result for each in cleaned for result in each.history],
+    )
 
 
-def _denoise_channels(
-    image: Any, sigmas: NDArray, lowest: NDArray, highest: NDArray, options: Options
-) -> _Cleaned:
-    """Every channel (the last axis) by itself."""
-    numbers = zip(sigmas.tolist(), lowest.tolist(), highest.tolist(), strict=False)
-    channels = [_denoise_channel(image[..., c], *each, options) for c, each in enumerate(numbers)]
-    together = _together(channels, axis=-1)
-    return together._replace(counts=sum(together.counts) / np.float32(len(channels)))
-
-
-def _denoise_channel(
-    image: Any, sigma: float, lowest: float, highest: float, options: Options
-) -> _Cleaned:
+def _denoise_part(part: Part, options: Options, rng: np.random.Generator) -> _Cleaned:
     """Learn a transform or take the given one, centre, sweep and restore, where the pixels are."""
-    if sigma == 0 or lowest == highest:
+    image, sigma = part.image, part.sigma
+    if _is_clean(part):
         unchanged = image.astype(float_dtype(image.dtype))
         return _Cleaned(unchanged, np.zeros_like(image, dtype=np.float32), [], [])
     if options.paper:
@@ -278,18 +306,53 @@ def _denoise_channel(
     history: list[LearnResult] = []
     transform = options.transform
     if transform is None:
-        history = _learn_rounds(place, image.shape, sigma, options)
+        source = Source(place, image.shape, sigma, part.covariance)
+        history = learned(
+            ([each] for each in drawn_rounds(source, N_TRAINING, options, rng)), options
+        )
         transform = history[-1].transform
-    peak = (highest / 2 - lowest / 2) / sigma
+    peak = (part.highest / 2 - part.lowest / 2) / sigma
     recipe = Recipe(
         transform=of_ordinary_scale(transform),
         patch_shape=options.patch_shape,
         sigma=sigma,
-        centre=lowest / 2 + highest / 2,
+        covariance=part.covariance,
+        centre=part.lowest / 2 + part.highest / 2,
         dtype=np.dtype(np.float32 if peak <= _SINGLE_PRECISION_PEAK else np.float64),
-        value_range=options.value_range,
+        value_range=part.value_range,
     )
     return _Cleaned(*place.cleaned(recipe), [transform], history)
+
+
+def _is_clean(part: Part) -> bool:
+    return part.sigma == 0 or part.lowest == part.highest
+
+
+def _shared(images: list[tuple[Any, ...]], options: Options) -> tuple[Options, list[LearnResult]]:
+    """The options with one transform for all images, and how it was learned."""
+    if options.paper or options.transform is not None:
+        raise ValueError("share=True learns a transform: leave out transform and preset.")
+    n_patches = -(-N_TRAINING // len(images))
+    drawn = [_drawn_from(each, n_patches, options) for each in images]
+    parts = [part for rounds in drawn for part in rounds]
+    if not parts:
+        return options, []
+    history = learned((list(together) for together in zip(*parts, strict=True)), options)
+    return replace(options, transform=history[-1].transform), history
+
+
+def _drawn_from(image: tuple[Any, ...], n_patches: int, options: Options) -> list[list[Drawn]]:
+    """Of each component of an image that has noise, the patches of all rounds."""
+    rng = np.random.default_rng(options.seed)
+    pixels, noise, lowest, highest = image
+    found = components_of(pixels, noise, lowest, highest, options).parts
+    parts = [part for part in found if not _is_clean(part)]
+    n_each = -(-n_patches // max(len(parts), 1))
+    sources = [
+        Source(_place_of(p.image, options.device), p.image.shape, p.sigma, p.covariance)
+        for p in parts
+    ]
+    return [list(drawn_rounds(source, n_each, options, rng)) for source in sources]
 
 
 def _place_of(image: Any, device: Any) -> Place:
@@ -302,40 +365,3 @@ def _place_of(image: Any, device: Any) -> Place:
 
         return TensorImage(image, device)
     return HostImage(image)
-
-
-def _learn_rounds(
-    place: Place, shape: tuple[int, ...], sigma: float, options: Options
-) -> list[LearnResult]:
-    """Rounds of learning, each from patches drawn afresh and coded by the transform before."""
-    grid = grid_of(shape, options.patch_shape)
-    n_drawn = min(N_TRAINING, grid.n_patches)
-    rounds = (options.rng.choice(grid.n_patches, n_drawn, replace=False) for _ in range(N_ROUNDS))
-    transform = dct_basis(options.patch_shape)
-    history: list[LearnResult] = []
-    for drawn in place.patches(grid, rounds):
-        patches, sparsity = _coded(drawn, sigma, transform)
-        result = learn(
-            patches,
-            options.method,
-            n_nonzero_coefs=sparsity,
-            init=history[-1] if history else transform,
-            max_iter=N_ITER,
-            tol=1e-4,
-            callback=options.callback,
-        )
-        history.append(result)
-        transform = result.transform
-    return history
-
-
-def _coded(patches: Any, sigma: float, transform: NDArray) -> tuple[Any, NDArray]:
-    """Patches in units of their noise, and how many coefficients of each stand out of it."""
-    limits = rule_of(transform).limits
-    if library_of(patches) == "torch":
-        from kappaform.imaging.clean_torch import n_above
-
-        patches = (patches / sigma).float()
-        return patches, n_above(patches, transform, limits)
-    patches = (patches / sigma).astype(np.float32)
-    return patches, np.count_nonzero(np.abs(patches @ transform.T) > limits, axis=1)

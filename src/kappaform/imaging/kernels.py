@@ -51,36 +51,46 @@ def scatter(patches, means, weights, counts, starts, offsets, bounds, sums):
 
 
 @_kernel
-def keep_above(coefs, thresholds, synthesis, patches, counts):
-    """Patches made of the coefficients above their thresholds, and how many these are."""
+def keep_above(coefs, thresholds, energies, synthesis, patches, counts, left):
+    """Patches made of the coefficients above their thresholds, and how many these are.
+
+    `left` receives the noise that is left in each patch, the sum of their `energies`.
+    """
     n = coefs.shape[1]
     for i in range(coefs.shape[0]):
         count = 0
+        energy = coefs[i, 0] * 0
         for j in range(n):
             patches[i, j] = 0
         for j in range(n):
             value = coefs[i, j]
             if abs(value) > thresholds[j]:
                 count += 1
+                energy += energies[j]
                 for k in range(n):
                     patches[i, k] += value * synthesis[j, k]
         counts[i] = count
+        left[i] = energy
 
 
 @_kernel
-def shrink(coefs, guides, variances, energies):
+def shrink(coefs, guides, variances, energies, counts, left):
     """Scale every coefficient by the share of signal that its guide shows, g² / (g² + variance).
 
-    `energies` receives the sums of the squared shares: the noise that is left in each patch.
+    `counts` receives the sums of the squared shares, `left` those times the energies of the noise:
+    what is left of it in each patch.
     """
     for i in range(coefs.shape[0]):
+        count = coefs[i, 0] * 0
         energy = coefs[i, 0] * 0
         for j in range(coefs.shape[1]):
             power = guides[i, j] * guides[i, j]
             share = power / (power + variances[j])
             coefs[i, j] *= share
-            energy += share * share
-        energies[i] = energy
+            count += share * share
+            energy += share * share * energies[j]
+        counts[i] = count
+        left[i] = energy
 
 
 @_kernel

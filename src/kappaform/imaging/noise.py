@@ -1,78 +1,322 @@
-"""How strong the noise of an image is, and adding some."""
+"""Kinds of noise: how strong it is, how it depends on brightness, and how neighbours share it.
+
+A denoiser of patches asks two things of a kind: values whose noise does not depend on brightness
+(`stabilised`, and the way back, `restored`), and the covariance of the noise in a patch (`mixed`).
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from kappaform.arrays import Array, as_real_array, float_dtype, generator, library_of
+from kappaform.arrays import Array, as_real_array, float_dtype, generator
+from kappaform.imaging import stabilise
 from kappaform.imaging.clean import representable
-from kappaform.imaging.options import check_not_colour
-from kappaform.imaging.patches import check_axis
 
-_WAVELET = "db2"
-_WAVELET_LENGTH = 4  # along shorter axes details are not taken
-_WINDOW = 5  # coefficients along each axis over which texture is averaged
-_QUIET_SHARE = 0.2  # of the coefficients, those with the least texture around them
-_LEAST_COEFS = 1000  # the median of so many absolute values is off by 4 %
-_LEAST_CANDIDATES = 100
-_LARGEST_SAMPLE = 2**21  # pixels; of larger images evenly spread slabs are seen
-_N_SLABS = 8
-
-_LARGEST_VALUE = 1e300  # sums over a patch stay within float64
-_LARGEST_PEAK = 2.0**52  # distance from the centre over noise: float64 has no more digits
-
-# What rounding makes of a detail that is zero, in units of eps times the pixels that it sees: that
-# of sums in float64, and that of the pixels themselves, 2.8 / 2 at most in 2-D (2.8 is the sum of
-# the magnitudes of the weights of db2).
-_ROUNDING_OF_SUMS = 16 * float(np.finfo(np.float64).eps)
-_ROUNDING_OF_PIXELS = 2
-# The median absolute value of a standard normal variable.
-_NORMAL_MEDIAN = 0.6744897501960817
+_ROUNDING = 1e-6  # of a covariance that was computed: how far it may be from symmetric or positive
 
 
-def estimate_sigma(image: npt.ArrayLike, channel_axis: int | None = None) -> float | Array:
-    r"""Standard deviation of white Gaussian noise in an image, in the image's own units.
+class Noise:
+    """What all kinds have in common."""
 
-    .. math:: \hat\sigma = \mathrm{median}\{|d_k| : k \in Q\} \,/\, 0.6745
+    def stabilised(self, image: Any) -> Any:
+        """Values (channels last) whose noise is the same at every brightness."""
+        return image
 
-    where d are the finest diagonal coefficients of an orthonormal wavelet transform (db2) and Q
-    those with the least texture around them: the quietest fifth by the magnitude of the other
-    detail coefficients. White noise is independent in the two, so the choice alone does not bias
-    the estimate, while the median over all of d (Donoho and Johnstone) takes texture for noise.
-    Surroundings that hold the smallest or the largest value of the image do not count, because
-    noise may be clipped there, nor do flat ones: a background set to a constant has no noise. Where
-    next to nothing is left, as in a drawing of flat areas, all of d is used.
+    def restored(self, image: Any) -> Any:
+        """The means of the values that `stabilised` turns into these on average."""
+        return image
+
+    def mixed(self, weights: Array, patch_shape: tuple[int, ...]) -> tuple[float, Array | None]:
+        """Noise of a weighted sum of the stabilised channels: its deviation, and its covariance.
+
+        The covariance is that of a patch, in units of the variance; None: white.
+        """
+        raise NotImplementedError
+
+    def deviations(self, n_channels: int, patch_shape: tuple[int, ...]) -> Array:
+        """Deviation of the noise of each stabilised channel."""
+        return np.array([self.mixed(row, patch_shape)[0] for row in np.eye(n_channels)])
+
+    def check_channels(self, n_channels: int) -> None:
+        """Refuse parameters of another number of channels than an image has."""
+        for name, value in vars(self).items():
+            n_given = np.shape(value)[0] if np.ndim(value) in (1, 4) else 1
+            if name == "correlation" and value is not None:
+                n_given = len(value)
+            if n_given not in (1, n_channels):
+                raise ValueError(
+                    f"{name} is for {n_given} channels, the image has {n_channels}: give one "
+                    "number, or one for each channel."
+                )
+
+    def scaled(self, factor: float) -> Any:
+        """The noise of an image whose values are multiplied by a positive number."""
+        raise NotImplementedError
+
+    def level(self, mean: Array) -> Array:
+        """Deviation at this brightness of each channel, before anything is stabilised."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class White(Noise):
+    """The same everywhere, and independent from pixel to pixel.
 
     Parameters
     ----------
-    image : array of any number of dimensions
-        Integers are taken as they are. Of very large images evenly spread parts are looked at; of
-        a Dask array nothing more than these is brought together.
-    channel_axis : int, optional
-        The axis of the channels, each of which is estimated on its own.
-
-    Returns
-    -------
-    float, or float64 array with one entry for each channel
-        0.0 for a constant image; the standard deviation of one without an axis of 4 pixels.
+    sigma : float, or one for each channel
+        Deviation, in units of the image.
+    correlation : array of shape (channels, channels), optional
+        Of the noise of the channels at one pixel; None: independent.
     """
-    array: Any = image if library_of(image) == "dask" else as_real_array(image, "image")
-    if channel_axis is None:
-        check_not_colour(array.shape, range(array.ndim))
-        return _estimate(array)
-    check_axis(channel_axis, array.shape, "channel_axis")
-    return np.array([_estimate(channel) for channel in np.moveaxis(array, channel_axis, 0)])
+
+    sigma: float | Array
+    correlation: Array | None = None
+
+    def __post_init__(self) -> None:
+        _check_numbers("sigma", self.sigma, least=0)
+        if self.correlation is not None:
+            _check_covariance("correlation", np.asarray(self.correlation))
+
+    def mixed(self, weights: Array, _: tuple[int, ...]) -> tuple[float, None]:
+        parts = weights * self.sigma
+        between = np.eye(len(parts)) if self.correlation is None else self.correlation
+        return math.sqrt(max(float(parts @ between @ parts), 0.0)), None
+
+    def scaled(self, factor: float) -> White:
+        return replace(self, sigma=_times(self.sigma, factor))
+
+    def level(self, mean: Array) -> Array:
+        return np.broadcast_to(self.sigma, mean.shape)
+
+    def __str__(self) -> str:
+        return f"white, sigma {_in_words(self.sigma)}"
+
+
+@dataclass(frozen=True, eq=False)
+class Shot(Noise):
+    """Of light that comes in photons, and of the electronics that read it.
+
+    The variance at brightness x is gain * (x - offset) + read_noise**2. Each parameter is a number,
+    or one for each channel.
+
+    Parameters
+    ----------
+    gain : float > 0
+        Units of the image per photon.
+    read_noise : float >= 0
+        Deviation where no light falls, in units of the image.
+    offset : float
+        Value where no light falls.
+    """
+
+    gain: float | Array
+    read_noise: float | Array = 0.0
+    offset: float | Array = 0.0
+
+    def __post_init__(self) -> None:
+        _check_numbers("gain", self.gain, above=0)
+        _check_numbers("read_noise", self.read_noise, least=0)
+        _check_numbers("offset", self.offset)
+
+    def stabilised(self, image: Any) -> Any:
+        return stabilise.anscombe(image, self.gain, self.read_noise, self.offset)
+
+    def restored(self, image: Any) -> Any:
+        return stabilise.inverse_anscombe(image, self.gain, self.read_noise, self.offset)
+
+    def mixed(self, weights: Array, _: tuple[int, ...]) -> tuple[float, None]:
+        return math.sqrt(float(weights @ weights)), None
+
+    def scaled(self, factor: float) -> Shot:
+        return Shot(*(_times(value, factor) for value in (self.gain, self.read_noise, self.offset)))
+
+    def level(self, mean: Array) -> Array:
+        photons = np.maximum(mean - self.offset, 0) * self.gain
+        return np.sqrt(photons + np.square(self.read_noise))
+
+    def __str__(self) -> str:
+        words = f"shot, gain {_in_words(self.gain)}, read noise {_in_words(self.read_noise)}"
+        return words + (f", offset {_in_words(self.offset)}" if np.any(self.offset) else "")
+
+
+@dataclass(frozen=True, eq=False)
+class Varying(Noise):
+    """Independent from pixel to pixel, with a deviation that is any function of brightness.
+
+    So it is after a gamma curve, for instance. Between the given points the deviation is linear,
+    outside it is that of the nearest one.
+
+    Parameters
+    ----------
+    brightness : array of increasing numbers, or one such row for each channel
+    sigma : array of the same shape
+        Deviation at each brightness, above 0.
+    """
+
+    brightness: Array
+    sigma: Array
+
+    def __post_init__(self) -> None:
+        points, sizes = (np.asarray(each, np.float64) for each in (self.brightness, self.sigma))
+        if points.shape != sizes.shape or points.ndim not in (1, 2) or points.shape[-1] < 2:
+            raise ValueError(
+                f"brightness has shape {points.shape}, sigma {sizes.shape}: give as many of both, "
+                "at least two, or a row of them for each channel."
+            )
+        if not (np.isfinite(points).all() and np.isfinite(sizes).all() and sizes.min() > 0):
+            raise ValueError("brightness and sigma must be finite, sigma above 0.")
+        if not (np.diff(points, axis=-1) > 0).all():
+            raise ValueError("brightness must increase from each number to the next.")
+
+    def check_channels(self, n_channels: int) -> None:
+        n_given = 1 if np.ndim(self.sigma) == 1 else len(self.sigma)
+        if n_given not in (1, n_channels):
+            raise ValueError(f"sigma has {n_given} rows, the image has {n_channels} channels.")
+
+    def stabilised(self, image: Any) -> Any:
+        return stabilise.by_levels(image, self.brightness, self.sigma)
+
+    def restored(self, image: Any) -> Any:
+        return stabilise.inverse_by_levels(image, self.brightness, self.sigma)
+
+    def mixed(self, weights: Array, _: tuple[int, ...]) -> tuple[float, None]:
+        return math.sqrt(float(weights @ weights)), None
+
+    def scaled(self, factor: float) -> Varying:
+        return Varying(_times(self.brightness, factor), _times(self.sigma, factor))
+
+    def level(self, mean: Array) -> Array:
+        rows = zip(
+            mean,
+            *(
+                np.broadcast_to(each, (mean.size, np.shape(each)[-1]))
+                for each in (self.brightness, self.sigma)
+            ),
+            strict=True,
+        )
+        return np.array([np.interp(*row) for row in rows])
+
+    def __str__(self) -> str:
+        return f"varying, sigma {np.min(self.sigma):.4g} to {np.max(self.sigma):.4g}"
+
+
+@dataclass(frozen=True, eq=False)
+class Correlated(Noise):
+    """Shared by neighbouring pixels, as after demosaicing, rescaling or blurring.
+
+    Give one of the first two parameters.
+
+    Parameters
+    ----------
+    covariance : array of shape (n, n) or (channels, channels, n, n), optional
+        Of the n pixels of a patch, in C order; of one matrix, channels are independent.
+    autocovariance : array of odd sides, optional
+        Covariance of two pixels over their distance along each axis, distance zero in the middle;
+        zero beyond.
+    stabiliser : Shot or Varying, optional
+        How the noise depends on brightness, which is taken out first. The covariance is that of the
+        stabilised values, whose variance is 1 if the parameters hold for every pixel.
+    """
+
+    covariance: Array | None = None
+    autocovariance: Array | None = None
+    stabiliser: Shot | Varying | None = None
+
+    def __post_init__(self) -> None:
+        if (self.covariance is None) == (self.autocovariance is None):
+            raise ValueError(
+                "Correlated needs covariance (of a patch) or autocovariance (over distances), and "
+                "only one of them."
+            )
+        if self.covariance is not None:
+            _check_covariance("covariance", np.asarray(self.covariance))
+        else:
+            _check_autocovariance(np.asarray(self.autocovariance))
+
+    def stabilised(self, image: Any) -> Any:
+        return image if self.stabiliser is None else self.stabiliser.stabilised(image)
+
+    def restored(self, image: Any) -> Any:
+        return image if self.stabiliser is None else self.stabiliser.restored(image)
+
+    def mixed(self, weights: Array, patch_shape: tuple[int, ...]) -> tuple[float, Array | None]:
+        matrix = self._of_patch(patch_shape)
+        if matrix.ndim == 4:
+            mixed = np.einsum("a,b,abij->ij", weights, weights, matrix)
+        else:
+            mixed = (weights @ weights) * matrix
+        variance = float(np.trace(mixed)) / len(mixed)
+        return (math.sqrt(variance), mixed / variance) if variance > 0 else (0.0, None)
+
+    def _of_patch(self, patch_shape: tuple[int, ...]) -> Array:
+        n = math.prod(patch_shape)
+        if self.covariance is not None:
+            matrix = np.asarray(self.covariance, np.float64)
+            if matrix.shape[-1] != n:
+                raise ValueError(
+                    f"covariance has shape {matrix.shape}: patches of shape {patch_shape} need "
+                    f"({n}, {n}); give the patch_size that it was measured for."
+                )
+            return matrix
+        matrix = covariance_of(np.asarray(self.autocovariance, np.float64), patch_shape)
+        _check_covariance("autocovariance", matrix)
+        return matrix
+
+    def scaled(self, factor: float) -> Correlated:
+        if self.stabiliser is not None:
+            return replace(self, stabiliser=self.stabiliser.scaled(factor))
+        covariance, autocovariance = (
+            None if each is None else np.asarray(each) * factor**2
+            for each in (self.covariance, self.autocovariance)
+        )
+        return Correlated(covariance, autocovariance)
+
+    def level(self, mean: Array) -> Array:
+        size = np.ones(mean.shape) if self.stabiliser is None else self.stabiliser.level(mean)
+        return size * self._deviation(mean.size)
+
+    def _deviation(self, n_channels: int) -> Array:
+        if self.autocovariance is not None:
+            centre = tuple(side // 2 for side in np.shape(self.autocovariance))
+            return np.full(n_channels, math.sqrt(np.asarray(self.autocovariance)[centre]))
+        matrix = np.asarray(self.covariance)
+        if matrix.ndim == 2:
+            return np.full(n_channels, math.sqrt(np.trace(matrix) / len(matrix)))
+        variances = np.einsum("aaii->a", matrix) / matrix.shape[-1]
+        return np.sqrt(np.maximum(variances, 0))
+
+    def __str__(self) -> str:
+        matrix = np.empty(0) if self.covariance is None else self.covariance
+        n_channels = len(matrix) if np.ndim(matrix) == 4 else 1
+        size = np.squeeze(self._deviation(n_channels))
+        if self.stabiliser is None:
+            return f"correlated, sigma {_in_words(size)}"
+        return f"correlated, {self.stabiliser}, times {_in_words(size)}"
+
+
+def covariance_of(autocovariance: Array, patch_shape: tuple[int, ...]) -> Array:
+    """Covariance of the pixels of a patch, flattened in C order."""
+    places = np.indices(patch_shape).reshape(len(patch_shape), -1)
+    distances = places[:, :, np.newaxis] - places[:, np.newaxis]
+    middle = np.array(autocovariance.shape)[:, np.newaxis, np.newaxis] // 2
+    within = (np.abs(distances) <= middle).all(axis=0)
+    return np.where(within, autocovariance[tuple(np.where(within, distances + middle, 0))], 0.0)
 
 
 def add_noise(
-    image: npt.ArrayLike, sigma: float, rng: int | np.random.Generator | None = None
+    image: npt.ArrayLike,
+    sigma: float | None = None,
+    rng: int | np.random.Generator | None = None,
+    *,
+    noise: Noise | None = None,
 ) -> Array:
-    """Image plus white Gaussian noise of standard deviation `sigma`, not clipped.
+    """Image plus noise, by default white Gaussian noise of deviation `sigma`; not clipped.
 
     Parameters
     ----------
@@ -81,6 +325,9 @@ def add_noise(
         In the image's own units; 0 or more.
     rng : int or numpy.random.Generator, optional
         One seed is one noise. None: 0, the same call gives the same result.
+    noise : White, Shot or Correlated, optional
+        In place of `sigma`. Of `Shot`, the image holds the mean brightness. `Correlated` needs an
+        autocovariance of as many axes as the image, and no `stabiliser`.
 
     Returns
     -------
@@ -88,142 +335,104 @@ def add_noise(
         A new array of the image's shape and dtype; float64 for integers.
     """
     image = as_real_array(image, "image")
-    if not (np.ndim(sigma) == 0 and 0 <= sigma < math.inf):
+    if (sigma is None) == (noise is None):
+        raise ValueError("give sigma or noise, and only one of them.")
+    if sigma is not None and not (np.ndim(sigma) == 0 and 0 <= sigma < math.inf):
         raise ValueError(f"sigma={sigma} is not a noise level: give one finite number >= 0.")
+    random = generator(rng)
     # Drawn in float64 for every dtype: one seed is one noise.
-    noise = generator(rng).standard_normal(image.shape)
-    noise *= sigma
-    noise += image
+    noisy = random.standard_normal(image.shape)
+    if noise is not None:
+        noisy = _with_noise(image.astype(np.float64), noise, noisy, random)
+    elif sigma is not None:
+        noisy *= sigma
+        noisy += image
     dtype = float_dtype(image.dtype)
     limits = representable((-math.inf, math.inf), dtype)
-    return noise.clip(*limits, out=noise).astype(dtype, copy=False)
+    return noisy.clip(*limits, out=noisy).astype(dtype, copy=False)
 
 
-def deviations(sigma: npt.ArrayLike | None, stack: Array) -> Array:
-    """Deviation of the noise for each slice and channel of a stack: as given, or estimated."""
-    shape = n_slices, n_channels = stack.shape[0], stack.shape[-1]
-    if sigma is None:
-        return np.array([estimate_sigma(each, channel_axis=-1) for each in stack])
-    values = as_real_array(sigma, "sigma").astype(np.float64)
-    if not (np.isfinite(values) & (values >= 0)).all():
-        raise ValueError(f"sigma={sigma!r}: a deviation is finite and >= 0; None estimates it.")
-    if n_channels == 1 and values.shape == (n_slices,):
-        values = values[:, np.newaxis]
-    if values.shape not in ((), (n_channels,), shape, (n_slices, 1)):
+def _with_noise(image: Array, noise: Noise, normal: Array, random: np.random.Generator) -> Array:
+    """The image with noise that is made of independent normal numbers."""
+    if isinstance(noise, White) and noise.correlation is None:
+        return image + normal * noise.sigma
+    if isinstance(noise, Varying):
+        return image + normal * np.interp(image, noise.brightness, noise.sigma)
+    if isinstance(noise, Shot):
+        photons = (image - noise.offset) / noise.gain
+        if photons.min() < 0:
+            raise ValueError(
+                f"image has values below offset={noise.offset}: there are no fewer photons than 0."
+            )
+        return random.poisson(photons) * noise.gain + noise.offset + normal * noise.read_noise
+    known = isinstance(noise, Correlated) and noise.stabiliser is None
+    array = np.asarray(noise.autocovariance) if known else np.empty(0)  # type: ignore[attr-defined]
+    shape = array.shape
+    if len(shape) != image.ndim or array.dtype == object:
         raise ValueError(
-            f"sigma has shape {values.shape}: give one number, or one for each of the "
-            f"{n_channels} channels or {n_slices} images of the stack."
+            f"noise={noise}: to add it, give White without correlation, Shot, or Correlated by an "
+            f"autocovariance of {image.ndim} axes."
         )
-    return np.broadcast_to(values, shape)
+    # On a torus that is larger by the autocovariance, so that opposite borders do not meet.
+    size = [n + side for n, side in zip(image.shape, shape, strict=True)]
+    kernel = np.zeros(size)
+    kernel[tuple(slice(side) for side in shape)] = array
+    kernel = np.roll(kernel, [-(side // 2) for side in shape], axis=tuple(range(image.ndim)))
+    power = np.maximum(np.fft.fftn(kernel).real, 0)
+    made = np.fft.ifftn(np.fft.fftn(random.standard_normal(size)) * np.sqrt(power)).real
+    return image + made[tuple(slice(n) for n in image.shape)]
 
 
-def limits(stack: Array) -> tuple[Array, Array]:
-    """Lowest and highest value of each slice and channel of a stack, as float64."""
-    space = tuple(range(1, stack.ndim - 1))
-    lowest, highest = computed(stack.min(space), stack.max(space))
-    check_finite(lowest, highest)
-    return lowest.astype(np.float64), highest.astype(np.float64)
+# --- Checks
 
 
-def check_finite(lowest: Array, highest: Array) -> None:
-    """Refuse an image with such extreme values: NaN is one wherever it occurs."""
-    if not (np.isfinite(lowest) & np.isfinite(highest)).all():
-        raise ValueError("image contains NaN or inf: fill such pixels first.")
+def _check_numbers(
+    name: str, value: Any, least: float = -math.inf, above: float = -math.inf
+) -> None:
+    array = as_real_array(value, name)
+    if array.ndim > 1 or not (np.isfinite(array) & (array >= least) & (array > above)).all():
+        rule = f" >= {least:g}" if least > -math.inf else f" > {above:g}" if above == 0 else ""
+        raise ValueError(f"{name}={value!r}: give a finite number{rule}, or one for each channel.")
 
 
-def check_scale(lowest: Array, highest: Array, sigmas: Array) -> None:
-    """Refuse an image for which float64 has no room, or too few digits to see the noise."""
-    too_large = np.maximum(-lowest, highest) > _LARGEST_VALUE
-    too_far = ((highest / 2 - lowest / 2) / _LARGEST_PEAK > sigmas) & (sigmas > 0)
-    for where in np.argwhere(too_large | too_far)[:1].tolist():
-        at = tuple(where)
+def _check_covariance(name: str, matrix: Array) -> None:
+    """Refuse what is not the covariance of anything."""
+    square = matrix.ndim in (2, 4) and matrix.shape[-1] == matrix.shape[-2]
+    if not square or matrix.shape[0] != matrix.shape[1] or not matrix.size:
+        raise ValueError(f"{name} has shape {matrix.shape}: give a square matrix, (n, n).")
+    whole = matrix
+    if matrix.ndim == 4:
+        whole = matrix.transpose(0, 2, 1, 3).reshape((matrix.shape[0] * matrix.shape[2],) * 2)
+    if not np.isfinite(whole).all():
+        raise ValueError(f"{name} contains NaN or inf.")
+    largest = np.abs(whole).max()
+    if np.abs(whole - whole.T).max() > _ROUNDING * largest:
+        raise ValueError(f"{name} is not symmetric: entry (i, j) must be entry (j, i).")
+    least = np.linalg.eigvalsh(whole)[0]
+    if largest == 0 or least < -_ROUNDING * len(whole) * largest:
         raise ValueError(
-            f"image has values from {lowest[at]:.3g} to {highest[at]:.3g}, and sigma is "
-            f"{sigmas[at]:.3g}: more than the 16 digits of float64, or near its largest number. "
-            "Fill outliers, such as pixels without data; scale huge values and sigma; give sigma=0 "
-            "where there is no noise."
+            f"{name} is not positive: its least eigenvalue is {least:.3g}, so that some sum of "
+            "pixels would have a negative variance."
         )
 
 
-def computed(*arrays: Array) -> tuple[Array, ...]:
-    """The same arrays in memory, those of a Dask array together."""
-    if library_of(arrays[0]) != "dask":
-        return arrays
-    from dask.base import compute
-
-    return compute(*arrays)
-
-
-def _estimate(image: Array) -> float:
-    if image.size == 0:
-        raise ValueError(f"image has shape {image.shape}: at least one pixel is needed.")
-    lowest, highest, *slabs = computed(image.min(), image.max(), *_slabs(image))
-    check_finite(lowest, highest)
-    if lowest == highest:
-        return 0.0
-    # A power of two brings the largest magnitude near 1, so that no sum overflows or vanishes.
-    exponent = int(np.frexp(max(abs(float(lowest)), abs(float(highest))))[1])
-    scaled = [np.ldexp(slab.astype(np.float64), -exponent) for slab in slabs]
-    if max(image.shape) < _WAVELET_LENGTH:
-        return math.ldexp(float(np.std(scaled[0])), exponent)
-    at_limit = [(slab == lowest) | (slab == highest) for slab in slabs]
-    eps = float(np.finfo(float_dtype(image.dtype)).eps)
-    measured = (_measure(*each, eps) for each in zip(scaled, at_limit, strict=True))
-    sizes, texture, usable = (np.concatenate(parts) for parts in zip(*measured, strict=True))
-    if np.count_nonzero(usable) >= _LEAST_CANDIDATES:
-        sizes, texture = sizes[usable], texture[usable]
-        n_quiet = max(min(_LEAST_COEFS, sizes.size), int(_QUIET_SHARE * sizes.size))
-        sizes = sizes[texture <= np.partition(texture, n_quiet - 1)[n_quiet - 1]]
-    return math.ldexp(float(np.median(sizes)) / _NORMAL_MEDIAN, exponent)
+def _check_autocovariance(array: Array) -> None:
+    if not array.size or not np.isfinite(array).all() or not all(n % 2 for n in array.shape):
+        raise ValueError(
+            f"autocovariance has shape {array.shape}: give finite numbers with odd sides, those of "
+            "distance zero in the middle."
+        )
+    centre = array[tuple(n // 2 for n in array.shape)]
+    if np.abs(array - np.flip(array)).max() > _ROUNDING * abs(centre) or centre <= 0:
+        raise ValueError(
+            "autocovariance is not symmetric about its middle, or the middle, which is the "
+            "variance, is not positive."
+        )
 
 
-def _slabs(image: Array) -> Iterator[Array]:
-    """The image, or evenly spread slabs across the longest axis of a large one."""
-    if image.size <= _LARGEST_SAMPLE:
-        yield image
-        return
-    image = np.moveaxis(image, int(np.argmax(image.shape)), 0)
-    thickness = max(16, len(image) * _LARGEST_SAMPLE // (image.size * _N_SLABS))
-    for start in np.linspace(0, max(0, len(image) - thickness), _N_SLABS).astype(int):
-        yield image[start : start + thickness]
+def _times(value: float | Array, factor: float) -> Any:
+    return float(value * factor) if np.ndim(value) == 0 else np.asarray(value) * factor
 
 
-def _measure(image: Array, at_limit: Array, eps: float) -> tuple[Array, Array, Array]:
-    """Magnitude of diagonal details, texture around each, and whether it may be used: all flat.
-
-    `eps` is the relative rounding of the pixels.
-    """
-    import pywt
-    from scipy.ndimage import maximum_filter, minimum_filter, uniform_filter
-
-    axes = [axis for axis, n in enumerate(image.shape) if n >= _WAVELET_LENGTH]
-    bands = pywt.dwtn(image, _WAVELET, axes=axes)
-    # Coefficient k sees the pixels 2k - 2, ..., 2k + 1. At the borders some of these are mirrored
-    # and not independent: only the others stay.
-    whole = tuple(slice(1, n // 2) if n >= _WAVELET_LENGTH else slice(n) for n in image.shape)
-    centres = tuple(slice(1, n - 2, 2) if n >= _WAVELET_LENGTH else slice(n) for n in image.shape)
-    del bands["a" * len(axes)]
-    sizes = np.abs(bands.pop("d" * len(axes))[whole])
-    texture = np.zeros_like(sizes)
-    for band in bands.values():
-        texture += np.abs(band[whole])
-    # Details that see the limits are not used: running sums would spread a huge value.
-    texture[_largest_seen(at_limit, axes)] = 0
-    # Rounding depends on the pixels that a detail sees, not on larger ones elsewhere.
-    magnitude = _largest_seen(np.abs(image), axes)
-    sizes[sizes <= _ROUNDING_OF_SUMS * magnitude] = 0
-    smooth = minimum_filter(sizes <= _ROUNDING_OF_PIXELS * eps * magnitude, _WINDOW)
-    near_smooth = maximum_filter(smooth, 2 * _WINDOW - 1)
-    near_limit = maximum_filter(at_limit, 2 * _WINDOW + 3)[centres]
-    usable = minimum_filter(sizes > 0, _WINDOW) & ~near_smooth & ~near_limit
-    return sizes.ravel(), uniform_filter(texture, _WINDOW).ravel(), usable.ravel()
-
-
-def _largest_seen(values: Array, axes: Sequence[int]) -> Array:
-    """The largest value among the pixels 2k - 2, ..., 2k + 1 along each axis, for k = 1, 2, ..."""
-    for axis in axes:
-        along = np.moveaxis(values, axis, 0)
-        n_pairs = len(along) // 2
-        pairs = np.maximum(along[0 : 2 * n_pairs : 2], along[1 : 2 * n_pairs : 2])
-        values = np.moveaxis(np.maximum(pairs[:-1], pairs[1:]), 0, axis)
-    return values
+def _in_words(value: Any) -> str:
+    return ", ".join(f"{number:.4g}" for number in np.atleast_1d(value))

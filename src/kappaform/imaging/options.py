@@ -36,9 +36,8 @@ class Options:
     paper: bool
     transform: NDArray | None  #: as it was given, float64; None: learn one
     value_range: tuple[float, float]
-    rng: np.random.Generator
+    seed: int  #: of the patches that are drawn from each image
     callback: Callback | None
-    sigma_given: bool = True
     device: Any = None  #: of torch, where images are learned from and cleaned; None: the host
 
 
@@ -146,14 +145,20 @@ def checked_options(
     if patch_size is None and matrix is not None:
         patch_size = round(len(matrix) ** (1 / len(space)))
     elif patch_size is None:
-        largest = _PAPER_PATCH_SIDE if paper else _PATCH_SIDE[len(space)]
-        patch_size = tuple(min(largest, size) for size in space)
+        patch_size = default_patch_shape(space, paper)
     patch_shape = checked_patch_shape(patch_size, space)
     if matrix is not None:
         _check_matrix(matrix, patch_shape)
-    return Options(
-        method, methods[method], patch_shape, paper, matrix, values, generator(rng), callback
-    )
+    # One seed for all images of a stack, so that each becomes what it becomes alone.
+    seed = int(rng.integers(2**62)) if isinstance(rng, np.random.Generator) else rng or 0
+    generator(seed)  # refuses what is not a seed
+    return Options(method, methods[method], patch_shape, paper, matrix, values, seed, callback)
+
+
+def default_patch_shape(space: tuple[int, ...], paper: bool = False) -> tuple[int, ...]:
+    """The patches of an image of this shape, if nobody says otherwise."""
+    largest = _PAPER_PATCH_SIDE if paper else _PATCH_SIDE[len(space)]
+    return tuple(min(largest, size) for size in space)
 
 
 def of_ordinary_scale(transform: NDArray) -> NDArray:

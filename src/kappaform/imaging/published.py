@@ -71,7 +71,8 @@ def denoise_as_published(
             "from 0 to 255; scale image and sigma to them, or leave the preset out."
         )
     values, patch_shape = np.ascontiguousarray(image, np.float64), options.patch_shape
-    positions = random_positions(image.shape, patch_shape, options.rng)
+    rng = np.random.default_rng(options.seed)
+    positions = random_positions(image.shape, patch_shape, rng)
     cleaned, counts, history = published_denoise(
         values, sigma, options.method_name, patch_shape, positions, options.callback
     )

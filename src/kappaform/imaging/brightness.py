@@ -1,0 +1,143 @@
+"""How noise grows with brightness: deviations of quiet areas of every brightness, and a line.
+
+Shot noise has variance gain * x + constant at brightness x. The fit is robust, because at some
+brightnesses an image has nothing but texture, which only ever adds to the deviation.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from kappaform.arrays import Array
+from kappaform.imaging.details import Details, Sample, deviation, quiet
+from kappaform.imaging.noise import Shot
+
+# Chosen on pictures of scikit-image and 16 photographs with Poisson and with white noise, so that
+# none with white noise was called shot (benchmarks/bench_noise.py).
+_LEAST_GROWTH = 1.25  # of the deviation, from the darkest to the brightest quiet area
+_LEAST_SLOPES = 6.0  # slope of the line over its own uncertainty
+_LARGEST_MISFIT = 0.6  # of the line, over that of a constant
+
+_MOST_GROUPS = 16  # of brightness
+_LEAST_QUIET = 50  # coefficients of a group whose deviation is measured: off by 17 %
+_GROUP_QUIET = 250  # and how many are wanted: off by 7 %
+_LEAST_CLEAR = 0.3  # share of details away from limits, below which zeros may be photon counts
+_MOST_LEVELS = 128  # of values that may be photon counts: fewer than 8 bit have
+_N_VALUES = 2**16  # that are looked at for levels
+_N_REWEIGHTINGS = 20
+_WELL_WITHIN = 1.5  # deviations that a robust fit does not doubt
+# Mean magnitude of the other details of white noise, over its deviation: a mean of two of them.
+_WHITE_TEXTURE = 2 * np.sqrt(2 / np.pi)
+
+
+class _Curve(NamedTuple):
+    """Deviation of the noise over brightness."""
+
+    brightness: Array
+    deviations: Array
+    weights: Array  #: of the groups: their size, and how free of texture they are
+
+
+class _Line(NamedTuple):
+    """Variance over brightness."""
+
+    slope: float
+    constant: float
+    certain: bool  #: whether noise that grows is beyond doubt
+
+
+def shot_of(sample: Sample, details: Details, *, doubted: bool = True) -> Shot | None:
+    """The shot noise of an image; None if there is doubt that it is shot noise."""
+    used = details.usable
+    counted = used.mean() < _LEAST_CLEAR * details.clear.mean()
+    if counted:
+        # So many lowest values: clipped noise, or too few photons for some pixels to see one.
+        used = details.clear & ~details.high
+        used = used if used.mean() >= _LEAST_CLEAR else np.ones_like(used)
+    curve = _curve(details, used)
+    line = None if curve is None else _line(curve)
+    if line is None or line.slope <= 0 or (doubted and not line.certain):
+        return None
+    step = _step(sample)
+    if 2 / 3 < step / line.slope < 3 / 2:
+        # The values are counts: the step is the gain, their zero a whole number of steps away.
+        zero = -line.constant / line.slope
+        return Shot(step, 0.0, sample.lowest - step * max(round((sample.lowest - zero) / step), 0))
+    if counted and doubted:
+        return None
+    if line.constant < 0:
+        return Shot(line.slope, 0.0, -line.constant / line.slope)
+    return Shot(line.slope, float(np.sqrt(line.constant)), 0.0)
+
+
+def _step(sample: Sample) -> float:
+    """Distance of the few values that an image of photon counts has; 0 if they are many."""
+    values = np.concatenate([slab.ravel() for slab in sample.slabs])
+    levels = np.unique(values[:: max(1, values.size // _N_VALUES)])
+    if not 2 < levels.size <= _MOST_LEVELS:
+        return 0.0
+    common = levels[: 2 + 3 * levels.size // 4]  # of the highest some may be missing
+    return float(common[-1] - common[0]) / (common.size - 1)
+
+
+def _curve(details: Details, used: Array) -> _Curve | None:
+    """Deviations of the quietest details of groups of about one brightness."""
+    coefs, texture, brightness = (
+        values[used] for values in (details.coefs, details.texture, details.brightness)
+    )
+    n_groups = min(_MOST_GROUPS, coefs.size // (5 * _GROUP_QUIET))
+    if n_groups < 4:
+        return None
+    rows = []
+    for group in np.array_split(np.argsort(brightness), n_groups):
+        chosen = group[quiet(texture[group], _LEAST_QUIET)]
+        size = deviation(coefs[chosen])
+        if size > 0:
+            busy = texture[chosen].mean() / (_WHITE_TEXTURE * size)
+            rows.append((brightness[chosen].mean(), size, chosen.size, busy))
+    if len(rows) < 4:
+        return None
+    means, sizes, numbers, busy = np.array(rows).T
+    # Groups with more texture than most weigh little, steeply so.
+    calm = np.minimum(1, 1.2 * np.quantile(busy, 0.25) / busy) ** 4
+    return _Curve(means, sizes, numbers * calm)
+
+
+def _line(curve: _Curve) -> _Line:
+    """The line through the variances of a curve, and whether it grows beyond doubt."""
+    variances = curve.deviations**2
+    columns = np.stack([curve.brightness, np.ones_like(variances)], axis=1)
+    (slope, constant), fitted, inverse = _robust_fit(columns, variances, curve.weights)
+    _, flat, _ = _robust_fit(columns[:, 1:], variances, curve.weights)
+    misfit, misfit_of_constant = (_misfit(curve, values) for values in (fitted, flat))
+    relative = (variances - fitted) / fitted
+    noise = np.average(relative**2, weights=curve.weights) * curve.weights.mean()
+    uncertainty = np.sqrt(inverse[0, 0] * noise)
+    growth = np.sqrt(fitted[-1] / fitted[0])
+    certain = (
+        growth >= _LEAST_GROWTH
+        and slope >= _LEAST_SLOPES * uncertainty
+        and misfit <= _LARGEST_MISFIT * misfit_of_constant
+    )
+    return _Line(float(slope), float(constant), bool(certain))
+
+
+def _robust_fit(columns: Array, values: Array, weights: Array) -> tuple[Array, Array, Array]:
+    """Coefficients, fitted values and inverse of the normal equations of relative errors."""
+    fitted, trust = np.full_like(values, np.average(values, weights=weights)), np.ones_like(values)
+    for _ in range(_N_REWEIGHTINGS):
+        scale = weights * trust / fitted**2
+        inverse = np.linalg.pinv((columns.T * scale) @ columns)
+        coefs = inverse @ (columns.T @ (scale * values))
+        fitted = np.maximum(columns @ coefs, 0.05 * values)
+        errors = np.abs(values - fitted) / fitted
+        usual = max(1.4826 * float(np.median(errors)), 0.05)
+        trust = np.minimum(1, _WELL_WITHIN * usual / np.maximum(errors, 1e-12))
+    return coefs, fitted, inverse
+
+
+def _misfit(curve: _Curve, variances: Array) -> float:
+    errors = np.log(curve.deviations / np.sqrt(variances))
+    return float(np.sqrt(np.average(np.minimum(np.abs(errors), 0.5) ** 2, weights=curve.weights)))

@@ -1,0 +1,151 @@
+"""The finest wavelet details of an image: where there is no texture, they are noise.
+
+White noise is independent in the diagonal details and in the others, so the others may say where
+the image is quiet without a bias of what the diagonal ones measure there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from kappaform.arrays import Array, float_dtype
+from kappaform.imaging.values import check_finite, computed
+
+_WAVELET = "db2"
+WAVELET_LENGTH = 4  # along shorter axes details are not taken
+_WINDOW = 5  # coefficients along each axis over which texture is averaged
+_QUIET_SHARE = 0.2  # of the coefficients, those with the least texture around them
+_LEAST_COEFS = 1000  # the median of so many absolute values is off by 4 %
+_LARGEST_SAMPLE = 2**21  # pixels; of larger images evenly spread slabs are seen
+_N_SLABS = 8
+_FAR = 1e3  # times the range of common values: beyond, a value is not part of the picture
+
+# What rounding makes of a detail that is zero, in units of eps times the pixels that it sees: that
+# of sums in float64, and that of the pixels themselves, 2.8 / 2 at most in 2-D (2.8 is the sum of
+# the magnitudes of the weights of db2).
+_ROUNDING_OF_SUMS = 16 * float(np.finfo(np.float64).eps)
+_ROUNDING_OF_PIXELS = 2
+# The median absolute value of a standard normal variable.
+_NORMAL_MEDIAN = 0.6744897501960817
+
+
+class Sample(NamedTuple):
+    """What is looked at of an image of one channel: all of it, or some slabs."""
+
+    slabs: list[Array]  #: float64, times 2**-exponent: no sum overflows or vanishes
+    lowest: float  #: of the whole image, in the same units
+    highest: float
+    exponent: int
+    eps: float  #: relative rounding of the pixels
+
+    def at_limits(self) -> list[Array]:
+        """Where the noise may be clipped."""
+        return [(slab == self.lowest) | (slab == self.highest) for slab in self.slabs]
+
+
+class Details(NamedTuple):
+    """Diagonal details and what is around each, flat."""
+
+    coefs: Array
+    texture: Array  #: mean magnitude of the other details
+    brightness: Array  #: mean of the pixels
+    clear: Array  #: neither flat nor rounded away around it
+    low: Array  #: the lowest value of the image is near
+    high: Array
+
+    @property
+    def usable(self) -> Array:
+        return self.clear & ~self.low & ~self.high
+
+
+def sample_of(image: Array) -> Sample:
+    """What of an image of one channel (of any library) is looked at."""
+    if image.size == 0:
+        raise ValueError(f"image has shape {image.shape}: at least one pixel is needed.")
+    lowest, highest, *slabs = computed(image.min(), image.max(), *_slabs(image))
+    check_finite(lowest, highest)
+    exponent = int(np.frexp(max(abs(float(lowest)), abs(float(highest))))[1])
+
+    def scaled(values: Array) -> Array:
+        return np.ldexp(np.asarray(values).astype(np.float64), -exponent)
+
+    eps = float(np.finfo(float_dtype(image.dtype)).eps)
+    ends = float(scaled(lowest)), float(scaled(highest))
+    return Sample([scaled(slab) for slab in slabs], *ends, exponent, eps)
+
+
+def details_of(sample: Sample) -> Details:
+    """The details of all slabs."""
+    measured = [_measure(slab, sample) for slab in sample.slabs]
+    return Details(*(np.concatenate(parts) for parts in zip(*measured, strict=True)))
+
+
+def quiet(texture: Array, least: int = _LEAST_COEFS) -> Array:
+    """Which of the coefficients with this texture around them are the quietest fifth."""
+    n_quiet = max(min(least, texture.size), int(_QUIET_SHARE * texture.size))
+    return texture <= np.partition(texture, n_quiet - 1)[n_quiet - 1]
+
+
+def deviation(coefs: Array) -> float:
+    """Deviation of normal numbers; a few large ones among them hardly matter."""
+    return float(np.median(np.abs(coefs))) / _NORMAL_MEDIAN
+
+
+def _slabs(image: Array) -> Iterator[Array]:
+    """The image, or evenly spread slabs across the longest axis of a large one."""
+    if image.size <= _LARGEST_SAMPLE:
+        yield image
+        return
+    image = np.moveaxis(image, int(np.argmax(image.shape)), 0)
+    thickness = max(16, len(image) * _LARGEST_SAMPLE // (image.size * _N_SLABS))
+    for start in np.linspace(0, max(0, len(image) - thickness), _N_SLABS).astype(int):
+        yield image[start : start + thickness]
+
+
+def _measure(image: Array, sample: Sample) -> tuple[Array, ...]:
+    """The fields of `Details` of one slab."""
+    import pywt
+    from scipy.ndimage import maximum_filter, minimum_filter, uniform_filter
+
+    axes = [axis for axis, n in enumerate(image.shape) if n >= WAVELET_LENGTH]
+    bands = pywt.dwtn(image, _WAVELET, axes=axes)
+    # Coefficient k sees the pixels 2k - 2, ..., 2k + 1. At the borders some of these are mirrored
+    # and not independent: only the others stay.
+    whole = tuple(slice(1, n // 2) if n >= WAVELET_LENGTH else slice(n) for n in image.shape)
+    means = bands.pop("a" * len(axes))[whole] / math.sqrt(2) ** len(axes)
+    coefs = bands.pop("d" * len(axes))[whole]
+    texture = np.zeros_like(coefs)
+    for band in bands.values():
+        texture += np.abs(band[whole])
+    low, high = (_largest_seen(image == end, axes) for end in (sample.lowest, sample.highest))
+    # Running sums would spread the rounding of a huge value, such as one for missing data.
+    texture, means = _without_huge(texture), _without_huge(means)
+    # Rounding depends on the pixels that a detail sees, not on larger ones elsewhere.
+    magnitude = _largest_seen(np.abs(image), axes)
+    coefs[np.abs(coefs) <= _ROUNDING_OF_SUMS * magnitude] = 0
+    smooth = np.abs(coefs) <= _ROUNDING_OF_PIXELS * sample.eps * magnitude
+    near_smooth = maximum_filter(minimum_filter(smooth, _WINDOW), 2 * _WINDOW - 1)
+    clear = minimum_filter(coefs != 0, _WINDOW) & ~near_smooth
+    around = [uniform_filter(values, _WINDOW) for values in (texture, means)]
+    near = [maximum_filter(ends, _WINDOW) for ends in (low, high)]
+    return tuple(values.ravel() for values in (coefs, *around, clear, *near))
+
+
+def _without_huge(values: Array) -> Array:
+    """Values clipped far outside of those that are common."""
+    low, high = np.percentile(values, (1, 99))
+    return np.clip(values, low - _FAR * (high - low), high + _FAR * (high - low))
+
+
+def _largest_seen(values: Array, axes: Sequence[int]) -> Array:
+    """The largest value among the pixels 2k - 2, ..., 2k + 1 along each axis, for k = 1, 2, ..."""
+    for axis in axes:
+        along = np.moveaxis(values, axis, 0)
+        n_pairs = len(along) // 2
+        pairs = np.maximum(along[0 : 2 * n_pairs : 2], along[1 : 2 * n_pairs : 2])
+        values = np.moveaxis(np.maximum(pairs[:-1], pairs[1:]), 0, axis)
+    return values

@@ -1,0 +1,330 @@
+"""Which noise an image has, and how strong it is."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from kappaform.arrays import Array, as_real_array, library_of, warn
+from kappaform.imaging.brightness import shot_of
+from kappaform.imaging.details import (
+    WAVELET_LENGTH,
+    Details,
+    Sample,
+    details_of,
+    deviation,
+    quiet,
+    sample_of,
+)
+from kappaform.imaging.noise import Correlated, Noise, Shot, Varying, White
+from kappaform.imaging.options import check_not_colour, checked_axes, default_patch_shape
+from kappaform.imaging.patches import Size, check_axis, checked_patch_shape
+from kappaform.imaging.quiet import drawn_patches, levels_of, quiet_of
+
+Kind = Literal["white", "shot", "correlated"]
+KINDS: tuple[Kind, ...] = ("white", "shot", "correlated")
+
+_LEAST_CANDIDATES = 100  # details: with fewer, clipped and flat places count too
+_LEAST_CORRELATION = 0.1  # of channels: below, it may be chance
+_IMPULSE = 6.0  # deviations from all neighbours: of normal noise, next to never
+_LEAST_IMPULSES = 1e-3  # share of the pixels
+
+
+def estimate_sigma(image: npt.ArrayLike, channel_axis: int | None = None) -> float | Array:
+    r"""Standard deviation of white Gaussian noise in an image, in the image's own units.
+
+    .. math:: \hat\sigma = \mathrm{median}\{|d_k| : k \in Q\} \,/\, 0.6745
+
+    where d are the finest diagonal coefficients of an orthonormal wavelet transform (db2) and Q
+    those with the least texture around them: the quietest fifth by the magnitude of the other
+    detail coefficients. White noise is independent in the two, so the choice alone does not bias
+    the estimate, while the median over all of d (Donoho and Johnstone) takes texture for noise.
+    Surroundings that hold the smallest or the largest value of the image do not count, because
+    noise may be clipped there, nor do flat ones: a background set to a constant has no noise. Where
+    next to nothing is left, as in a drawing of flat areas, all of d is used.
+
+    Parameters
+    ----------
+    image : array of any number of dimensions
+        Integers are taken as they are. Of very large images evenly spread parts are looked at; of
+        a Dask array nothing more than these is brought together.
+    channel_axis : int, optional
+        The axis of the channels, each of which is estimated on its own.
+
+    Returns
+    -------
+    float, or float64 array with one entry for each channel
+        0.0 for a constant image; the standard deviation of one without an axis of 4 pixels.
+
+    See Also
+    --------
+    estimate_noise : noise of other kinds, too.
+    """
+    array: Any = image if library_of(image) == "dask" else as_real_array(image, "image")
+    if channel_axis is None:
+        check_not_colour(array.shape, range(array.ndim))
+        return _sigma_of(array)
+    check_axis(channel_axis, array.shape, "channel_axis")
+    return np.array([_sigma_of(channel) for channel in np.moveaxis(array, channel_axis, 0)])
+
+
+def estimate_noise(
+    image: npt.ArrayLike,
+    *,
+    kind: Kind | None = None,
+    channel_axis: int | None = None,
+    patch_size: Size | None = None,
+) -> Noise:
+    """The kind of noise in an image, and its size.
+
+    Noise is white, unless there is no doubt that it grows with brightness as that of photons does
+    (`Shot`), or that neighbouring pixels share it (`Correlated`), or both. Correlated noise may
+    depend on brightness in any way (`Varying`), as that of processed photographs does. A warning
+    says if an image has impulses (salt and pepper), or no place without texture.
+
+    Parameters
+    ----------
+    image : array
+        2-D or 3-D, beside the axis of channels. A Dask array is looked at in parts.
+    kind : {"white", "shot", "correlated"}, optional
+        Measure noise of this kind; None: of the kind that fits.
+    channel_axis : int, optional
+        The axis of the channels.
+    patch_size : int or tuple, optional
+        Of the patches whose covariance `Correlated` gives: by default that of `denoise`.
+
+    Returns
+    -------
+    White, Shot or Correlated
+    """
+    pixels: Any = image if library_of(image) == "dask" else as_real_array(image, "image")
+    check_kind(kind)
+    stack = checked_axes(pixels.shape, channel_axis).to_stack(pixels)
+    space = stack.shape[1:-1]
+    if patch_size is None:
+        patch_size = default_patch_shape(space)
+    return noise_of(stack[0], kind, checked_patch_shape(patch_size, space))
+
+
+def check_kind(kind: str | None) -> None:
+    if kind is not None and kind not in KINDS:
+        raise ValueError(f"kind of noise {kind!r} is unknown: choose one of {KINDS}, or None.")
+
+
+def noise_of(image: Any, kind: str | None, patch_shape: tuple[int, ...]) -> Noise:
+    """The noise of an image of any library, its channels last."""
+    samples = [sample_of(image[..., c]) for c in range(image.shape[-1])]
+    if max(image.shape[:-1]) < WAVELET_LENGTH:
+        return White(_per_channel([_small_sigma(sample) for sample in samples]))
+    details = [details_of(sample) for sample in samples]
+    sigmas = [_sigma(*each) for each in zip(samples, details, strict=True)]
+    white = White(
+        _per_channel([math.ldexp(s, e.exponent) for s, e in zip(sigmas, samples, strict=True)]),
+        _correlation(details, sigmas),
+    )
+    if kind == "white" or min(sigmas) == 0:
+        return white
+    _warn_of_impulses(samples)
+    shots = _shots(samples, details, kind)
+    found: White | Shot = white if shots is None else _joined(shots, samples)
+    if kind == "shot":
+        return found
+    return _correlated(found, samples, sigmas, shots, kind, patch_shape) or found
+
+
+# --- White
+
+
+def _sigma_of(image: Any) -> float:
+    sample = sample_of(image)
+    if max(image.shape) < WAVELET_LENGTH:
+        return _small_sigma(sample)
+    return math.ldexp(_sigma(sample, details_of(sample)), sample.exponent)
+
+
+def _small_sigma(sample: Sample) -> float:
+    return math.ldexp(float(np.std(sample.slabs[0])), sample.exponent)
+
+
+def _sigma(sample: Sample, details: Details) -> float:
+    if sample.lowest == sample.highest:
+        return 0.0
+    coefs, usable = details.coefs, details.usable
+    if np.count_nonzero(usable) >= _LEAST_CANDIDATES:
+        coefs = coefs[usable][quiet(details.texture[usable])]
+    return deviation(coefs)
+
+
+def _correlation(details: list[Details], sigmas: list[float]) -> Array | None:
+    """Correlation of the noise of channels, None if there is next to none.
+
+    That of u and v of unit deviation follows from the deviations of u + v and u - v.
+    """
+    n_channels = len(details)
+    usable = np.logical_and.reduce([each.usable for each in details])
+    if n_channels == 1 or min(sigmas) == 0 or np.count_nonzero(usable) < _LEAST_CANDIDATES:
+        return None
+    texture = [each.texture[usable] / s for each, s in zip(details, sigmas, strict=True)]
+    calm = quiet(np.sum(texture, axis=0))
+    units = [e.coefs[usable][calm] / s for e, s in zip(details, sigmas, strict=True)]
+    matrix = np.eye(n_channels)
+    for a in range(n_channels):
+        for b in range(a):
+            plus, minus = (deviation(units[a] + sign * units[b]) ** 2 for sign in (1, -1))
+            matrix[a, b] = matrix[b, a] = (plus - minus) / (plus + minus)
+    if np.abs(matrix - np.eye(n_channels)).max() < _LEAST_CORRELATION:
+        return None
+    values, vectors = np.linalg.eigh(matrix)
+    return (vectors * np.maximum(values, 0)) @ vectors.T
+
+
+# --- Shot
+
+
+def _shots(samples: list[Sample], details: list[Details], kind: str | None) -> list[Shot] | None:
+    """Shot noise of each channel, if most of them have it; in units of the samples."""
+    doubted = kind != "shot"
+    found = [shot_of(*each, doubted=doubted) for each in zip(samples, details, strict=True)]
+    n_found = sum(shot is not None for shot in found)
+    if n_found == 0 and not doubted:
+        raise ValueError(
+            "noise='shot': the noise of this image does not grow with its brightness; give the "
+            "gain and the read noise, noise=Shot(gain, read_noise)."
+        )
+    if 2 * n_found <= len(found):
+        return None
+    # Of a channel in doubt, what is likely; or what the others have.
+    likely = [shot_of(*each, doubted=False) for each in zip(samples, details, strict=True)]
+    usual = next(shot for shot in found if shot is not None)
+    return [one or other or usual for one, other in zip(found, likely, strict=True)]
+
+
+def _joined(shots: list[Shot], samples: list[Sample]) -> Shot:
+    """Shot noise of all channels, in units of the image."""
+    whole = [
+        shot.scaled(math.ldexp(1.0, sample.exponent))
+        for shot, sample in zip(shots, samples, strict=True)
+    ]
+    names = ("gain", "read_noise", "offset")
+    return Shot(*(_per_channel([getattr(shot, name) for shot in whole]) for name in names))
+
+
+def _per_channel(numbers: list[float]) -> float | Array:
+    return numbers[0] if len(numbers) == 1 else np.array(numbers)
+
+
+# --- Correlated
+
+
+def _correlated(
+    found: Noise,
+    samples: list[Sample],
+    sigmas: list[float],
+    shots: list[Shot] | None,
+    kind: str | None,
+    patch_shape: tuple[int, ...],
+) -> Correlated | None:
+    """Correlated noise, if there is no doubt or it is asked for."""
+    asked = kind == "correlated"
+    patches = drawn_patches(*_stabilised(samples, sigmas, shots), patch_shape)
+    if patches is None:
+        if asked:
+            raise ValueError(
+                "noise='correlated': too little of this image is neither clipped nor constant; "
+                "give noise=Correlated(autocovariance=...)."
+            )
+        return None
+    units = [math.ldexp(s, each.exponent) for s, each in zip(sigmas, samples, strict=True)]
+    stabiliser: Shot | Varying | None = found if isinstance(found, Shot) else None
+    seen = quiet_of(patches, patch_shape)
+    if shots is None and not seen.is_white:
+        varying = _varying(patches)
+        if varying is not None:
+            seen = quiet_of(varying.stabilised(patches), patch_shape)
+            stabiliser = _in_image_units(varying, units)
+    if not (asked or seen.is_correlated_noise):
+        if seen.is_structure:
+            warn(
+                f"the noise could not be told from texture, which is everywhere in this image: "
+                f"{found} is assumed; if that is wrong, give sigma or noise."
+            )
+        return None
+    if stabiliser is not None:
+        return Correlated(seen.covariance, stabiliser=stabiliser)
+    if not asked and any(_below_rounding(seen.covariance, units, samples)):
+        return None
+    return Correlated(seen.covariance * np.multiply.outer(units, units)[..., None, None])
+
+
+def _stabilised(
+    samples: list[Sample], sigmas: list[float], shots: list[Shot] | None
+) -> tuple[list[Array], list[Array]]:
+    """Slabs (channels last) in units of their noise, and where they are clipped."""
+    slabs, clipped = [], []
+    for number in range(len(samples[0].slabs)):
+        parts = [sample.slabs[number] for sample in samples]
+        if shots is None:
+            channels = [part / sigma for part, sigma in zip(parts, sigmas, strict=True)]
+            ends = [sample.at_limits()[number] for sample in samples]
+        else:  # no photon is not a clipped value
+            pairs = zip(shots, parts, strict=True)
+            channels = [shot.stabilised(part[..., np.newaxis])[..., 0] for shot, part in pairs]
+            ends = [p == sample.highest for p, sample in zip(parts, samples, strict=True)]
+        slabs.append(np.stack(channels, axis=-1))
+        clipped.append(np.logical_or.reduce(ends))
+    return slabs, clipped
+
+
+def _varying(patches: Array) -> Varying | None:
+    """Noise that depends on brightness, in most channels of some patches."""
+    n_channels = patches.shape[-1]
+    levels = [levels_of(patches[..., c]) for c in range(n_channels)]
+    known = [each for each in levels if each is not None]
+    if 2 * len(known) <= n_channels:
+        return None
+    brightness, sigma = np.transpose([each or known[0] for each in levels], (1, 0, 2))
+    return Varying(brightness, sigma)
+
+
+def _in_image_units(varying: Varying, units: list[float]) -> Varying:
+    scale = np.array(units)[:, np.newaxis]
+    return Varying(varying.brightness * scale, varying.sigma * scale)
+
+
+def _below_rounding(covariance: Array, scale: list[float], samples: list[Sample]) -> list[bool]:
+    """Whether the noise of a channel of integers is no more than one of them."""
+    sizes = np.sqrt(np.einsum("aaii->a", covariance) / covariance.shape[-1]) * scale
+    return [
+        bool(size < 1) and all((np.ldexp(slab, s.exponent) % 1 == 0).all() for slab in s.slabs)
+        for size, s in zip(sizes, samples, strict=True)
+    ]
+
+
+# --- Impulses
+
+
+def _warn_of_impulses(samples: list[Sample]) -> None:
+    """Say that an image has salt and pepper: no kind of noise that is known here."""
+    from scipy.ndimage import maximum_filter, minimum_filter
+
+    n_found = n_pixels = 0
+    for sample in samples:
+        for slab in sample.slabs:
+            ring = np.ones((3,) * slab.ndim, bool)
+            ring[(1,) * slab.ndim] = False
+            above = slab - maximum_filter(slab, footprint=ring)
+            below = minimum_filter(slab, footprint=ring) - slab
+            steps = np.abs(np.diff(slab, axis=-1))
+            usual = 1.4826 / math.sqrt(2) * float(np.median(steps)) if steps.size else 0.0
+            far = (slab == sample.highest) & (above > _IMPULSE * usual)
+            far |= (slab == sample.lowest) & (below > _IMPULSE * usual)
+            n_found += int(np.count_nonzero(far)) if usual > 0 else 0
+            n_pixels += slab.size
+    if n_found > _LEAST_IMPULSES * n_pixels:
+        warn(
+            f"{100 * n_found / n_pixels:.2g} % of the pixels are impulses (salt and pepper): this "
+            "denoiser keeps them; use a median filter first."
+        )

@@ -1,0 +1,125 @@
+r"""Noise made independent of brightness, and the way back without a bias.
+
+Shot noise: with z photons (Poisson, mean \lambda), read with noise of deviation s, the values
+
+.. math:: f(z) = 2 \sqrt{\max(z + 3/8 + s^2, 0)}
+
+have noise of deviation about 1 whatever \lambda is (generalised Anscombe transform). A denoiser
+then finds the mean of f(z), not f of the mean. The inverse is therefore that of the function
+\lambda \mapsto E f(z), computed here as a sum over the counts that are likely.
+
+Noise of deviation s(x) at brightness x: f is the integral of 1 / s, and for normal noise the mean
+of f is f(x) - s'(x) / 2, from the second derivative of f.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kappaform.arrays import library_of
+
+_SHIFT = 3 / 8
+# Above, E f(z) = 2 sqrt(lambda + 1/8 + s**2) but for 0.02 photons, of 14 that noise moves.
+_MOST_PHOTONS = 200.0
+_N_MEANS = 1000  # of the table, between which the inverse is linear
+_FAR = 100.0  # times the range of given brightnesses: how far beyond them values may be
+_SINGLE_PRECISION_LIMIT = 2**14  # float32 resolves the noise, which is 1, to 1/1000
+
+
+def anscombe(image: Any, gain: Any, read_noise: Any, offset: Any) -> Any:
+    """f of the photons behind the values of an image (channels last)."""
+    gain = np.asarray(gain, np.float64)
+    photons = (image - np.asarray(offset, np.float64)) / gain
+    values = 2 * np.sqrt(np.maximum(photons + (_SHIFT + np.square(read_noise / gain)), 0.0))
+    if library_of(image) == "dask":
+        return values
+    small = values.max() < _SINGLE_PRECISION_LIMIT
+    return values.astype(np.float32 if small else np.float64, copy=False)
+
+
+def inverse_anscombe(image: Any, gain: Any, read_noise: Any, offset: Any) -> Any:
+    """Mean values of an image (channels last), from the means of their stabilised values."""
+    if library_of(image) == "dask":
+        return image.map_blocks(
+            inverse_anscombe, gain=gain, read_noise=read_noise, offset=offset, dtype=np.float64
+        )
+    parameters = np.broadcast_arrays(
+        np.zeros(image.shape[-1]),
+        *(np.asarray(value, float) for value in (gain, read_noise, offset)),
+    )
+    restored = np.empty(image.shape, np.float64)
+    for channel, (_, unit, read, zero) in enumerate(zip(*parameters, strict=True)):
+        photons = _photons(image[..., channel].astype(np.float64), float(read / unit))
+        restored[..., channel] = unit * photons + zero
+    return restored
+
+
+def by_levels(image: Any, brightness: Any, sigma: Any) -> Any:
+    """f of the values of an image (channels last) whose noise has these deviations."""
+    return _looked_up(image, brightness, sigma, inverse=False)
+
+
+def inverse_by_levels(image: Any, brightness: Any, sigma: Any) -> Any:
+    """Mean values of an image (channels last), from the means of their stabilised values."""
+    return _looked_up(image, brightness, sigma, inverse=True)
+
+
+def _looked_up(image: Any, brightness: Any, sigma: Any, inverse: bool) -> Any:
+    if library_of(image) == "dask":
+        options = {"brightness": brightness, "sigma": sigma, "inverse": inverse}
+        return image.map_blocks(_looked_up, **options, dtype=np.float64)
+    n_channels = image.shape[-1]
+    points, sizes = (
+        np.broadcast_to(np.asarray(each, np.float64), (n_channels, np.shape(each)[-1]))
+        for each in (brightness, sigma)
+    )
+    out = np.empty(image.shape, np.float64)
+    for channel in range(n_channels):
+        means, stabilised, unbiased = _levels_table(points[channel], sizes[channel])
+        values = image[..., channel].astype(np.float64)
+        if inverse:
+            out[..., channel] = np.interp(values, unbiased, means)
+        else:
+            out[..., channel] = np.interp(values, means, stabilised)
+    return out if inverse else out.astype(np.float32)
+
+
+def _levels_table(points: NDArray, sizes: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+    """Brightnesses, f of each, and the mean of f there, which increases."""
+    inner = np.linspace(points[0], points[-1], _N_MEANS)
+    beyond = _FAR * (points[-1] - points[0])
+    means = np.concatenate([[inner[0] - beyond], inner, [inner[-1] + beyond]])
+    levels = np.interp(means, points, sizes)
+    steps = np.diff(means) * (1 / levels[1:] + 1 / levels[:-1]) / 2
+    stabilised = np.concatenate([[0.0], np.cumsum(steps)])
+    stabilised -= stabilised[len(means) // 2]  # small numbers, of many digits
+    slopes = np.gradient(levels, means)
+    return means, stabilised, np.maximum.accumulate(stabilised - slopes / 2)
+
+
+def _photons(values: NDArray, read: float) -> NDArray:
+    means, stabilised = _table(read)
+    photons = np.interp(values, stabilised, means)
+    bright = values > stabilised[-1]
+    photons[bright] = np.square(values[bright] / 2) - (1 / 8 + read**2)
+    return photons
+
+
+@lru_cache(maxsize=8)
+def _table(read: float) -> tuple[NDArray, NDArray]:
+    """Mean photons, and the means of their stabilised values, which increase with them."""
+    from scipy.stats import norm, poisson
+
+    # Evenly spaced in the square root, as the stabilised values are.
+    means = np.linspace(0, math.sqrt(_MOST_PHOTONS), _N_MEANS) ** 2
+    counts = np.arange(math.ceil(_MOST_PHOTONS + 12 * math.sqrt(_MOST_PHOTONS)))
+    # Over the noise of reading, by the midpoint rule on quantiles of equal weight.
+    errors = read * norm.ppf((np.arange(400) + 0.5) / 400) if read else np.zeros(1)
+    seen = counts[:, np.newaxis] + (errors + _SHIFT + read**2)
+    stabilised = 2 * np.sqrt(np.maximum(seen, 0)).mean(axis=1)
+    return means, poisson.pmf(counts, means[:, np.newaxis]) @ stabilised
