@@ -74,14 +74,6 @@ class Weights(NamedTuple):
     exponent: int
 
 
-class Inverse(NamedTuple):
-    """Two factors of a transposed inverse, their product times 2**exponent."""
-
-    first: Float64Array
-    second: Float64Array
-    exponent: int
-
-
 class ScaledSums:
     """Sums of squares and products of signals, at the scale that the largest so far asks for.
 
@@ -121,23 +113,12 @@ def kind_of(signals: Any, name: str, first_row: int = 0) -> Kind:
 
 def weights_of(transform: Array, dtype: np.dtype) -> Weights:
     """A transform as blocks are multiplied by it: scaled, if its scale is out of the ordinary."""
-    exponent = _centring_exponent(transform, _ORDINARY_TRANSFORM)
-    scaled = np.ldexp(transform, exponent) if exponent else transform
+    exponent = -math.frexp(max_magnitude(transform))[1]
+    if abs(exponent) <= _ORDINARY_TRANSFORM:
+        exponent, scaled = 0, transform
+    else:
+        scaled = np.ldexp(transform, exponent)
     return Weights(scaled.astype(dtype, order="C", copy=False).T, exponent)
-
-
-def inverse_of(factors: tuple[Float64Array, Float64Array]) -> Inverse:
-    """The factors of `kappaform.linalg.inverse_factors`, scaled as `weights_of` does."""
-    exponents = [_centring_exponent(factor, _ORDINARY_TRANSFORM) for factor in factors]
-    first, second = (
-        np.ldexp(factor, e) if e else factor for factor, e in zip(factors, exponents, strict=True)
-    )
-    return Inverse(first, second, sum(exponents))
-
-
-def _centring_exponent(matrix: Array, ordinary: int) -> int:
-    exponent = int(np.frexp(np.abs(matrix).max(initial=0))[1])
-    return 0 if abs(exponent) <= ordinary else -exponent
 
 
 def survey(run: Run) -> ScaledSums:
@@ -180,12 +161,13 @@ def pass_over(
     return cross, code_energy, discarded_energy
 
 
-def energies(run: Run, weights: Weights, inverse: Inverse) -> ScaledSums:
+def energies(run: Run, weights: Weights, inverse: tuple[Float64Array, int]) -> ScaledSums:
     """‖Y‖², and ‖X‖², ‖Z − X‖² for the scaled transform, and ‖Y − X W⁻ᵀ‖²."""
     n, dtype = run.kind.n_features, run.kind.dtype
     total = ScaledSums(4, dtype)
-    # Codes of the scaled transform, and factors of the scaled inverse: what is left is near 1.
-    first = np.ldexp(inverse.first, -(weights.exponent + inverse.exponent))
+    # Codes of the scaled transform, and the scaled inverse: what is left of both scales is near 1.
+    matrix, inverse_exponent = inverse
+    back = np.ldexp(matrix, -(weights.exponent + inverse_exponent))
     for rows, block in run.blocks:
         peak = _checked_peak(rows, block, run.kind)
         exponent = scale_exponent(peak, dtype)
@@ -194,7 +176,7 @@ def energies(run: Run, weights: Weights, inverse: Inverse) -> ScaledSums:
         kept = _kept(coefs, run.sparsity[rows], n)
         signals, exact = scaled[:, :n].astype(np.float64), coefs[:, :n].astype(np.float64)
         codes, discarded = np.where(kept, exact, 0), np.where(kept, 0, exact)
-        lost = signals - codes @ first @ inverse.second
+        lost = signals - codes @ back
         sums = [float(np.vdot(part, part)) for part in (signals, codes, discarded, lost)]
         total.add(peak, np.array(sums), exponent)
     return total
@@ -212,14 +194,15 @@ def encode(run: Run, weights: Weights, codes: Array) -> None:
         np.copyto(codes[rows], coefs[:, :n], where=kept)
 
 
-def decode(run: Run, inverse: Inverse, signals: Array) -> None:
-    """Write rows as given times both factors into `signals`."""
+def decode(run: Run, inverse: tuple[Float64Array, int], signals: Array) -> None:
+    """Write rows as given times the inverse into `signals`."""
+    matrix, inverse_exponent = inverse
     for rows, block in run.blocks:
         exponent = scale_exponent(_checked_peak(rows, block, run.kind), _DOUBLE)
         codes = _scaled(block, exponent, _DOUBLE, run)[:, : run.kind.n_features]
-        product = codes @ inverse.first @ inverse.second
-        if exponent + inverse.exponent:
-            np.ldexp(product, -(exponent + inverse.exponent), out=product)
+        product = codes @ matrix
+        if exponent + inverse_exponent:
+            np.ldexp(product, -(exponent + inverse_exponent), out=product)
         signals[rows] = product
 
 

@@ -27,7 +27,6 @@ from kappaform.arrays import (
 from kappaform.engines import blocks
 from kappaform.engines.blocks import (
     BITS,
-    Inverse,
     Kind,
     NotFinite,
     Run,
@@ -95,13 +94,13 @@ class DaskEngine:
     def energies(
         self,
         transform: Float64Array,
-        inverse: tuple[Float64Array, Float64Array],
+        inverse: tuple[Float64Array, int],
         n_nonzero: int | Array,
     ) -> Energies:
         """Squared norms of signals, codes and errors."""
         weights = blocks.weights_of(transform, self.dtype)
-        back = _sent(blocks.inverse_of(inverse))
-        total = self._scaled_sums(blocks.energies, n_nonzero, _sent(weights), back, width=4)
+        matrices = _sent(weights), _sent(inverse)
+        total = self._scaled_sums(blocks.energies, n_nonzero, *matrices, width=4)
         check_energy(total.sums[0], total.exponent, self._kind.name)
         return Energies.of(total.sums, total.exponent, weights.exponent)
 
@@ -110,9 +109,9 @@ class DaskEngine:
         weights = blocks.weights_of(transform, self.dtype)
         return self._mapped(_encoded, n_nonzero, _sent(weights))
 
-    def decode(self, inverse: tuple[Float64Array, Float64Array]) -> Any:
-        """Rows times two matrices, one after the other: a Dask array."""
-        return self._mapped(_decoded, 0, _sent(blocks.inverse_of(inverse)))
+    def decode(self, inverse: tuple[Float64Array, int]) -> Any:
+        """Rows times a matrix: a Dask array."""
+        return self._mapped(_decoded, 0, _sent(inverse))
 
     def _survey(self) -> ScaledSums:
         if self._surveyed is None:
@@ -223,7 +222,7 @@ def _encoded(run: Run, weights: Weights) -> Array:
     return codes
 
 
-def _decoded(run: Run, inverse: Inverse) -> Array:
+def _decoded(run: Run, inverse: tuple[Float64Array, int]) -> Array:
     signals = np.empty((len(run.sparsity), run.kind.n_features), run.kind.dtype)
     blocks.decode(run, inverse, signals)
     return signals

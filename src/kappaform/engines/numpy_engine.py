@@ -101,13 +101,13 @@ class NumpyEngine:
     def energies(
         self,
         transform: Float64Array,
-        inverse: tuple[Float64Array, Float64Array],
+        inverse: tuple[Float64Array, int],
         n_nonzero: int | Array,
     ) -> Energies:
         """Squared norms of signals, codes and errors."""
-        weights, back = blocks.weights_of(transform, self.dtype), blocks.inverse_of(inverse)
+        weights = blocks.weights_of(transform, self.dtype)
         total = ScaledSums(4, self.dtype)
-        for part in self._mapped(blocks.energies, n_nonzero, weights, back):
+        for part in self._mapped(blocks.energies, n_nonzero, weights, inverse):
             total.merge(part)
         check_energy(total.sums[0], total.exponent, self._kind.name)
         return Energies.of(total.sums, total.exponent, weights.exponent)
@@ -121,10 +121,10 @@ class NumpyEngine:
         self._mapped(blocks.encode, n_nonzero, blocks.weights_of(transform, self.dtype), codes)
         return codes
 
-    def decode(self, inverse: tuple[Float64Array, Float64Array]) -> Array:
-        """Rows times two matrices, one after the other: an array in memory."""
+    def decode(self, inverse: tuple[Float64Array, int]) -> Array:
+        """Rows times a matrix: an array in memory."""
         signals = np.empty((self.n_signals, self.n_features), self.dtype)
-        self._mapped(blocks.decode, 0, blocks.inverse_of(inverse), signals)
+        self._mapped(blocks.decode, 0, inverse, signals)
         return signals
 
     def _survey(self) -> ScaledSums:

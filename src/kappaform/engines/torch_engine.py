@@ -14,7 +14,6 @@ from kappaform.arrays import Array, check_energy, check_rows, check_sums, not_fi
 from kappaform.engines.blocks import (
     ScaledSums,
     Weights,
-    inverse_of,
     scaled_statistics,
     split_rows,
     weights_of,
@@ -89,21 +88,20 @@ class TorchEngine:
     def energies(
         self,
         transform: Float64Array,
-        inverse: tuple[Float64Array, Float64Array],
+        inverse: tuple[Float64Array, int],
         n_nonzero: int | Array,
     ) -> Energies:
         """Squared norms of signals, codes and errors."""
         import torch
 
-        weights, back = weights_of(transform, self.dtype), inverse_of(inverse)
-        shift = -(weights.exponent + back.exponent)
-        first, second = map(self._on_device, (np.ldexp(back.first, shift), back.second))
+        weights, (matrix, inverse_exponent) = weights_of(transform, self.dtype), inverse
+        back = self._on_device(np.ldexp(matrix, -(weights.exponent + inverse_exponent)))
         total = ScaledSums(4, self.dtype)
         for _, chunk, coefs, codes, peak, exponent in self._coded(
             weights, self._sparsity(n_nonzero)
         ):
             signals, exact = chunk.double(), codes.double()
-            lost = signals - exact @ first @ second
+            lost = signals - exact @ back
             squares = (signals, exact, coefs.double().sub_(exact), lost)
             sums = torch.stack([part.square().sum() for part in squares])
             total.add(peak, sums.cpu().numpy(), exponent)
@@ -121,16 +119,15 @@ class TorchEngine:
             codes[rows] = _shifted(some, -(exponent + weights.exponent))
         return codes
 
-    def decode(self, inverse: tuple[Float64Array, Float64Array]) -> Tensor:
-        """Rows times two matrices, one after the other, on their device."""
-        back = inverse_of(inverse)
-        first, second = map(self._on_device, (back.first, back.second))
-        signals = self._empty()
+    def decode(self, inverse: tuple[Float64Array, int]) -> Tensor:
+        """Rows times a matrix, on their device."""
+        (matrix, inverse_exponent), signals = inverse, self._empty()
+        back = self._on_device(matrix)
         for rows in self._rows():
             chunk = self.signals[rows].double()
             exponent = scale_exponent(self._checked_peak(rows), np.dtype(np.float64))
-            product = _shifted(chunk, exponent) @ first @ second
-            signals[rows] = _shifted(product, -(exponent + back.exponent)).to(signals.dtype)
+            product = _shifted(chunk, exponent) @ back
+            signals[rows] = _shifted(product, -(exponent + inverse_exponent)).to(signals.dtype)
         return signals
 
     def _survey(self) -> ScaledSums:

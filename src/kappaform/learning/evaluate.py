@@ -16,7 +16,7 @@ from kappaform.learning.learn import learn_on
 from kappaform.learning.methods import Conditioned, learn_options, one_sparsity
 from kappaform.learning.result import LearningInterrupted, LearnResult, learned
 from kappaform.learning.state import result_of
-from kappaform.linalg import inverse_factors
+from kappaform.linalg import scaled_inverse
 from kappaform.threads import single_threaded_blas
 
 
@@ -58,7 +58,7 @@ def evaluate(
 
 def _evaluated(engine: Engine, matrix: NDArray, n_nonzero: int | NDArray) -> Evaluation:
     with single_threaded_blas():
-        energies = engine.energies(matrix, inverse_factors(matrix), n_nonzero)
+        energies = engine.energies(matrix, scaled_inverse(matrix), n_nonzero)
     return Evaluation(energies.absolute, energies.relative, energies.reconstruction)
 
 
