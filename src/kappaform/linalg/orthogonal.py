@@ -42,7 +42,7 @@ def _classical_svd(matrix: NDArray) -> tuple[NDArray, NDArray, NDArray]:
 
 def _has_cluster(spectrum: NDArray) -> bool:
     """Whether two or more singular values are tiny: only then factors were seen to lose digits."""
-    return bool(spectrum[-2:].max() <= 1e-6 * spectrum[0])
+    return bool(spectrum[-2:][0] <= 1e-6 * spectrum[0])
 
 
 def _is_orthonormal(matrix: NDArray) -> bool:

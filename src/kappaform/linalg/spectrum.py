@@ -138,9 +138,9 @@ def _minimiser(
 
 def _project_on_sphere(targets: NDArray, weights: NDArray, kappa: float, norm: float) -> NDArray:
     linear = weights * targets
-    low, direction = _cheapest_direction(weights, kappa)
+    low, lightest = _cheapest_direction(weights, kappa)
     if not linear.any():
-        return _on_sphere(linear, None, direction, norm)
+        return _on_sphere(linear, None, lightest, kappa, norm)
     # At the lower end the Lagrangian has no minimum; at the upper end the norm is at most half.
     high = 2 * math.sqrt(targets.size) * float(linear.max()) / norm
     beyond, within = None, np.zeros_like(weights)
@@ -166,7 +166,7 @@ def _project_on_sphere(targets: NDArray, weights: NDArray, kappa: float, norm: f
             shift, step = shift + newton, abs(newton)
         else:
             shift, step = _middle(low, high), high - low
-    return _on_sphere(within, beyond, direction, norm)
+    return _on_sphere(within, beyond, lightest, kappa, norm)
 
 
 def _newton_shift(quadratic: NDArray, entries: NDArray, norm: float) -> float:
@@ -198,23 +198,20 @@ def _middle(low: float, high: float) -> float:
 
 
 def _cheapest_direction(weights: NDArray, kappa: float) -> tuple[float, NDArray]:
-    """Largest shift at which some direction of the cone costs nothing, and that direction.
+    """Largest shift at which some direction of the cone costs nothing, and its larger entries.
 
     The cheapest direction of the cone has the k lightest entries at the ceiling, for some k, and
     the others at the floor: each k gives the shift at which its cost is zero.
     """
     if kappa == math.inf:
-        lightest = float(weights.min())
-        return -lightest, np.where(weights > lightest, 0.0, 1.0)
+        least = float(weights.min())
+        return -least, np.flatnonzero(weights == least)
     n, order = weights.size, weights.argsort()
-    light = np.cumsum(weights[order])
-    heavy = np.append(np.cumsum(weights[order[:0:-1]])[::-1], 0.0)  # sums, not differences
-    k = np.arange(1, n + 1)
+    ascending, k = weights[order], np.arange(1, n + 1)
+    light, heavy = ascending.cumsum(), _prefix_sums(ascending[::-1])[-2::-1]  # no differences
     shifts = (heavy + kappa**2 * light) / (n - k + kappa**2 * k)
     best = n - 1 - int(shifts[::-1].argmin())  # of equal ones that of the most entries
-    direction = np.full(n, 1 / kappa)
-    direction[order[: best + 1]] = 1.0
-    return -float(shifts[best]), direction
+    return -float(shifts[best]), order[: best + 1]
 
 
 def _jumps(weights: NDArray, low: float, kappa: float) -> NDArray:
@@ -233,7 +230,8 @@ def _jumps(weights: NDArray, low: float, kappa: float) -> NDArray:
 def _on_sphere(
     within: NDArray,
     beyond: NDArray | None,
-    direction: NDArray,
+    lightest: NDArray,
+    kappa: float,
     norm: float,
 ) -> NDArray:
     """Point of the sphere between two minimisers for (nearly) the same multiplier.
@@ -243,6 +241,8 @@ def _on_sphere(
     """
     inside = float(within @ within)
     if beyond is None:
+        direction = np.full(within.size, 1 / kappa)
+        direction[lightest] = 1.0
         step = math.sqrt((norm**2 - inside) / float(direction @ direction))
         return np.hypot(within, step * direction)
     share = (norm**2 - inside) / (float(beyond @ beyond) - inside)
@@ -267,12 +267,13 @@ def _checked(
             "give one weight per target."
         )
     for name, values in (("targets", targets), ("weights", weights)):
-        bad = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
-        if bad.size:
-            raise ValueError(
-                f"{name}[{bad[0]}]={values[bad[0]]}: {name} must be finite and non-negative"
-                + (" (flip the sign of a singular vector instead)." if name == "targets" else ".")
-            )
+        if values.min() >= 0 and values.max() < math.inf:  # neither, if one is NaN
+            continue
+        bad = int((~(np.isfinite(values) & (values >= 0))).argmax())
+        raise ValueError(
+            f"{name}[{bad}]={values[bad]}: {name} must be finite and non-negative"
+            + (" (flip the sign of a singular vector instead)." if name == "targets" else ".")
+        )
     if not isinstance(max_condition, numbers.Real) or not max_condition >= 1:
         raise ValueError(
             f"max_condition={max_condition!r}: give a number >= 1, as no matrix has a condition "
