@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -150,16 +149,16 @@ def _state_from(init: Any, problem: Problem) -> State:
 
 def _run(problem: Problem, state: State, options: LearnOptions, latest: list[State]) -> StopReason:
     """Learn until there is a reason to stop. What was learned last is in `latest`, at any time."""
-    n_before = state.n_passes
     if state.best.records:  # of a result that is resumed
         latest[:] = [state]
+        problem.n_passes += state.n_passes
     state = evaluated(state, problem)
-    latest[:] = [replace(state, n_passes=n_before + problem.n_passes)]
+    latest[:] = [state]
     for _ in range(options.max_iter):
         previous, state = state, step(state, problem)
-        latest[:] = [replace(state, n_passes=n_before + problem.n_passes)]
+        latest[:] = [state]
         reason = _stop_reason(previous, state, problem)
-        if options.callback is not None and _called(options.callback, latest[0]):
+        if options.callback is not None and _called(options.callback, state):
             reason = reason or StopReason.CALLBACK
         if reason:
             return reason
