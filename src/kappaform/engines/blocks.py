@@ -242,10 +242,8 @@ def padded(n_features: int) -> int:
 
 def aligned_zeros(shape: tuple[int, int], dtype: np.dtype) -> Array:
     """Zeros that begin with a cache line, so that no vector of them straddles two."""
-    size = math.prod(shape) * dtype.itemsize
-    memory = np.zeros(size + _CACHE_LINE, np.uint8)
-    first = -memory.ctypes.data % _CACHE_LINE
-    return memory[first : first + size].view(dtype).reshape(shape)
+    memory = np.zeros(math.prod(shape) * dtype.itemsize + _CACHE_LINE, np.uint8)
+    return np.ndarray(shape, dtype, memory, offset=-memory.ctypes.data % _CACHE_LINE)
 
 
 def _checked_peak(rows: slice, block: Array, kind: Kind) -> float:
