@@ -238,7 +238,7 @@ def test_a_chunk_is_the_work_of_one_thread(monkeypatch, rng):
 
 @pytest.mark.parametrize("most", [0, 3000 * 8, 2**26])
 def test_workers_remember_no_more_than_allowed_and_no_bit_depends_on_it(most, monkeypatch, rng):
-    monkeypatch.setattr(dask_engine, "_MOST_CUTS_BYTES", most)
+    monkeypatch.setattr(dask_engine.blocks, "MOST_CUTS_BYTES", most)
     dask_engine._cuts.clear()
     transform = rng.standard_normal((16, 16))
     expected = engine_for(generated().compute())

@@ -182,7 +182,7 @@ def test_the_next_piece_is_read_while_one_is_in_use(rng, monkeypatch):
 
 def test_memory_does_not_grow_with_the_number_of_signals_on_disk(monkeypatch):
     monkeypatch.setenv("KAPPAFORM_NUM_THREADS", "2")
-    monkeypatch.setattr("kappaform.engines.numpy_engine._MOST_CUTS_BYTES", 2**18)
+    monkeypatch.setattr("kappaform.engines.blocks.MOST_CUTS_BYTES", 2**18)
     monkeypatch.setattr(stores, "_PIECE_BYTES", 2**17)
     engine_for(np.ones((10, 16))).run_pass(np.eye(16), 3)  # compiled: that is not counted
     peaks = []
@@ -200,7 +200,7 @@ def test_memory_does_not_grow_with_the_number_of_signals_on_disk(monkeypatch):
 
 @pytest.mark.parametrize("remembered", [0, 5000 * 8, 2**26])
 def test_what_is_not_remembered_of_signals_on_disk_changes_no_bit(remembered, rng, monkeypatch):
-    monkeypatch.setattr("kappaform.engines.numpy_engine._MOST_CUTS_BYTES", remembered)
+    monkeypatch.setattr("kappaform.engines.blocks.MOST_CUTS_BYTES", remembered)
     signals, transform = rng.standard_normal((9000, 10)), rng.standard_normal((10, 10))
     assert_same_results(engine_for(Store(signals)), engine_for(signals), transform, 3)
 

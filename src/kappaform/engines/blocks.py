@@ -30,6 +30,10 @@ _DOUBLE = np.dtype(np.float64)
 # left alone (`scale_exponent`), squares of coefficients are then within the range of float32.
 _ORDINARY_TRANSFORM = 8
 
+#: What signals on disk, or a Dask worker, remember of cuts at most: 8 million rows in float64. The
+#: rest is searched anew in every pass.
+MOST_CUTS_BYTES = 2**26
+
 #: Integers that share the memory of floats, through which kernels compare magnitudes.
 BITS: dict[np.dtype, np.dtype] = {
     np.dtype(np.float32): np.dtype(np.int32),

@@ -265,7 +265,6 @@ def _sent(value: Any) -> Any:
 
 # Guesses of earlier passes stay on the worker that made them. They change no result, so nothing is
 # lost with a worker, and a chunk that moves to another is a little slower once.
-_MOST_CUTS_BYTES = 2**26
 _cuts: dict[tuple[str, int, int], Array] = {}  # by engine, first row and number of rows
 _cuts_lock = threading.Lock()
 
@@ -284,10 +283,10 @@ def _remembered_cuts(chunk: tuple[str, int, int], dtype: np.dtype) -> Array:
         if chunk in _cuts:
             return _cuts[chunk]
         cuts = np.zeros(chunk[2], BITS[dtype])
-        if _bytes_with(cuts) > _MOST_CUTS_BYTES:
+        if _bytes_with(cuts) > blocks.MOST_CUTS_BYTES:
             for other in [other for other in _cuts if other[0] != chunk[0]]:
                 del _cuts[other]
-        if _bytes_with(cuts) <= _MOST_CUTS_BYTES:
+        if _bytes_with(cuts) <= blocks.MOST_CUTS_BYTES:
             _cuts[chunk] = cuts
         return cuts
 

@@ -30,9 +30,6 @@ from kappaform.threads import Workspace, mapped_in_order
 
 Result = TypeVar("Result")
 
-# Of signals on disk, no more is remembered than this: memory does not grow with their number.
-_MOST_CUTS_BYTES = 2**26
-
 
 class NumpyEngine:
     """One pass over an array of signals, block of rows by block of rows.
@@ -138,8 +135,8 @@ class NumpyEngine:
 
     def _no_cuts(self) -> Array:
         cuts, most = BITS[self.dtype], self.n_signals
-        if self._on_disk:
-            most = min(most, _MOST_CUTS_BYTES // cuts.itemsize)
+        if self._on_disk:  # memory does not grow with the number of signals
+            most = min(most, blocks.MOST_CUTS_BYTES // cuts.itemsize)
         return np.zeros(most, cuts)
 
     def _mapped(

@@ -34,15 +34,7 @@ from kappaform.learning import (
     evaluate,
 )
 from kappaform.learning.learn import begin_stream, learn_on
-from kappaform.learning.methods import (
-    N_UPDATES,
-    Forgetting,
-    LearnOptions,
-    StreamOptions,
-    learn_options,
-    one_sparsity,
-    stream_options,
-)
+from kappaform.learning.methods import Forgetting, Options, checked_options, one_sparsity
 from kappaform.learning.state import State, as_stream, follow, result_of
 from kappaform.threads import single_threaded_blas
 
@@ -193,28 +185,19 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     def _n_features_out(self) -> int:
         return len(self.components_)
 
-    def _fit_options(self) -> LearnOptions:
-        options = learn_options(
-            self._method(self._specification()),
-            one_sparsity(self.n_nonzero_coefs, "an estimator"),
-            self.init,
-            self.max_iter,
-            self.tol,
-            self.callback,
-        )
-        return options._replace(callback=self._logged_callback) if self.verbose else options
+    def _fit_options(self) -> Options:
+        return self._options(self._specification(), self.init, max_iter=self.max_iter, tol=self.tol)
 
-    def _stream_options(self) -> StreamOptions:
+    def _stream_options(self) -> Options:
         before: State | None = getattr(self, "_stream", None)
-        options = stream_options(
-            self._method(self._specification() if before is None else before.method),
-            self.n_nonzero_coefs,
-            self.init if before is None else result_of(before, StopReason.RUNNING),
-            self.forgetting,
-            N_UPDATES,
-            self.callback,
-            "an estimator",
-        )
+        if before is None:
+            return self._options(self._specification(), self.init, forgetting=self.forgetting)
+        result = result_of(before, StopReason.RUNNING)
+        return self._options(before.method, result, forgetting=self.forgetting)
+
+    def _options(self, basis: Any, init: Any, **others: Any) -> Options:
+        sparsity = one_sparsity(self.n_nonzero_coefs, "an estimator")
+        options = checked_options(self._method(basis), sparsity, init, self.callback, **others)
         return options._replace(callback=self._logged_callback) if self.verbose else options
 
     def _method(self, basis: Any) -> Method:
