@@ -365,7 +365,7 @@ def masked():
         (lambda: da.ones((0, 3)), ValueError, r"signals has shape \(0, 3\).*at least one signal"),
         (lambda: da.ones((3, 3), dtype=complex), TypeError, "signals has dtype complex128"),
         (lambda: da.ones((3, 3), dtype=object, chunks=3), TypeError, "signals has dtype object"),
-        (masked, TypeError, "signals has blocks of type MaskedArray"),
+        (masked, TypeError, "signals has chunks of type MaskedArray"),
         (lambda: dask.delayed(np.ones((3, 3))), TypeError, r"signals is a Delayed.*give an array"),
     ],
 )
@@ -381,10 +381,10 @@ def test_the_remedies_work():
         np.testing.assert_array_equal(engine_for(mended).gram, np.full((4, 4), 10.0))
 
 
-def test_a_block_shorter_than_declared_is_refused():
+def test_a_chunk_shorter_than_declared_is_refused():
     signals = generated(n_blocks=2)
     shorter = da.map_blocks(lambda block: block[:-1], signals, chunks=signals.chunks, dtype=float)
     with pytest.raises(
-        SignalsUnreadable, match=r"block [01] of signals has 2999 rows, not the 3000"
+        SignalsUnreadable, match=r"chunk [01] of signals has 2999 rows, not the 3000"
     ):
         kf.learn(shorter, n_nonzero_coefs=3, max_iter=2)

@@ -200,7 +200,7 @@ def _on_chunk(
     n_rows = int(starts[i + 1] - starts[i])
     if len(chunk) != n_rows:
         raise SignalsUnreadable(
-            f"block {i} of {kind.name} has {len(chunk)} rows, not the {n_rows} that its chunks "
+            f"chunk {i} of {kind.name} has {len(chunk)} rows, not the {n_rows} that its chunks "
             "say: mend what it is computed from."
         )
     kind = kind._replace(first_row=kind.first_row + int(starts[i]))
@@ -312,7 +312,7 @@ def check_dask_array(values: Any, name: str) -> None:
     real_dtype(values.dtype, name)
     if type(values._meta) is not np.ndarray:
         raise TypeError(
-            f"{name} has blocks of type {type(values._meta).__name__}: they must be plain arrays, "
+            f"{name} has chunks of type {type(values._meta).__name__}: they must be plain arrays, "
             f"{name}.map_blocks(numpy.asarray) if that loses nothing."
         )
 

@@ -63,7 +63,7 @@ class Conditioned:
         The error to minimise: absolute, or divided by the norm of the coefficients. They favour
         different transforms: compare both, and the reconstruction error (`kappaform.evaluate`).
     variant : {"monotone", "paper", "reference", "public"}
-        "monotone": exact steps that never increase the objective. The others may increase it.
+        "monotone": exact steps that never increase the loss. The others may increase it.
         "paper": the published algorithm as printed. "reference": order, steps and start of its
         authors' code; both with an exact spectrum step. "public": that code with its own spectrum
         step, which often misses the minimum, to reproduce its results.

@@ -24,7 +24,7 @@ from kappaform.learning.updates import (
     Steps,
     Transform,
     as_matrix,
-    bounds_of,
+    constraints_of,
     error_with,
     measure,
     own_steps,
@@ -60,7 +60,7 @@ _RECENCY = 4
 # Records of a stream that are kept: its state does not grow with its length.
 _MOST_RECORDS = 1000
 
-# Rise of an objective, relative to its scale, that rounding explains.
+# Rise of a loss, relative to its scale, that rounding explains.
 _ROUNDING = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 1e-6}
 # Difference of a loss, relative to itself, that another engine or other blocks explain.
 _SAME_LOSS = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-4}
@@ -150,14 +150,14 @@ def updater(method: Method, gram: NDArray) -> Callable[[Statistics, Transform, S
         return lambda statistics, transform, _: update_log_det(
             statistics, as_matrix(transform), *roots, log_det
         )
-    bounds = bounds_of(method, gram)
+    constraints = constraints_of(method, gram)
     if method.variant != "monotone":
-        return partial(update_published, method=method, bounds=bounds)
-    return partial(update_conditioned, bounds=bounds, n_rounds=method.n_rounds)
+        return partial(update_published, method=method, constraints=constraints)
+    return partial(update_conditioned, constraints=constraints, n_rounds=method.n_rounds)
 
 
 class Problem:
-    """What does not change in one call of `learn`: the signals, the method and its objective."""
+    """What does not change in one call of `learn`: the signals and the method."""
 
     def __init__(
         self, engine: Engine, method: Method, n_nonzero: int | NDArray, tol: float = 0.0
@@ -178,7 +178,7 @@ class Problem:
         return self._last[1]
 
     def rises(self, previous: Record, record: Record) -> bool:
-        """Whether the objective rose by more than rounding explains."""
+        """Whether the loss rose by more than rounding explains."""
         rounding = _ROUNDING[self.engine.dtype]
         if isinstance(self.method, LogDet):
             return record.loss - previous.loss > rounding * max(1.0, abs(previous.loss))
