@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 _LARGEST_BOUND, _SMALLEST_WEIGHT, _SMALLEST_NORM = 1e50, 1e-50, 1e-50
 # Rescaling to the norm costs the square of the relative error that it corrects.
 _NORM_ERROR = 1e-12
-# Of Newton's method for one set of independent entries. Of 4500 spectra of three kinds (n = 64), 94 %
-# or more of each end within 7 steps, all within 10. More than 5 spare no call of `_minimiser`.
+# Of Newton's method for one set of independent entries. Of 4500 spectra of three kinds (n = 64),
+# at least 94 % of each end within 7 steps, all within 10; more than 5 spare no `_minimiser`.
 _MAX_NEWTON_STEPS = 7
 
 
