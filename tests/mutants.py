@@ -222,7 +222,7 @@ MUTANTS = [
     Mutant(
         "exact steps forget the norm",
         "learning/updates.py",
-        "project = partial(project_spectrum, norm=bounds.norm)",
+        "project = partial(project_spectrum, norm=constraints.norm)",
         "project = project_spectrum",
         (f"{LEARN}::test_norm_of_the_transform_is_the_one_asked_for",),
     ),
