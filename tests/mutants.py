@@ -44,6 +44,22 @@ QUALITY = "imaging/test_quality_of_denoising.py"
 MUTANTS = [
     # --- linalg
     Mutant(
+        "the inverse is that of the transform, transposed: it loses more digits",
+        "linalg/orthogonal.py",
+        "return np.linalg.inv(scaled.T), exponent",
+        "return np.linalg.inv(scaled).T, exponent",
+        (
+            "linalg/test_svd.py::test_no_signal_loses_more_than_the_condition_number_when_it_comes_back",
+        ),
+    ),
+    Mutant(
+        "passes before a resumed run are forgotten",
+        "learning/learn.py",
+        "problem.n_passes += state.n_passes",
+        "problem.n_passes += 0",
+        (f"{LEARN}::test_a_resumed_run_counts_the_passes_before_it_and_one_to_begin",),
+    ),
+    Mutant(
         "the spectrum is clipped to a bound that is a thousandth too large",
         "linalg/spectrum.py",
         "return np.clip(targets, floor, kappa * floor)",
@@ -206,7 +222,7 @@ MUTANTS = [
     Mutant(
         "exact steps forget the norm",
         "learning/updates.py",
-        "project = partial(project_spectrum, norm=bounds.norm)",
+        "project = partial(project_spectrum, norm=constraints.norm)",
         "project = project_spectrum",
         (f"{LEARN}::test_norm_of_the_transform_is_the_one_asked_for",),
     ),

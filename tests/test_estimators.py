@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_limits
 import kappaform as kf
 from kappaform.engines import NumpyEngine
 from kappaform.engines.blocks import block_rows
-from kappaform.estimators.base import _chunk_rows
+from kappaform.estimators.base import _piece_rows
 
 N_FEATURES = 16
 ESTIMATORS = [kf.ConditionedTransform, kf.OrthonormalTransform, kf.LogDetTransform]
@@ -149,7 +149,7 @@ def test_condition_number_never_exceeds_the_bound(max_condition, objective, dtyp
 @each_estimator
 @each_dtype
 def test_sparse_codes_equal_dense_codes(estimator_class, dtype, signals, monkeypatch):
-    monkeypatch.setattr("kappaform.estimators.base._CHUNK_BLOCKS", 1)
+    monkeypatch.setattr("kappaform.estimators.base._PIECE_BLOCKS", 1)
     signals = np.tile(signals, (8, 1)).astype(dtype)  # several chunks
     estimator = estimator_class(3, tol=1e-2).fit(signals)
     dense = estimator.transform(signals)
@@ -166,12 +166,12 @@ def test_sparse_codes_equal_dense_codes(estimator_class, dtype, signals, monkeyp
     )
 
 
-def test_the_row_that_is_not_finite_is_named_whatever_chunk_it_is_in(signals, monkeypatch):
-    monkeypatch.setattr("kappaform.estimators.base._CHUNK_BLOCKS", 1)
+def test_the_row_that_is_not_finite_is_named_whatever_piece_it_is_in(signals, monkeypatch):
+    monkeypatch.setattr("kappaform.estimators.base._PIECE_BLOCKS", 1)
     signals = np.tile(signals, (30, 1))
     estimator = kf.OrthonormalTransform(3, tol=1e-2, sparse_output=True).fit(signals)
     codes = estimator.transform(signals)
-    assert _chunk_rows(N_FEATURES, signals.dtype) < 8000
+    assert _piece_rows(N_FEATURES, signals.dtype) < 8000
     signals[8000, 3] = np.nan
     with pytest.raises(ValueError, match="first in row 8000"):
         estimator.transform(signals)
@@ -227,7 +227,7 @@ def test_fit_transform_is_fit_then_transform(estimator_class, sparse_output, sig
 def test_score_is_minus_the_relative_reconstruction_error(
     estimator_class, dtype, signals, monkeypatch
 ):
-    monkeypatch.setattr("kappaform.estimators.base._CHUNK_BLOCKS", 1)
+    monkeypatch.setattr("kappaform.estimators.base._PIECE_BLOCKS", 1)
     signals = np.vstack([signals, 10 * signals, signals, signals, signals]).astype(dtype)
     estimator = estimator_class(3, tol=1e-2).fit(signals)
     codes = estimator.transform(signals).astype(float)
@@ -495,11 +495,11 @@ def test_memory_mapped_signals_are_never_copied_as_a_whole(dtype, signals, tmp_p
 
 
 @each_dtype
-def test_chunks_of_codes_are_whole_blocks_of_the_engine(dtype):
+def test_pieces_of_codes_are_whole_blocks_of_the_engine(dtype):
     for n_features in (1, 64, 129, 5000):
-        chunk = _chunk_rows(n_features, np.dtype(dtype))
-        assert chunk % block_rows(n_features, np.dtype(dtype)) == 0
-        assert chunk * n_features * np.dtype(dtype).itemsize < 2**29
+        piece = _piece_rows(n_features, np.dtype(dtype))
+        assert piece % block_rows(n_features, np.dtype(dtype)) == 0
+        assert piece * n_features * np.dtype(dtype).itemsize < 2**29
 
 
 def test_components_are_a_copy_of_ones_own(signals):

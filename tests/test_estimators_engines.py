@@ -72,8 +72,8 @@ def test_a_store_is_read_in_slices_and_gives_the_bits_of_an_array(estimator_clas
     np.testing.assert_array_equal(batches[0].components_, batches[1].components_)
 
 
-def test_sparse_codes_of_a_store_are_made_chunk_by_chunk(signals, monkeypatch):
-    monkeypatch.setattr("kappaform.estimators.base._CHUNK_BLOCKS", 1)
+def test_sparse_codes_of_a_store_are_made_piece_by_piece(signals, monkeypatch):
+    monkeypatch.setattr("kappaform.estimators.base._PIECE_BLOCKS", 1)
     signals = np.tile(signals, (20, 1))
     estimator = kf.OrthonormalTransform(3, tol=1e-2, sparse_output=True).fit(Store(signals))
     codes = estimator.transform(Store(signals))

@@ -7,7 +7,7 @@ import pytest
 
 import kappaform as kf
 from kappaform.engines import Statistics
-from kappaform.learning.updates import Bounds, Factors, update_conditioned, update_log_det
+from kappaform.learning.updates import Constraints, Factors, update_conditioned, update_log_det
 from kappaform.linalg import polar
 
 CASES = range(20)
@@ -98,9 +98,9 @@ def test_the_share_of_energy_in_the_codes_never_falls(seed):
         return np.trace(W @ G @ W.T) - 2 * np.vdot(W, C) / share
 
     assert surrogate(factors.matrix) == pytest.approx(-np.sum(coefs**2), rel=1e-10)
-    bounds = Bounds(kappa=2.0, norm=None, least=np.linalg.eigvalsh(G)[0], negligible=0.0)
+    constraints = Constraints(kappa=2.0, norm=None, least=np.linalg.eigvalsh(G)[0], negligible=0.0)
     statistics = _statistics(signals, coefs, codes)
-    W = update_conditioned(statistics, factors, "relative", bounds, n_rounds=3).matrix
+    W = update_conditioned(statistics, factors, "relative", constraints, n_rounds=3).matrix
     assert surrogate(W) <= surrogate(factors.matrix)
     moved = signals @ W.T
     assert np.sum(_codes(moved, 2) ** 2) / np.sum(moved**2) >= share

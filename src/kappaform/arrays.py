@@ -246,7 +246,7 @@ def generator(rng: int | np.random.Generator | None) -> np.random.Generator:
 
 def scale_exponent(peak: float, dtype: np.dtype) -> int:
     """Exponent of the power of two by which signals up to `peak` are multiplied in all sums."""
-    exponent = int(np.frexp(peak)[1])
+    exponent = math.frexp(peak)[1]
     if abs(exponent) <= _ORDINARY_EXPONENT[dtype]:
         return 0
     return -max(-_LARGEST_SHIFT, min(exponent, _LARGEST_SHIFT))
@@ -254,7 +254,8 @@ def scale_exponent(peak: float, dtype: np.dtype) -> int:
 
 def max_magnitude(signals: Array) -> float:
     """Largest magnitude, NaN if one is."""
-    return float(np.maximum(float(signals.max()), -float(signals.min())))
+    high, low = float(signals.max()), -float(signals.min())
+    return low if low > high else high  # both are NaN, or none
 
 
 def check_energy(energy: float, exponent: int, name: str) -> None:

@@ -82,12 +82,12 @@ def save(
     if patch_mean is None:
         patch_mean = getattr(model, "patch_mean_", "kept")
     names = getattr(model, "feature_names_in_", None)
-    numbers, arrays = to_arrays(result, stream, sparsity)
+    described, arrays = to_arrays(result, stream, sparsity)
     header = {
         "format": _FORMAT,
         "format_version": _FORMAT_VERSION,
         "kappaform_version": version("kappaform"),
-        **numbers,
+        **described,
         "parameters": parameters,
         "dtype": getattr(model, "components_", result.transform).dtype.name,
         "patch_shape": _checked_shape(patch_shape, n_features),

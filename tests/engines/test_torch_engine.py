@@ -10,7 +10,7 @@ import pytest
 
 import kappaform as kf
 from kappaform.engines import NumpyEngine, engine_for
-from kappaform.linalg import inverse_factors
+from kappaform.linalg import scaled_inverse
 
 torch = pytest.importorskip("torch")
 
@@ -129,7 +129,7 @@ def test_codes_and_products_stay_on_the_device_without_gradient(dtype, device, r
     assert_close(engine.run_pass(transform, 3), plain.run_pass(transform, 3), 1e-6)
     for found, expected in (
         (engine.encode(transform, 3), plain.encode(transform, 3)),
-        (engine.decode((transform, transform)), plain.decode((transform, transform))),
+        (engine.decode((transform, 0)), plain.decode((transform, 0))),
     ):
         assert found.device == tensor.device
         assert not found.requires_grad
@@ -202,7 +202,7 @@ def test_extreme_signals_give_the_same_statistics_times_a_power_of_two(
 def test_a_scaled_transform_gives_what_it_gives_for_arrays(dtype, exponent, device, rng):
     signals = rng.standard_normal((900, 20)).astype(dtype)
     transform = np.ldexp(rng.standard_normal((20, 20)), exponent)
-    inverse = inverse_factors(transform)
+    inverse = scaled_inverse(transform)
     engine, plain = engine_for(torch.tensor(signals, device=device)), NumpyEngine(signals)
     tolerance = 1e-12 if dtype == "float64" else 1e-5
     found, expected = (each.energies(transform, inverse, 3) for each in (engine, plain))
@@ -220,9 +220,9 @@ def test_nothing_is_written_to_the_signals(device, rng):
     signals = torch.tensor(rng.standard_normal((900, 20)), device=device)
     before, engine, transform = signals.clone(), engine_for(signals), rng.standard_normal((20, 20))
     engine.run_pass(transform, 3)
-    engine.energies(transform, inverse_factors(transform), 3)
+    engine.energies(transform, scaled_inverse(transform), 3)
     engine.encode(transform, 20)
-    engine.decode(inverse_factors(transform))
+    engine.decode(scaled_inverse(transform))
     assert torch.equal(signals, before)
 
 
@@ -236,9 +236,9 @@ def test_signals_that_are_not_finite_are_refused_by_row(bad, dtype, device):
     for call in (
         lambda: engine.gram,
         lambda: engine.run_pass(one, 1),
-        lambda: engine.energies(one, (one, one), 1),
+        lambda: engine.energies(one, (one, 0), 1),
         lambda: engine.encode(one, 1),
-        lambda: engine.decode((one, one)),
+        lambda: engine.decode((one, 0)),
     ):
         with pytest.raises(ValueError, match=text):
             call()

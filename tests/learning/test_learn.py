@@ -199,6 +199,14 @@ def test_resuming_continues_as_if_never_stopped(few_patches, any_method, stop):
     assert whole.n_iter == rest.n_iter
 
 
+def test_a_resumed_run_counts_the_passes_before_it_and_one_to_begin(few_patches):
+    options = {"n_nonzero_coefs": 3, "tol": 0, "init": "dct"}
+    whole = kf.learn(few_patches, kf.LogDet(), max_iter=9, **options)
+    part = kf.learn(few_patches, kf.LogDet(), max_iter=4, **options)
+    rest = kf.learn(few_patches, kf.LogDet(), max_iter=5, **(options | {"init": part}))
+    assert rest.n_passes == whole.n_passes + 1 == 11
+
+
 @pytest.mark.parametrize("stop", [1, 9, 27, 40])
 def test_resuming_several_starts_continues_as_if_never_stopped(few_patches, stop):
     signals, starts = few_patches, ("dct", "identity", kf.random_basis(25, 0))

@@ -17,7 +17,7 @@ from kappaform.engines import SignalsUnreadable, engine_for
 from kappaform.learning import StopReason
 from kappaform.learning import state as steps
 from kappaform.learning.learn import begin_stream, learn_on
-from kappaform.learning.methods import learn_options, stream_options
+from kappaform.learning.methods import checked_options
 from kappaform.learning.state import as_stream, follow
 from kappaform.learning.updates import as_matrix
 
@@ -31,7 +31,7 @@ each_method = pytest.mark.parametrize("method", METHODS, ids=lambda method: str(
 
 
 def begin(init, method, n_nonzero, engine):
-    return begin_stream(stream_options(method, n_nonzero, init, "auto", 5, None), engine)
+    return begin_stream(checked_options(method, n_nonzero, init, None), engine)
 
 
 def step(before, engine, forgetting="auto", n_updates=5):
@@ -437,7 +437,7 @@ def test_a_rescaling_step_that_would_raise_the_error_is_replaced_by_the_exact_on
 
 def test_signals_of_a_fit_count_as_one_batch(small):
     engine = engine_for(small)
-    fitted, _ = learn_on(engine, learn_options(kf.Orthonormal(), 2, "dct", 100, 1e-4, None))
+    fitted, _ = learn_on(engine, checked_options(kf.Orthonormal(), 2, "dct", None))
     after = step(as_stream(fitted), engine, 1.0, 1)
     assert after.best.statistics.n_signals == 2 * len(small)
     np.testing.assert_allclose(after.best.statistics.gram, 2 * small.T @ small, rtol=1e-12)

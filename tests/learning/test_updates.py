@@ -11,7 +11,7 @@ from kappaform.learning import Conditioned, LogDet, Orthonormal
 from kappaform.learning.starts import feasible
 from kappaform.learning.state import updater
 from kappaform.learning.updates import (
-    Bounds,
+    Constraints,
     Factors,
     decompose,
     fit_spectrum,
@@ -36,9 +36,9 @@ def squared_error(codes, signals, transform):
     return float(np.sum((codes - signals @ transform.T) ** 2))
 
 
-def bounds_of(statistics, kappa, norm=None):
+def constraints_of(statistics, kappa, norm=None):
     values = np.linalg.eigvalsh(statistics.gram)
-    return Bounds(kappa, norm, max(values[0], 0.0), 1e-14 * values[-1])
+    return Constraints(kappa, norm, max(values[0], 0.0), 1e-14 * values[-1])
 
 
 def test_no_orthonormal_transform_fits_the_codes_better(rng):
@@ -84,10 +84,10 @@ def test_no_spectrum_within_the_bound_fits_the_codes_better(rng):
     signals = rng.standard_normal((200, N)) * np.logspace(0, -3, N)
     factors, statistics, codes = problem(rng, signals)
     for kappa, norm in ((1.5, None), (3.0, None), (1.5, 3.0), (10.0, 3.0)):
-        bounds = bounds_of(statistics, kappa, norm)
+        constraints = constraints_of(statistics, kappa, norm)
         project = partial(project_spectrum, norm=norm)
         best = fit_spectrum(
-            factors.left, factors, statistics.gram, statistics.cross, bounds, project
+            factors.left, factors, statistics.gram, statistics.cross, constraints, project
         )
         error = squared_error(codes, signals, best.matrix)
         assert best.spectrum.max() <= kappa * best.spectrum.min() * (1 + 1e-12)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kappaform.linalg import inverse_factors, polar, svd
+from kappaform.linalg import polar, scaled_inverse, svd
 
 
 # Singular matrices with a proximal term, on which divide and conquer leaves factors that are
@@ -22,25 +22,43 @@ def test_factors_are_orthonormal_although_small_singular_values_are_in_a_cluster
 
 @pytest.mark.parametrize("exponent", [0, 1010, -1010, -1060])
 @pytest.mark.parametrize("condition", [1.0, 1e8])
-def test_factors_of_an_inverse_invert_at_every_scale(condition, exponent, rng):
+def test_a_scaled_inverse_inverts_at_every_scale(condition, exponent, rng):
     left, right = (np.linalg.qr(rng.standard_normal((12, 12)))[0] for _ in range(2))
     matrix = np.ldexp((left * np.geomspace(1, 1 / condition, 12)) @ right, exponent)
-    first, second = inverse_factors(matrix)
-    assert np.isfinite(first).all()
-    assert np.isfinite(second).all()
-    half, other = exponent // 2, exponent - exponent // 2  # in two steps: neither overflows
+    inverse, scale = scaled_inverse(matrix)
+    half, other = scale // 2, scale - scale // 2  # in two steps: neither overflows
     exact = np.ldexp(np.ldexp(matrix, -half), -other)
-    product = exact @ (np.ldexp(first, half) @ np.ldexp(second, other)).T
-    np.testing.assert_allclose(product, np.eye(12), rtol=0, atol=1e-14 * condition)
+    np.testing.assert_allclose(exact.T @ inverse, np.eye(12), rtol=0, atol=1e-14 * condition)
+
+
+@pytest.mark.parametrize("condition", [1e2, 1e6, 1e10, 1e13])
+def test_no_signal_loses_more_than_the_condition_number_when_it_comes_back(condition, rng):
+    for _ in range(20):
+        left, right = (np.linalg.qr(rng.standard_normal((24, 24)))[0] for _ in range(2))
+        transform = (left * np.geomspace(1, 1 / condition, 24)) @ right
+        inverse, exponent = scaled_inverse(transform)
+        product = transform.T.astype(np.longdouble) @ np.ldexp(inverse, -exponent)
+        worst = np.linalg.norm((product - np.eye(24)).astype(np.float64), 2)
+        assert worst <= 4 * np.finfo(np.float64).eps * condition
+
+
+def test_rows_that_differ_in_scale_cost_no_digit(rng):
+    basis = np.linalg.qr(rng.standard_normal((24, 24)))[0]
+    signals = rng.standard_normal((500, 24))
+    for condition in (1e2, 1e6, 1e12):
+        transform = np.geomspace(1, 1 / condition, 24)[:, np.newaxis] * basis
+        inverse, exponent = scaled_inverse(transform)
+        found = np.ldexp(signals @ transform.T @ inverse, -exponent)
+        np.testing.assert_allclose(found, signals, rtol=0, atol=1e-14)
 
 
 def test_a_singular_matrix_has_no_inverse_at_any_scale(rng):
     matrix = rng.standard_normal((6, 3)) @ rng.standard_normal((3, 6))
     for exponent in (0, 1000, -1000):
         with pytest.raises(ValueError, match=r"transform is singular .*give a regular one"):
-            inverse_factors(np.ldexp(matrix, exponent))
+            scaled_inverse(np.ldexp(matrix, exponent))
     with pytest.raises(ValueError, match="transform is singular"):
-        inverse_factors(np.zeros((3, 3)))
+        scaled_inverse(np.zeros((3, 3)))
 
 
 @pytest.mark.parametrize("fails", [False, True])

@@ -30,6 +30,17 @@ _DOUBLE = np.dtype(np.float64)
 # left alone (`scale_exponent`), squares of coefficients are then within the range of float32.
 _ORDINARY_TRANSFORM = 8
 
+# A part has so many entries at least: 3 to 30 ms of work (measured for 16 to 256 features), beside
+# which the 0.1 to 0.3 ms that 2 to 8 threads need to start and to meet are little. There are no
+# more than `_MOST_PARTS`, with results of `_SUM_ENTRIES` (32 MB) in all: enough for 64 cores, and
+# for large n, where one result is that large, still for `_FEW_PARTS`.
+_PART_ENTRIES, _SUM_ENTRIES = 2**20, 2**22
+_MOST_PARTS, _FEW_PARTS = 64, 8
+
+#: What signals on disk, or a Dask worker, remember of cuts at most: 8 million rows in float64. The
+#: rest is searched anew in every pass.
+MOST_CUTS_BYTES = 2**26
+
 #: Integers that share the memory of floats, through which kernels compare magnitudes.
 BITS: dict[np.dtype, np.dtype] = {
     np.dtype(np.float32): np.dtype(np.int32),
@@ -74,14 +85,6 @@ class Weights(NamedTuple):
     exponent: int
 
 
-class Inverse(NamedTuple):
-    """Two factors of a transposed inverse, their product times 2**exponent."""
-
-    first: Float64Array
-    second: Float64Array
-    exponent: int
-
-
 class ScaledSums:
     """Sums of squares and products of signals, at the scale that the largest so far asks for.
 
@@ -121,23 +124,12 @@ def kind_of(signals: Any, name: str, first_row: int = 0) -> Kind:
 
 def weights_of(transform: Array, dtype: np.dtype) -> Weights:
     """A transform as blocks are multiplied by it: scaled, if its scale is out of the ordinary."""
-    exponent = _centring_exponent(transform, _ORDINARY_TRANSFORM)
-    scaled = np.ldexp(transform, exponent) if exponent else transform
+    exponent = -math.frexp(max_magnitude(transform))[1]
+    if abs(exponent) <= _ORDINARY_TRANSFORM:
+        exponent, scaled = 0, transform
+    else:
+        scaled = np.ldexp(transform, exponent)
     return Weights(scaled.astype(dtype, order="C", copy=False).T, exponent)
-
-
-def inverse_of(factors: tuple[Float64Array, Float64Array]) -> Inverse:
-    """The factors of `kappaform.linalg.inverse_factors`, scaled as `weights_of` does."""
-    exponents = [_centring_exponent(factor, _ORDINARY_TRANSFORM) for factor in factors]
-    first, second = (
-        np.ldexp(factor, e) if e else factor for factor, e in zip(factors, exponents, strict=True)
-    )
-    return Inverse(first, second, sum(exponents))
-
-
-def _centring_exponent(matrix: Array, ordinary: int) -> int:
-    exponent = int(np.frexp(np.abs(matrix).max(initial=0))[1])
-    return 0 if abs(exponent) <= ordinary else -exponent
 
 
 def survey(run: Run) -> ScaledSums:
@@ -180,12 +172,13 @@ def pass_over(
     return cross, code_energy, discarded_energy
 
 
-def energies(run: Run, weights: Weights, inverse: Inverse) -> ScaledSums:
+def energies(run: Run, weights: Weights, inverse: tuple[Float64Array, int]) -> ScaledSums:
     """‖Y‖², and ‖X‖², ‖Z − X‖² for the scaled transform, and ‖Y − X W⁻ᵀ‖²."""
     n, dtype = run.kind.n_features, run.kind.dtype
     total = ScaledSums(4, dtype)
-    # Codes of the scaled transform, and factors of the scaled inverse: what is left is near 1.
-    first = np.ldexp(inverse.first, -(weights.exponent + inverse.exponent))
+    # Codes of the scaled transform, and the scaled inverse: what is left of both scales is near 1.
+    matrix, inverse_exponent = inverse
+    back = np.ldexp(matrix, -(weights.exponent + inverse_exponent))
     for rows, block in run.blocks:
         peak = _checked_peak(rows, block, run.kind)
         exponent = scale_exponent(peak, dtype)
@@ -194,8 +187,8 @@ def energies(run: Run, weights: Weights, inverse: Inverse) -> ScaledSums:
         kept = _kept(coefs, run.sparsity[rows], n)
         signals, exact = scaled[:, :n].astype(np.float64), coefs[:, :n].astype(np.float64)
         codes, discarded = np.where(kept, exact, 0), np.where(kept, 0, exact)
-        lost = signals - codes @ first @ inverse.second
-        sums = [float(np.vdot(part, part)) for part in (signals, codes, discarded, lost)]
+        lost = signals - codes @ back
+        sums = [float(np.vdot(values, values)) for values in (signals, codes, discarded, lost)]
         total.add(peak, np.array(sums), exponent)
     return total
 
@@ -212,14 +205,15 @@ def encode(run: Run, weights: Weights, codes: Array) -> None:
         np.copyto(codes[rows], coefs[:, :n], where=kept)
 
 
-def decode(run: Run, inverse: Inverse, signals: Array) -> None:
-    """Write rows as given times both factors into `signals`."""
+def decode(run: Run, inverse: tuple[Float64Array, int], signals: Array) -> None:
+    """Write rows as given times the inverse into `signals`."""
+    matrix, inverse_exponent = inverse
     for rows, block in run.blocks:
         exponent = scale_exponent(_checked_peak(rows, block, run.kind), _DOUBLE)
         codes = _scaled(block, exponent, _DOUBLE, run)[:, : run.kind.n_features]
-        product = codes @ inverse.first @ inverse.second
-        if exponent + inverse.exponent:
-            np.ldexp(product, -(exponent + inverse.exponent), out=product)
+        product = codes @ matrix
+        if exponent + inverse_exponent:
+            np.ldexp(product, -(exponent + inverse_exponent), out=product)
         signals[rows] = product
 
 
@@ -245,10 +239,10 @@ def parts(n_signals: int, n_features: int, dtype: np.dtype) -> list[slice]:
 
     Few, because each has an (n, n) result, and long, because threads have to meet after each.
     """
-    most = min(64, max(8, 2**22 // n_features**2))
+    most = min(_MOST_PARTS, max(_FEW_PARTS, _SUM_ENTRIES // n_features**2))
     length = block_rows(n_features, dtype)
     n_blocks = -(-n_signals // length)
-    shortest = -(-(2**20) // (n_features * length))
+    shortest = -(-_PART_ENTRIES // (n_features * length))
     return list(split_rows(0, n_signals, max(shortest, -(-n_blocks // most)) * length))
 
 
@@ -259,10 +253,8 @@ def padded(n_features: int) -> int:
 
 def aligned_zeros(shape: tuple[int, int], dtype: np.dtype) -> Array:
     """Zeros that begin with a cache line, so that no vector of them straddles two."""
-    size = math.prod(shape) * dtype.itemsize
-    memory = np.zeros(size + _CACHE_LINE, np.uint8)
-    first = -memory.ctypes.data % _CACHE_LINE
-    return memory[first : first + size].view(dtype).reshape(shape)
+    memory = np.zeros(math.prod(shape) * dtype.itemsize + _CACHE_LINE, np.uint8)
+    return np.ndarray(shape, dtype, memory, offset=-memory.ctypes.data % _CACHE_LINE)
 
 
 def _checked_peak(rows: slice, block: Array, kind: Kind) -> float:

@@ -27,7 +27,6 @@ from kappaform.arrays import (
 from kappaform.engines import blocks
 from kappaform.engines.blocks import (
     BITS,
-    Inverse,
     Kind,
     NotFinite,
     Run,
@@ -95,13 +94,13 @@ class DaskEngine:
     def energies(
         self,
         transform: Float64Array,
-        inverse: tuple[Float64Array, Float64Array],
+        inverse: tuple[Float64Array, int],
         n_nonzero: int | Array,
     ) -> Energies:
         """Squared norms of signals, codes and errors."""
         weights = blocks.weights_of(transform, self.dtype)
-        back = _sent(blocks.inverse_of(inverse))
-        total = self._scaled_sums(blocks.energies, n_nonzero, _sent(weights), back, width=4)
+        matrices = _sent(weights), _sent(inverse)
+        total = self._scaled_sums(blocks.energies, n_nonzero, *matrices, width=4)
         check_energy(total.sums[0], total.exponent, self._kind.name)
         return Energies.of(total.sums, total.exponent, weights.exponent)
 
@@ -110,9 +109,9 @@ class DaskEngine:
         weights = blocks.weights_of(transform, self.dtype)
         return self._mapped(_encoded, n_nonzero, _sent(weights))
 
-    def decode(self, inverse: tuple[Float64Array, Float64Array]) -> Any:
-        """Rows times two matrices, one after the other: a Dask array."""
-        return self._mapped(_decoded, 0, _sent(blocks.inverse_of(inverse)))
+    def decode(self, inverse: tuple[Float64Array, int]) -> Any:
+        """Rows times a matrix: a Dask array."""
+        return self._mapped(_decoded, 0, _sent(inverse))
 
     def _survey(self) -> ScaledSums:
         if self._surveyed is None:
@@ -201,7 +200,7 @@ def _on_chunk(
     n_rows = int(starts[i + 1] - starts[i])
     if len(chunk) != n_rows:
         raise SignalsUnreadable(
-            f"block {i} of {kind.name} has {len(chunk)} rows, not the {n_rows} that its chunks "
+            f"chunk {i} of {kind.name} has {len(chunk)} rows, not the {n_rows} that its chunks "
             "say: mend what it is computed from."
         )
     kind = kind._replace(first_row=kind.first_row + int(starts[i]))
@@ -223,7 +222,7 @@ def _encoded(run: Run, weights: Weights) -> Array:
     return codes
 
 
-def _decoded(run: Run, inverse: Inverse) -> Array:
+def _decoded(run: Run, inverse: tuple[Float64Array, int]) -> Array:
     signals = np.empty((len(run.sparsity), run.kind.n_features), run.kind.dtype)
     blocks.decode(run, inverse, signals)
     return signals
@@ -266,7 +265,6 @@ def _sent(value: Any) -> Any:
 
 # Guesses of earlier passes stay on the worker that made them. They change no result, so nothing is
 # lost with a worker, and a chunk that moves to another is a little slower once.
-_MOST_CUTS_BYTES = 2**26
 _cuts: dict[tuple[str, int, int], Array] = {}  # by engine, first row and number of rows
 _cuts_lock = threading.Lock()
 
@@ -285,10 +283,10 @@ def _remembered_cuts(chunk: tuple[str, int, int], dtype: np.dtype) -> Array:
         if chunk in _cuts:
             return _cuts[chunk]
         cuts = np.zeros(chunk[2], BITS[dtype])
-        if _bytes_with(cuts) > _MOST_CUTS_BYTES:
+        if _bytes_with(cuts) > blocks.MOST_CUTS_BYTES:
             for other in [other for other in _cuts if other[0] != chunk[0]]:
                 del _cuts[other]
-        if _bytes_with(cuts) <= _MOST_CUTS_BYTES:
+        if _bytes_with(cuts) <= blocks.MOST_CUTS_BYTES:
             _cuts[chunk] = cuts
         return cuts
 
@@ -314,7 +312,7 @@ def check_dask_array(values: Any, name: str) -> None:
     real_dtype(values.dtype, name)
     if type(values._meta) is not np.ndarray:
         raise TypeError(
-            f"{name} has blocks of type {type(values._meta).__name__}: they must be plain arrays, "
+            f"{name} has chunks of type {type(values._meta).__name__}: they must be plain arrays, "
             f"{name}.map_blocks(numpy.asarray) if that loses nothing."
         )
 

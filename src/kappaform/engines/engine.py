@@ -150,7 +150,7 @@ class Engine(Protocol):
     def energies(
         self,
         transform: Float64Array,
-        inverse: tuple[Float64Array, Float64Array],
+        inverse: tuple[Float64Array, int],
         n_nonzero: int | Array,
     ) -> Energies:
         """Squared norms of signals, codes and errors: one read, which needs no `gram`.
@@ -161,9 +161,8 @@ class Engine(Protocol):
     def encode(self, transform: Float64Array, n_nonzero: int | Array) -> Any:
         """Codes H_s(Y Wᵀ) of the signals as given (not scaled): one read."""
 
-    def decode(self, inverse: tuple[Float64Array, Float64Array]) -> Any:
-        """Rows times two matrices, one after the other: signals, where the rows are codes.
+    def decode(self, inverse: tuple[Float64Array, int]) -> Any:
+        """Rows times a matrix: signals, where the rows are codes.
 
-        The two are those of `kappaform.linalg.inverse_factors`: their product is the transposed
-        inverse of a transform, but as one matrix it would lose twice as many digits.
+        `inverse` is that of `kappaform.linalg.scaled_inverse`: the matrix times a power of two.
         """

@@ -30,9 +30,6 @@ from kappaform.threads import Workspace, mapped_in_order
 
 Result = TypeVar("Result")
 
-# Of signals on disk, no more is remembered than this: memory does not grow with their number.
-_MOST_CUTS_BYTES = 2**26
-
 
 class NumpyEngine:
     """One pass over an array of signals, block of rows by block of rows.
@@ -101,13 +98,13 @@ class NumpyEngine:
     def energies(
         self,
         transform: Float64Array,
-        inverse: tuple[Float64Array, Float64Array],
+        inverse: tuple[Float64Array, int],
         n_nonzero: int | Array,
     ) -> Energies:
         """Squared norms of signals, codes and errors."""
-        weights, back = blocks.weights_of(transform, self.dtype), blocks.inverse_of(inverse)
+        weights = blocks.weights_of(transform, self.dtype)
         total = ScaledSums(4, self.dtype)
-        for part in self._mapped(blocks.energies, n_nonzero, weights, back):
+        for part in self._mapped(blocks.energies, n_nonzero, weights, inverse):
             total.merge(part)
         check_energy(total.sums[0], total.exponent, self._kind.name)
         return Energies.of(total.sums, total.exponent, weights.exponent)
@@ -121,10 +118,10 @@ class NumpyEngine:
         self._mapped(blocks.encode, n_nonzero, blocks.weights_of(transform, self.dtype), codes)
         return codes
 
-    def decode(self, inverse: tuple[Float64Array, Float64Array]) -> Array:
-        """Rows times two matrices, one after the other: an array in memory."""
+    def decode(self, inverse: tuple[Float64Array, int]) -> Array:
+        """Rows times a matrix: an array in memory."""
         signals = np.empty((self.n_signals, self.n_features), self.dtype)
-        self._mapped(blocks.decode, 0, blocks.inverse_of(inverse), signals)
+        self._mapped(blocks.decode, 0, inverse, signals)
         return signals
 
     def _survey(self) -> ScaledSums:
@@ -138,8 +135,8 @@ class NumpyEngine:
 
     def _no_cuts(self) -> Array:
         cuts, most = BITS[self.dtype], self.n_signals
-        if self._on_disk:
-            most = min(most, _MOST_CUTS_BYTES // cuts.itemsize)
+        if self._on_disk:  # memory does not grow with the number of signals
+            most = min(most, blocks.MOST_CUTS_BYTES // cuts.itemsize)
         return np.zeros(most, cuts)
 
     def _mapped(

@@ -59,19 +59,18 @@ def _mapped_blocks(
     address = np.frombuffer(mapped, np.uint8).ctypes.data
 
     def advise(advice: int, start: int, stop: int) -> None:
-        piece = signals[max(start, 0) : stop]
-        first = piece.__array_interface__["data"][0] - address
+        rows = signals[max(start, 0) : stop]
+        first = rows.__array_interface__["data"][0] - address
         first -= first % mmap.PAGESIZE
         with suppress(OSError):  # advice that the system does not take changes no result
-            mapped.madvise(advice, first, len(piece) * row_bytes)
+            mapped.madvise(advice, first, len(rows) * row_bytes)
 
-    for start in range(part.start, part.stop, n_rows):
-        stop = min(start + n_rows, part.stop)
-        if stop < part.stop:
-            advise(mmap.MADV_WILLNEED, stop, stop + n_rows)
-        yield from blocks_of(signals, slice(start, stop), length)
+    for piece in split_rows(part.start, part.stop, n_rows):
+        if piece.stop < part.stop:
+            advise(mmap.MADV_WILLNEED, piece.stop, piece.stop + n_rows)
+        yield from blocks_of(signals, piece, length)
         # With its first and last page the system may have mapped some of the neighbours.
-        advise(mmap.MADV_DONTNEED, start - n_rows, stop + n_rows)
+        advise(mmap.MADV_DONTNEED, piece.start - n_rows, piece.stop + n_rows)
 
 
 def _may_be_advised(signals: Array, mapped: Any) -> bool:

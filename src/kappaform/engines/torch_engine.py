@@ -14,7 +14,6 @@ from kappaform.arrays import Array, check_energy, check_rows, check_sums, not_fi
 from kappaform.engines.blocks import (
     ScaledSums,
     Weights,
-    inverse_of,
     scaled_statistics,
     split_rows,
     weights_of,
@@ -31,11 +30,11 @@ _OLDEST_GPU = (8, 0)  # compute capability
 
 # Bytes of the coefficients that are in memory at once, a seventh of all that then is: on a GPU
 # enough to keep it busy, on a CPU what stays in its cache.
-_CHUNK_BYTES = {"cpu": 2**20, "cuda": 2**25}
+_BLOCK_BYTES = {"cpu": 2**20, "cuda": 2**25}
 
 
 class TorchEngine:
-    """One pass over a tensor of signals on the device where it is, chunk of rows by chunk of rows.
+    """One pass over a tensor of signals on the device where it is, block of rows by block of rows.
 
     Sums are float64 and come to the host; codes and decoded signals stay on the device, without
     gradients. On an NVIDIA GPU with Triton, fused kernels pass over signals of at most 256 features
@@ -89,23 +88,22 @@ class TorchEngine:
     def energies(
         self,
         transform: Float64Array,
-        inverse: tuple[Float64Array, Float64Array],
+        inverse: tuple[Float64Array, int],
         n_nonzero: int | Array,
     ) -> Energies:
         """Squared norms of signals, codes and errors."""
         import torch
 
-        weights, back = weights_of(transform, self.dtype), inverse_of(inverse)
-        shift = -(weights.exponent + back.exponent)
-        first, second = map(self._on_device, (np.ldexp(back.first, shift), back.second))
+        weights, (matrix, inverse_exponent) = weights_of(transform, self.dtype), inverse
+        back = self._on_device(np.ldexp(matrix, -(weights.exponent + inverse_exponent)))
         total = ScaledSums(4, self.dtype)
-        for _, chunk, coefs, codes, peak, exponent in self._coded(
+        for _, block, coefs, codes, peak, exponent in self._coded(
             weights, self._sparsity(n_nonzero)
         ):
-            signals, exact = chunk.double(), codes.double()
-            lost = signals - exact @ first @ second
+            signals, exact = block.double(), codes.double()
+            lost = signals - exact @ back
             squares = (signals, exact, coefs.double().sub_(exact), lost)
-            sums = torch.stack([part.square().sum() for part in squares])
+            sums = torch.stack([values.square().sum() for values in squares])
             total.add(peak, sums.cpu().numpy(), exponent)
         check_energy(total.sums[0], total.exponent, self._name)
         return Energies.of(total.sums, total.exponent, weights.exponent)
@@ -121,16 +119,15 @@ class TorchEngine:
             codes[rows] = _shifted(some, -(exponent + weights.exponent))
         return codes
 
-    def decode(self, inverse: tuple[Float64Array, Float64Array]) -> Tensor:
-        """Rows times two matrices, one after the other, on their device."""
-        back = inverse_of(inverse)
-        first, second = map(self._on_device, (back.first, back.second))
-        signals = self._empty()
+    def decode(self, inverse: tuple[Float64Array, int]) -> Tensor:
+        """Rows times a matrix, on their device."""
+        (matrix, inverse_exponent), signals = inverse, self._empty()
+        back = self._on_device(matrix)
         for rows in self._rows():
-            chunk = self.signals[rows].double()
+            block = self.signals[rows].double()
             exponent = scale_exponent(self._checked_peak(rows), np.dtype(np.float64))
-            product = _shifted(chunk, exponent) @ first @ second
-            signals[rows] = _shifted(product, -(exponent + back.exponent)).to(signals.dtype)
+            product = _shifted(block, exponent) @ back
+            signals[rows] = _shifted(product, -(exponent + inverse_exponent)).to(signals.dtype)
         return signals
 
     def _survey(self) -> ScaledSums:
@@ -140,8 +137,8 @@ class TorchEngine:
             if math.isfinite(peak) and scale_exponent(peak, self.dtype) == 0:
                 total.add(peak, gram.cpu().numpy(), 0)
             else:
-                for _, chunk, peak, exponent in self._chunks():
-                    exact = chunk.double()
+                for _, block, peak, exponent in self._blocks():
+                    exact = block.double()
                     total.add(peak, (exact.T @ exact).cpu().numpy(), exponent)
             check_energy(np.trace(total.sums), total.exponent, self._name)
             self._surveyed = total
@@ -186,8 +183,8 @@ class TorchEngine:
         import torch
 
         cross, energies = self._zeros(self.n_features, self.n_features), self._zeros(2)
-        for _, chunk, coefs, codes, _, _ in self._coded(weights, sparsity, self.exponent):
-            cross += codes.double().T @ chunk.double()
+        for _, block, coefs, codes, _, _ in self._coded(weights, sparsity, self.exponent):
+            cross += codes.double().T @ block.double()
             energies[0] += codes.square().sum(dtype=torch.float64)
             energies[1] += coefs.sub_(codes).square_().sum(dtype=torch.float64)
         return cross.cpu().numpy(), *energies.tolist()
@@ -195,15 +192,15 @@ class TorchEngine:
     def _coded(
         self, weights: Weights, sparsity: Tensor, exponent: int | None = None
     ) -> Iterator[tuple[slice, Tensor, Tensor, Tensor, float, int]]:
-        """Chunks as of `_chunks`, with their coefficients and codes after the signals."""
+        """Blocks as of `_blocks`, with their coefficients and codes after the signals."""
         matrix, most = self._on_device(weights.matrix), int(sparsity.max())
-        for rows, chunk, *scale in self._chunks(exponent):
-            coefs = chunk @ matrix
+        for rows, block, *scale in self._blocks(exponent):
+            coefs = block @ matrix
             wanted = sparsity if len(sparsity) == 1 else sparsity[rows]
-            yield rows, chunk, coefs, keep_largest(coefs, wanted, most), *scale
+            yield rows, block, coefs, keep_largest(coefs, wanted, most), *scale
 
-    def _chunks(self, exponent: int | None = None) -> Iterator[tuple[slice, Tensor, float, int]]:
-        """Rows, scaled signals, largest magnitude and exponent of the scale, chunk by chunk.
+    def _blocks(self, exponent: int | None = None) -> Iterator[tuple[slice, Tensor, float, int]]:
+        """Rows, scaled signals, largest magnitude and exponent of the scale, block by block.
 
         If an exponent is given, the magnitudes are known to be right and not looked at.
         """
@@ -215,15 +212,15 @@ class TorchEngine:
     def _rows(self) -> Iterator[slice]:
         """Rows to work on at a time."""
         row_bytes = max(4, self.signals.dtype.itemsize) * self.n_features
-        length = max(1, _CHUNK_BYTES[self.signals.device.type] // row_bytes)
+        length = max(1, _BLOCK_BYTES[self.signals.device.type] // row_bytes)
         return split_rows(0, self.n_signals, length)
 
     def _checked_peak(self, rows: slice) -> float:
         """Largest magnitude of some rows. Refuses those that are not finite."""
-        chunk = self.signals[rows]
-        low, high = (float(value) for value in chunk.aminmax())
+        block = self.signals[rows]
+        low, high = (float(value) for value in block.aminmax())
         if not (math.isfinite(low) and math.isfinite(high)):
-            bad = int(chunk.isfinite().all(1).int().argmin())
+            bad = int(block.isfinite().all(1).int().argmin())
             raise ValueError(not_finite(self._name, self._first_row + rows.start + bad))
         return max(-low, high)
 

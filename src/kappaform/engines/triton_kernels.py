@@ -121,14 +121,14 @@ def code_kernel(
         depth = start + tl.arange(0, DEPTH)
         block = _block(signals, row_stride, column_stride, rows, depth, inside, n_features, scale)
         block_high, block_low = _halves(block)
-        places = depth[:, None] * (LEFT + RIGHT) + left_columns[None, :]
+        offsets = depth[:, None] * (LEFT + RIGHT) + left_columns[None, :]
         left = _product(
-            block_high, block_low, tl.load(high + places), tl.load(low + places), left, EXACT
+            block_high, block_low, tl.load(high + offsets), tl.load(low + offsets), left, EXACT
         )
         if RIGHT > 0:
-            places = depth[:, None] * (LEFT + RIGHT) + right_columns[None, :]
+            offsets = depth[:, None] * (LEFT + RIGHT) + right_columns[None, :]
             right = _product(
-                block_high, block_low, tl.load(high + places), tl.load(low + places), right, EXACT
+                block_high, block_low, tl.load(high + offsets), tl.load(low + offsets), right, EXACT
             )
     wanted = tl.load(sparsity + (first + rows) * sparsity_stride, mask=inside, other=0)
     cut = tl.load(cuts + first + rows, mask=inside, other=1)
@@ -182,37 +182,37 @@ def cross_kernel(
         inside = rows < n_rows
         block = _block(signals, row_stride, column_stride, rows, columns, inside, n_features, scale)
         block_high, block_low = _halves(block)
-        places = rows[:, None] * n_features + code_columns[None, :]
+        offsets = rows[:, None] * n_features + code_columns[None, :]
         there = inside[:, None] & (code_columns < n_features)[None, :]
-        high = tl.load(codes_high + places, mask=there, other=0.0)
+        high = tl.load(codes_high + offsets, mask=there, other=0.0)
         low = high
         if EXACT:
-            low = tl.load(codes_low + places, mask=there, other=0.0)
+            low = tl.load(codes_low + offsets, mask=there, other=0.0)
         total = _added(total, high, low, block_high, block_low, EXACT)
-    places = code_columns[:, None] * side + columns[None, :]
-    tl.store(cross + program.to(tl.int64) * side * side + places, total)
+    offsets = code_columns[:, None] * side + columns[None, :]
+    tl.store(cross + program.to(tl.int64) * side * side + offsets, total)
 
 
 @triton.jit
 def _block(source, row_stride, column_stride, rows, columns, inside, n_columns, scale):
     """Rows of a matrix, scaled, zeros beyond its edges."""
-    places = rows[:, None] * row_stride + columns[None, :] * column_stride
+    offsets = rows[:, None] * row_stride + columns[None, :] * column_stride
     there = inside[:, None] & (columns < n_columns)[None, :]
-    return tl.load(source + places, mask=there, other=0.0).to(tl.float32) * scale
+    return tl.load(source + offsets, mask=there, other=0.0).to(tl.float32) * scale
 
 
 @triton.jit
 def _store_codes(values, codes, codes_low, rows, columns, inside, n_features, EXACT: tl.constexpr):
     """Store codes as float32, or as halves."""
-    places = rows[:, None] * n_features + columns[None, :]
+    offsets = rows[:, None] * n_features + columns[None, :]
     there = inside[:, None] & (columns < n_features)[None, :]
     if codes.dtype.element_ty == tl.float32:
-        tl.store(codes + places, values, mask=there)
+        tl.store(codes + offsets, values, mask=there)
     else:
         high, low = _halves(values)
-        tl.store(codes + places, high, mask=there)
+        tl.store(codes + offsets, high, mask=there)
         if EXACT:
-            tl.store(codes_low + places, low, mask=there)
+            tl.store(codes_low + offsets, low, mask=there)
 
 
 @triton.jit

@@ -164,8 +164,8 @@ class FusedPass:
             energies = self._empty((-(-n_rows // block), 2), torch.float64)
             for rows in split_rows(part.start, part.stop, step):
                 first, last = rows.start - part.start, rows.stop - rows.start
-                codes, places = (high[:last], low[:last]), energies[first // block :]
-                self._code(rows, *codes, places, 1.0, weights, sparsity, exact)
+                codes, beside = (high[:last], low[:last]), energies[first // block :]
+                self._code(rows, *codes, beside, 1.0, weights, sparsity, exact)
                 self._cross(rows, *codes, cross[first // rows_each :], tile, exact)
             yield cross, energies
 

@@ -34,22 +34,14 @@ from kappaform.learning import (
     evaluate,
 )
 from kappaform.learning.learn import begin_stream, learn_on
-from kappaform.learning.methods import (
-    N_UPDATES,
-    Forgetting,
-    LearnOptions,
-    StreamOptions,
-    learn_options,
-    one_sparsity,
-    stream_options,
-)
+from kappaform.learning.methods import Forgetting, Options, checked_options, one_sparsity
 from kappaform.learning.state import State, as_stream, follow, result_of
 from kappaform.threads import single_threaded_blas
 
 _logger = logging.getLogger("kappaform")
 
-# Rows of a chunk, in blocks of the engine: enough for every core, and a few dozen megabytes.
-_CHUNK_BLOCKS = 64
+# Rows of a piece, in blocks of the engine: enough for every core, and a few dozen megabytes.
+_PIECE_BLOCKS = 64
 
 
 class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -147,12 +139,12 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
                 f"sparse_output=True: codes of {library_of(signals)} signals are as dense as these "
                 "and stay where they are; set sparse_output=False, or give arrays of NumPy."
             )
-        all_rows, length = slice(0, engine.n_signals), _chunk_rows(engine.n_features, engine.dtype)
-        chunks = (
-            engine_for(chunk, first_row=rows.start).encode(*how)
-            for rows, chunk in reader_of(signals, "signals")(all_rows, length)
+        all_rows, length = slice(0, engine.n_signals), _piece_rows(engine.n_features, engine.dtype)
+        pieces = (
+            engine_for(piece, first_row=rows.start).encode(*how)
+            for rows, piece in reader_of(signals, "signals")(all_rows, length)
         )
-        return sparse.vstack([sparse.csr_array(codes) for codes in chunks], "csr")
+        return sparse.vstack([sparse.csr_array(codes) for codes in pieces], "csr")
 
     def inverse_transform(self, X: Any) -> Any:
         r"""Signals that have the given coefficients: :math:`X W^{-T}`.
@@ -170,7 +162,7 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         if not sparse.issparse(codes):
             return engine_for(codes, "X").decode(inverse)
         signals = np.empty(codes.shape, working_dtype(codes.dtype))
-        for rows in split_rows(0, len(signals), _chunk_rows(self.n_features_in_, signals.dtype)):
+        for rows in split_rows(0, len(signals), _piece_rows(self.n_features_in_, signals.dtype)):
             dense = codes[rows].toarray()
             signals[rows] = engine_for(dense, "X", first_row=rows.start).decode(inverse)
         return signals
@@ -193,28 +185,19 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     def _n_features_out(self) -> int:
         return len(self.components_)
 
-    def _fit_options(self) -> LearnOptions:
-        options = learn_options(
-            self._method(self._specification()),
-            one_sparsity(self.n_nonzero_coefs, "an estimator"),
-            self.init,
-            self.max_iter,
-            self.tol,
-            self.callback,
-        )
-        return options._replace(callback=self._logged_callback) if self.verbose else options
+    def _fit_options(self) -> Options:
+        return self._options(self._specification(), self.init, max_iter=self.max_iter, tol=self.tol)
 
-    def _stream_options(self) -> StreamOptions:
+    def _stream_options(self) -> Options:
         before: State | None = getattr(self, "_stream", None)
-        options = stream_options(
-            self._method(self._specification() if before is None else before.method),
-            self.n_nonzero_coefs,
-            self.init if before is None else result_of(before, StopReason.RUNNING),
-            self.forgetting,
-            N_UPDATES,
-            self.callback,
-            "an estimator",
-        )
+        if before is None:
+            return self._options(self._specification(), self.init, forgetting=self.forgetting)
+        result = result_of(before, StopReason.RUNNING)
+        return self._options(before.method, result, forgetting=self.forgetting)
+
+    def _options(self, basis: Any, init: Any, **others: Any) -> Options:
+        sparsity = one_sparsity(self.n_nonzero_coefs, "an estimator")
+        options = checked_options(self._method(basis), sparsity, init, self.callback, **others)
         return options._replace(callback=self._logged_callback) if self.verbose else options
 
     def _method(self, basis: Any) -> Method:
@@ -225,10 +208,10 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         names = {field.name for field in fields(basis)} & set(self._get_param_names())
         return replace(basis, **{name: getattr(self, name) for name in names})
 
-    def _logged_callback(self, state: LearnResult) -> bool:
-        loss = state.records[-1].loss
-        _logger.info("%s: iteration %d, loss %.6g", type(self).__name__, state.n_iter, loss)
-        return self.callback is not None and bool(self.callback(state))
+    def _logged_callback(self, result: LearnResult) -> bool:
+        loss = result.records[-1].loss
+        _logger.info("%s: iteration %d, loss %.6g", type(self).__name__, result.n_iter, loss)
+        return self.callback is not None and bool(self.callback(result))
 
     def _received(self, X: Any, *, reset: bool) -> tuple[Any, dict[str, Any]]:
         """Signals as an engine takes them, and what scikit-learn remembers of their features.
@@ -316,6 +299,6 @@ def _has_own_codes(X: Any) -> bool:
     return library_of(X) in ("dask", "torch")
 
 
-def _chunk_rows(n_features: int, dtype: np.dtype) -> int:
-    """Rows of a chunk: whole blocks of the engine, so that codes have the same bits."""
-    return _CHUNK_BLOCKS * block_rows(n_features, dtype)
+def _piece_rows(n_features: int, dtype: np.dtype) -> int:
+    """Rows of a piece: whole blocks of the engine, so that codes have the same bits."""
+    return _PIECE_BLOCKS * block_rows(n_features, dtype)

@@ -1,4 +1,4 @@
-"""A result as numbers and arrays, and back: what a file keeps of it.
+"""A result as a header and arrays, and back: what a file keeps of it.
 
 Of several lines only the best is kept. What comes back has been checked: it is a result that
 learning could have given, or it is refused.
@@ -33,7 +33,7 @@ _ROUNDING = 1e-9
 # The same in single precision: of sums of float32 signals, of a norm that was given as float32.
 _ROUNDING_OF_SINGLE = 1e-6
 
-Numbers = dict[str, Any]
+Header = dict[str, Any]
 
 
 def shapes_of(n_features: int) -> dict[str, tuple[int | None, ...]]:
@@ -49,10 +49,10 @@ def shapes_of(n_features: int) -> dict[str, tuple[int | None, ...]]:
 
 def to_arrays(
     result: LearnResult, stream: State | None, n_nonzero: int
-) -> tuple[Numbers, dict[str, NDArray]]:
-    """Numbers and arrays of a result, and of the stream that goes on from it, if there is one."""
+) -> tuple[Header, dict[str, NDArray]]:
+    """Header and arrays of a result, and of the stream that goes on from it, if there is one."""
     kept = result.state.best.transform
-    numbers: Numbers = {
+    header: Header = {
         "n_features": len(result.transform),
         "n_nonzero_coefs": n_nonzero,
         "condition_number": result.condition_number,
@@ -70,7 +70,7 @@ def to_arrays(
             arrays["start"] = kept
     if stream is not None:
         statistics = stream.best.statistics or Statistics.empty(stream.n_features)
-        numbers["stream"] = {
+        header["stream"] = {
             "is_result": result.state.is_stream,
             "n_nonzero_coefs": stream.n_nonzero,
             "scale": statistics.scale,
@@ -79,35 +79,35 @@ def to_arrays(
             **{name: getattr(statistics, name) for name in _SUMS},
         }
         arrays |= {"gram": statistics.gram, "cross": statistics.cross}
-    return numbers, arrays
+    return header, arrays
 
 
-def from_arrays(numbers: Numbers, arrays: dict[str, NDArray]) -> tuple[LearnResult, State]:
+def from_arrays(header: Header, arrays: dict[str, NDArray]) -> tuple[LearnResult, State]:
     """The result that `to_arrays` described, and the stream that goes on from it.
 
     Arrays have the shapes of `shapes_of`. Raises KeyError for what is missing, TypeError or
     ValueError for what cannot be.
     """
-    method = _method(numbers["method"])
+    method = _method(header["method"])
     for name, array in arrays.items():
         if name != "records" and not np.abs(array).max() <= _LARGEST:
             raise ValueError(f"{name} contains NaN or values beyond {_LARGEST:g}.")
     transform = arrays["transform"]
     records = tuple(Record(*row) for row in arrays["records"].tolist())
-    n_iter, n_passes = _count(numbers, "n_iter"), _count(numbers, "n_passes")
+    n_iter, n_passes = _count(header, "n_iter"), _count(header, "n_passes")
     if not 1 <= len(records) <= n_iter + 1:
         raise ValueError(f"it has {len(records)} records of {n_iter} iterations.")
-    n_nonzero = _sparsity(numbers, len(transform))
-    reason = StopReason[numbers["stop_reason"]]
+    n_nonzero = _sparsity(header, len(transform))
+    reason = StopReason[header["stop_reason"]]
     kept = _kept(method, transform, arrays)
     state = State(
         method, n_nonzero, (Line(kept, records=records),), n_iter=n_iter, n_passes=n_passes
     )
-    described = numbers["stream"]
+    described = header["stream"]
     stream = as_stream(state) if described is None else _stream(described, arrays, state)
     is_stream = described is not None and described["is_result"]
     result = LearnResult(transform, reason, stream if is_stream else state)
-    _check_promises(result, _number(numbers, "condition_number"))  # last: it costs most
+    _check_promises(result, _number(header, "condition_number"))  # last: it costs most
     return result, stream
 
 
@@ -197,19 +197,19 @@ def _check_close(found: NDArray, expected: NDArray, message: str) -> None:
         raise ValueError(message)
 
 
-def _sparsity(numbers: Numbers, n_features: int) -> int:
-    return int(sparsity_of(_count(numbers, "n_nonzero_coefs"), 1, n_features))
+def _sparsity(header: Header, n_features: int) -> int:
+    return int(sparsity_of(_count(header, "n_nonzero_coefs"), 1, n_features))
 
 
-def _count(numbers: Numbers, name: str) -> int:
-    value = numbers[name]
+def _count(header: Header, name: str) -> int:
+    value = header[name]
     if type(value) is not int or not 0 <= value < 2**63:
         raise ValueError(f"its {name} is {value!r}, not an integer >= 0.")
     return value
 
 
-def _number(numbers: Numbers, name: str, most: float = _LARGEST) -> float:
-    value = numbers[name]
+def _number(header: Header, name: str, most: float = _LARGEST) -> float:
+    value = header[name]
     if type(value) not in (int, float) or not 0 <= value <= most:
         raise ValueError(f"its {name} is {value!r}, not a number from 0 to {most:g}.")
     return float(value)

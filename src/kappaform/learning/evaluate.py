@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from kappaform.arrays import as_real_array, as_transform, sparsity_of
 from kappaform.engines import Engine, SignalsUnreadable, engine_for
 from kappaform.learning.learn import learn_on
-from kappaform.learning.methods import Conditioned, learn_options, one_sparsity
+from kappaform.learning.methods import Conditioned, checked_options, one_sparsity
 from kappaform.learning.result import LearningInterrupted, LearnResult, learned
 from kappaform.learning.state import result_of
-from kappaform.linalg import inverse_factors
+from kappaform.linalg import scaled_inverse
 from kappaform.threads import single_threaded_blas
 
 
@@ -58,7 +58,7 @@ def evaluate(
 
 def _evaluated(engine: Engine, matrix: NDArray, n_nonzero: int | NDArray) -> Evaluation:
     with single_threaded_blas():
-        energies = engine.energies(matrix, inverse_factors(matrix), n_nonzero)
+        energies = engine.energies(matrix, scaled_inverse(matrix), n_nonzero)
     return Evaluation(energies.absolute, energies.relative, energies.reconstruction)
 
 
@@ -141,7 +141,7 @@ def condition_path(
         stopped = bool(callback(result)) if callback is not None else False
         return stopped
 
-    options = learn_options(methods[0], sparsity, "auto", max_iter, tol, callback)
+    options = checked_options(methods[0], sparsity, "auto", callback, max_iter=max_iter, tol=tol)
     options = options._replace(callback=callback and watch)
     engine = engine_for(signals)
     n_nonzero = int(sparsity_of(sparsity, engine.n_signals, engine.n_features))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,11 +21,10 @@ from kappaform.learning.methods import (
     Callback,
     Conditioned,
     Forgetting,
-    LearnOptions,
     Method,
-    StreamOptions,
-    learn_options,
-    stream_options,
+    Options,
+    checked_options,
+    one_sparsity,
 )
 from kappaform.learning.result import (
     BatchRefused,
@@ -103,7 +101,7 @@ def learn(
     SignalsUnreadable
         An OSError, if signals on disk or on a cluster fail: it too carries what was learned.
     """
-    options = learn_options(method, n_nonzero_coefs, init, max_iter, tol, callback)
+    options = checked_options(method, n_nonzero_coefs, init, callback, max_iter=max_iter, tol=tol)
     engine = engine_for(signals)
     _warn_of_columns(engine, n_nonzero_coefs)
     state: State | None = None
@@ -116,7 +114,7 @@ def learn(
         raise _interrupted(state) from None  # it came after the last iteration
 
 
-def learn_on(engine: Engine, options: LearnOptions) -> tuple[State, StopReason]:
+def learn_on(engine: Engine, options: Options) -> tuple[State, StopReason]:
     """`learn` on the signals of an engine: the last state, with statistics, and why it ended."""
     n_nonzero = sparsity_of(options.n_nonzero, engine.n_signals, engine.n_features)
     _warn_of_float32(engine, options.method)
@@ -148,18 +146,18 @@ def _state_from(init: Any, problem: Problem) -> State:
     return state
 
 
-def _run(problem: Problem, state: State, options: LearnOptions, latest: list[State]) -> StopReason:
+def _run(problem: Problem, state: State, options: Options, latest: list[State]) -> StopReason:
     """Learn until there is a reason to stop. What was learned last is in `latest`, at any time."""
-    n_before = state.n_passes
     if state.best.records:  # of a result that is resumed
         latest[:] = [state]
+        problem.n_passes += state.n_passes
     state = evaluated(state, problem)
-    latest[:] = [replace(state, n_passes=n_before + problem.n_passes)]
+    latest[:] = [state]
     for _ in range(options.max_iter):
         previous, state = state, step(state, problem)
-        latest[:] = [replace(state, n_passes=n_before + problem.n_passes)]
+        latest[:] = [state]
         reason = _stop_reason(previous, state, problem)
-        if options.callback is not None and _called(options.callback, latest[0]):
+        if options.callback is not None and _called(options.callback, state):
             reason = reason or StopReason.CALLBACK
         if reason:
             return reason
@@ -266,7 +264,10 @@ def learn_stream(
     SignalsUnreadable
         An OSError, if a batch cannot be had. Both carry what was learned until then.
     """
-    options = stream_options(method, n_nonzero_coefs, init, forgetting, n_updates, callback)
+    sparsity = one_sparsity(n_nonzero_coefs, "a stream")
+    options = checked_options(
+        method, sparsity, init, callback, forgetting=forgetting, n_updates=n_updates
+    )
     _check_batches(batches)
     state: State | None = None
     reason = StopReason.STREAM_END
@@ -295,7 +296,7 @@ def learn_stream(
         raise
 
 
-def begin_stream(options: StreamOptions, engine: Engine) -> State:
+def begin_stream(options: Options, engine: Engine) -> State:
     """The stream that `init` is in the middle of, if it is of this kind; else a new one from it.
 
     Starts that depend on signals are made with those of the engine, the first batch.
@@ -319,7 +320,7 @@ def begin_stream(options: StreamOptions, engine: Engine) -> State:
     return stream_from(starts, method, n_nonzero, engine.n_features, n_passes)
 
 
-def _with_batch(state: State | None, batch: Any, name: str, options: StreamOptions) -> State:
+def _with_batch(state: State | None, batch: Any, name: str, options: Options) -> State:
     """The stream after one more batch, or the first."""
     refused: tuple[type[Exception], ...] = (TypeError, ValueError)
     try:

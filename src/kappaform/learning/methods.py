@@ -63,7 +63,7 @@ class Conditioned:
         The error to minimise: absolute, or divided by the norm of the coefficients. They favour
         different transforms: compare both, and the reconstruction error (`kappaform.evaluate`).
     variant : {"monotone", "paper", "reference", "public"}
-        "monotone": exact steps that never increase the objective. The others may increase it.
+        "monotone": exact steps that never increase the loss. The others may increase it.
         "paper": the published algorithm as printed. "reference": order, steps and start of its
         authors' code; both with an exact spectrum step. "public": that code with its own spectrum
         step, which often misses the minimum, to reproduce its results.
@@ -108,62 +108,37 @@ Forgetting = float | Literal["auto"]
 N_UPDATES = 5  #: of the transform for each batch of a stream, at most (docs/scale.md)
 
 
-class LearnOptions(NamedTuple):
-    """What `learn` is asked for, checked but for what depends on the signals."""
+class Options(NamedTuple):
+    """What `learn` or `learn_stream` is asked for, checked but for what depends on the signals."""
 
     method: Method
     n_nonzero: Any
     init: Any
-    max_iter: int
-    tol: float
     callback: Callback | None
+    max_iter: int = 100  #: of `learn`
+    tol: float = 1e-4  #: of `learn`
+    forgetting: Forgetting = "auto"  #: of `learn_stream`
+    n_updates: int = N_UPDATES  #: of `learn_stream`
 
 
-class StreamOptions(NamedTuple):
-    """What `learn_stream` is asked for, checked but for what depends on the signals."""
-
-    method: Method
-    n_nonzero: int | None
-    init: Any
-    forgetting: Forgetting
-    n_updates: int
-    callback: Callback | None
-
-
-def learn_options(
-    method: Any, n_nonzero: Any, init: Any, max_iter: Any, tol: Any, callback: Any
-) -> LearnOptions:
-    """Check the options of `learn`."""
+def checked_options(
+    method: Any, n_nonzero: Any, init: Any, callback: Any, **others: Any
+) -> Options:
+    """Check the options of `learn`, with its max_iter and tol, or those of `learn_stream`."""
+    options = Options(checked_method(method), n_nonzero, init, callback, **others)
+    max_iter, tol, forgetting, n_updates = options[4:]
     _check_count("max_iter", max_iter, "iterations")
+    _check_count("n_updates", n_updates, "updates")
     if not _is_number(tol) or not 0 <= tol < math.inf:
         raise ValueError(f"tol={tol!r}: give a finite number >= 0 (0 runs until nothing changes).")
-    _check_callback(callback)
-    return LearnOptions(
-        checked_method(method), n_nonzero, init, int(max_iter), float(tol), callback
-    )
-
-
-def stream_options(
-    method: Any,
-    n_nonzero: Any,
-    init: Any,
-    forgetting: Any,
-    n_updates: Any,
-    callback: Any,
-    who: str = "a stream",
-) -> StreamOptions:
-    """Check the options of `learn_stream`; errors call it `who`."""
     if forgetting != "auto" and not (_is_number(forgetting) and 0 <= forgetting <= 1):
         raise ValueError(
             f"forgetting={forgetting!r}: give 'auto', or what a batch leaves of the weight of the "
             "earlier ones, from 0 (nothing) to 1 (all)."
         )
-    _check_count("n_updates", n_updates, "updates")
-    _check_callback(callback)
-    sparsity = one_sparsity(n_nonzero, who)
-    return StreamOptions(
-        checked_method(method), sparsity, init, forgetting, int(n_updates), callback
-    )
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback={callback!r}: give a function of a LearnResult, or None.")
+    return options._replace(max_iter=int(max_iter), tol=float(tol), n_updates=int(n_updates))
 
 
 def checked_method(method: Any) -> Method:
@@ -190,11 +165,6 @@ def _check_count(name: str, value: Any, what: str, most: float = math.inf) -> No
     if not is_integer or not 1 <= value <= most:
         end = "" if most == math.inf else f" and <= {most}"
         raise ValueError(f"{name}={value!r}: give a number of {what} >= 1{end}.")
-
-
-def _check_callback(callback: Any) -> None:
-    if callback is not None and not callable(callback):
-        raise TypeError(f"callback={callback!r}: give a function of a LearnResult, or None.")
 
 
 def _is_norm(value: Any) -> bool:

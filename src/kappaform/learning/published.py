@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from kappaform.engines import Statistics
 from kappaform.learning.methods import Conditioned
 from kappaform.learning.updates import (
-    Bounds,
+    Constraints,
     Factors,
     Steps,
     Transform,
@@ -27,7 +27,11 @@ from kappaform.linalg import polar, project_spectrum, svd
 
 
 def update_published(
-    statistics: Statistics, transform: Transform, _: Steps, method: Conditioned, bounds: Bounds
+    statistics: Statistics,
+    transform: Transform,
+    _: Steps,
+    method: Conditioned,
+    constraints: Constraints,
 ) -> Transform:
     """One iteration as published: in print ("paper") or as code ("reference", "public").
 
@@ -37,18 +41,18 @@ def update_published(
     if not cross.any():
         return transform
     project = first_accepted_spectrum if method.variant == "public" else project_spectrum
-    fit = partial(fit_spectrum, gram=gram, cross=cross, bounds=bounds, project=project)
+    fit = partial(fit_spectrum, gram=gram, cross=cross, constraints=constraints, project=project)
     factors = transform if isinstance(transform, Factors) else None
     if method.variant == "paper":
-        factors = factors or _printed_start(statistics, bounds.kappa)
+        factors = factors or _printed_start(statistics, constraints.kappa)
         left = polar(cross @ factors.right * factors.spectrum, near=factors.left)
-        factors = fit(left, factors).scaled_to(bounds.norm)
+        factors = fit(left, factors).scaled_to(constraints.norm)
         right = polar((cross.T @ left) / factors.spectrum, near=factors.right)
         return Factors(left, factors.spectrum, right)
     if factors is None:
-        start = _coded_start(statistics, bounds.kappa)
+        start = _coded_start(statistics, constraints.kappa)
         factors = fit(start.left, start)
-    return turn_blindly(statistics, factors, bounds, project)
+    return turn_blindly(statistics, factors, constraints, project)
 
 
 def _printed_start(statistics: Statistics, kappa: float) -> Factors:
@@ -72,8 +76,8 @@ def first_accepted_spectrum(targets: NDArray, weights: NDArray, max_condition: f
     """Spectrum within the bound, not always the closest one: see `project_spectrum` for that.
 
     Tries numbers of entries at the ceiling and, for each, at the floor, in ascending order, and
-    takes the first pair with which the entries between them are within the bounds. Whether those at
-    the floor and at the ceiling belong there is not asked: for targets (10, 9, 1), weights 1 and
+    takes the first pair with which the entries between them are within floor and ceiling. Whether
+    those at floor and ceiling belong there is not asked: for targets (10, 9, 1), weights 1 and
     bound 2 it gives (10, 5, 5), cost 32, where (8.67, 8.67, 4.33) costs 13.
     """
     n = targets.size

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.learning.methods import Method
-from kappaform.linalg import inverse_factors
+from kappaform.linalg import scaled_inverse
 from kappaform.threads import single_threaded_blas
 
 
@@ -133,11 +133,11 @@ class LearnResult:
         return self.__dict__["_spectrum"]
 
     @property
-    def inverse(self) -> tuple[NDArray, NDArray]:
-        """Two factors of the transposed inverse: codes times both, in turn, are signals."""
+    def inverse(self) -> tuple[NDArray, int]:
+        """The transposed inverse times 2**exponent, and the exponent: it makes signals of codes."""
         if "_inverse" not in self.__dict__:
             with single_threaded_blas():
-                self.__dict__["_inverse"] = inverse_factors(self.transform)
+                self.__dict__["_inverse"] = scaled_inverse(self.transform)
         return self.__dict__["_inverse"]
 
     @property

@@ -24,7 +24,7 @@ from kappaform.learning.updates import (
     Steps,
     Transform,
     as_matrix,
-    bounds_of,
+    constraints_of,
     error_with,
     measure,
     own_steps,
@@ -60,7 +60,7 @@ _RECENCY = 4
 # Records of a stream that are kept: its state does not grow with its length.
 _MOST_RECORDS = 1000
 
-# Rise of an objective, relative to its scale, that rounding explains.
+# Rise of a loss, relative to its scale, that rounding explains.
 _ROUNDING = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 1e-6}
 # Difference of a loss, relative to itself, that another engine or other blocks explain.
 _SAME_LOSS = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-4}
@@ -150,14 +150,14 @@ def updater(method: Method, gram: NDArray) -> Callable[[Statistics, Transform, S
         return lambda statistics, transform, _: update_log_det(
             statistics, as_matrix(transform), *roots, log_det
         )
-    bounds = bounds_of(method, gram)
+    constraints = constraints_of(method, gram)
     if method.variant != "monotone":
-        return partial(update_published, method=method, bounds=bounds)
-    return partial(update_conditioned, bounds=bounds, n_rounds=method.n_rounds)
+        return partial(update_published, method=method, constraints=constraints)
+    return partial(update_conditioned, constraints=constraints, n_rounds=method.n_rounds)
 
 
 class Problem:
-    """What does not change in one call of `learn`: the signals, the method and its objective."""
+    """What does not change in one call of `learn`: the signals and the method."""
 
     def __init__(
         self, engine: Engine, method: Method, n_nonzero: int | NDArray, tol: float = 0.0
@@ -166,7 +166,8 @@ class Problem:
         self.update = updater(method, engine.gram)
         self.steps = own_steps(method)
         self.monotone = not isinstance(method, Conditioned) or method.variant == "monotone"
-        self.n_passes = 0
+        self.n_passes = 0  # those of a result that is resumed included
+        self._exact = engine.n_features * float(np.finfo(engine.dtype).eps)
         self._last: tuple[Transform, Statistics] | None = None
 
     def run_pass(self, transform: Transform) -> Statistics:
@@ -177,7 +178,7 @@ class Problem:
         return self._last[1]
 
     def rises(self, previous: Record, record: Record) -> bool:
-        """Whether the objective rose by more than rounding explains."""
+        """Whether the loss rose by more than rounding explains."""
         rounding = _ROUNDING[self.engine.dtype]
         if isinstance(self.method, LogDet):
             return record.loss - previous.loss > rounding * max(1.0, abs(previous.loss))
@@ -188,8 +189,7 @@ class Problem:
 
     def is_exact(self, record: Record) -> bool:
         """Whether nothing but rounding is left of the error."""
-        eps = float(np.finfo(self.engine.dtype).eps)
-        return record.relative <= self.engine.n_features * eps
+        return record.relative <= self._exact
 
     def is_same(self, loss: float, measured: float) -> bool:
         """Whether two losses are of the same signals, perhaps summed in another order."""
@@ -222,14 +222,15 @@ def step(state: State, problem: Problem) -> State:
         )
     elif wanders:
         new = replace(old, wandering=(transform, statistics))
-    state = replace(_with_active(state, new), n_iter=state.n_iter + 1)
+    n_iter = state.n_iter + 1
     if old.explore is None:
-        return replace(state, rose=rose)
+        return _with_active(state, new, problem, n_iter=n_iter, rose=rose)
     new = replace(new, explored=(*new.explored, new.loss))
+    state = _with_active(state, new, problem, n_iter=n_iter)
     over = _is_explored(new, problem.tol) or _is_hopeless(new, state.best)
     if (rose and not wanders) or over:
-        new = replace(new, explore=None, wandering=None)
-    return evaluated(_with_next_active(_with_active(state, new)), problem)
+        state = _with_active(state, replace(new, explore=None, wandering=None), problem)
+    return evaluated(_with_next_active(state), problem)
 
 
 def evaluated(state: State, problem: Problem) -> State:
@@ -242,7 +243,7 @@ def evaluated(state: State, problem: Problem) -> State:
         measured = replace(line, statistics=measured.statistics)
     elif line.records:
         state = _without_history(state, problem)
-    return _with_active(state, measured)
+    return _with_active(state, measured, problem)
 
 
 def _measured(line: Line, problem: Problem) -> Line:
@@ -269,9 +270,11 @@ def _without_statistics(line: Line) -> Line:
     return replace(line, statistics=None, wandering=wandering)
 
 
-def _with_active(state: State, line: Line) -> State:
+def _with_active(state: State, line: Line, problem: Problem, **changes: Any) -> State:
+    """The state with another active line, and with all passes so far."""
     i = state.active
-    return replace(state, lines=(*state.lines[:i], line, *state.lines[i + 1 :]))
+    lines = (*state.lines[:i], line, *state.lines[i + 1 :])
+    return replace(state, lines=lines, n_passes=problem.n_passes, **changes)
 
 
 def _with_next_active(state: State) -> State:

@@ -22,6 +22,9 @@ from kappaform.linalg import polar, project_spectrum, svd
 from kappaform.linalg.orthogonal import PROXIMITY
 
 _EPS = float(np.finfo(np.float64).eps)
+# Spread of a spectrum that is taken for one value. Orthonormal bases in float64 have 2e-15 (cosine
+# and random ones, n up to 1024), those rounded to float32 7e-8: they are kept as they are given.
+_SPREAD_OF_ROUNDING = 1e-8
 LEAST_NORM = 1e-6  #: of a transform whose norm is free: the least that can be asked for
 
 
@@ -82,10 +85,10 @@ def kappa_of(method: Conditioned, n_features: int) -> float:
     return max(1.0, kappa / (1 + n_features * _EPS * kappa))
 
 
-def bounds_of(method: Conditioned, gram: NDArray) -> Bounds:
+def constraints_of(method: Conditioned, gram: NDArray) -> Constraints:
     """What constrains the factors of a transform of signals with this gram matrix."""
     n_features, values = len(gram), np.linalg.eigvalsh(gram)
-    return Bounds(
+    return Constraints(
         kappa=kappa_of(method, n_features),
         norm=norm_of(method, n_features),
         least=max(float(values[0]), 0.0),
@@ -150,7 +153,7 @@ def update_log_det(
 
 
 @dataclass(frozen=True)
-class Bounds:
+class Constraints:
     """What constrains the factors, and what the gram matrix says of its own scale."""
 
     kappa: float
@@ -160,9 +163,9 @@ class Bounds:
 
 
 def update_conditioned(
-    statistics: Statistics, factors: Factors, steps: Steps, bounds: Bounds, n_rounds: int
+    statistics: Statistics, factors: Factors, steps: Steps, constraints: Constraints, n_rounds: int
 ) -> Factors:
-    r"""Rounds of left, spectrum and right steps, none of which increases the objective of `steps`.
+    r"""Rounds of left, spectrum and right steps, none of which increases the error of `steps`.
 
     For the relative objective, :math:`\|X\|^2 / \|Z\|^2 = \theta` never falls when the same steps
     are done, without a norm, for the cross matrix divided by theta.
@@ -174,19 +177,19 @@ def update_conditioned(
         kept, discarded = statistics.code_energy, statistics.discarded_energy
         cross = cross * ((kept + discarded) / kept)
     project: Callable[..., NDArray] = project_spectrum
-    if bounds.norm is None:
+    if constraints.norm is None:
         project = _project_free
     elif steps in ("exact", "turn-exact"):
-        project = partial(project_spectrum, norm=bounds.norm)
+        project = partial(project_spectrum, norm=constraints.norm)
     if steps in ("turn", "turn-exact"):
-        return turn_blindly(statistics, factors, bounds, project)
+        return turn_blindly(statistics, factors, constraints, project)
     for _ in range(n_rounds):
         left = polar(cross @ factors.right * factors.spectrum, near=factors.left)
-        factors = fit_spectrum(left, factors, statistics.gram, cross, bounds, project)
+        factors = fit_spectrum(left, factors, statistics.gram, cross, constraints, project)
         if steps == "rescale":
-            factors = factors.scaled_to(bounds.norm)
-        factors = turn_right(factors, statistics.gram, cross, bounds.least)
-    return factors.scaled_to(bounds.norm) if steps == "relative" else factors
+            factors = factors.scaled_to(constraints.norm)
+        factors = turn_right(factors, statistics.gram, cross, constraints.least)
+    return factors.scaled_to(constraints.norm) if steps == "relative" else factors
 
 
 def _project_free(targets: NDArray, weights: NDArray, max_condition: float) -> NDArray:
@@ -201,7 +204,10 @@ def _project_free(targets: NDArray, weights: NDArray, max_condition: float) -> N
 
 
 def turn_blindly(
-    statistics: Statistics, factors: Factors, bounds: Bounds, project: Callable[..., NDArray]
+    statistics: Statistics,
+    factors: Factors,
+    constraints: Constraints,
+    project: Callable[..., NDArray],
 ) -> Factors:
     """Left, right and spectrum step in this order, the right one blind to the spectrum.
 
@@ -212,7 +218,7 @@ def turn_blindly(
     left = polar(cross @ factors.right * factors.spectrum, near=factors.left)
     right = polar(cross.T @ left, near=factors.right)
     turned = Factors(left, factors.spectrum, right)
-    return fit_spectrum(left, turned, gram, cross, bounds, project).scaled_to(bounds.norm)
+    return fit_spectrum(left, turned, gram, cross, constraints, project).scaled_to(constraints.norm)
 
 
 def fit_spectrum(
@@ -220,7 +226,7 @@ def fit_spectrum(
     factors: Factors,
     gram: NDArray,
     cross: NDArray,
-    bounds: Bounds,
+    constraints: Constraints,
     project: Callable[..., NDArray] = project_spectrum,
 ) -> Factors:
     """Spectrum for fixed singular vectors, within the bound: the best one, unless told how."""
@@ -228,10 +234,10 @@ def fit_spectrum(
     weights = np.einsum("ij,ij->j", right, gram @ right)
     products = np.einsum("ij,ij->j", left, cross @ right)
     right = np.where(products < 0, -right, right)
-    seen = weights > bounds.negligible
+    seen = weights > constraints.negligible
     # Where the signals have no energy every value fits: the current one stays, within the bound.
     targets = np.where(seen, np.abs(products) / np.where(seen, weights, 1.0), factors.spectrum)
-    spectrum = project(targets, np.where(seen, weights, 0.0), bounds.kappa)
+    spectrum = project(targets, np.where(seen, weights, 0.0), constraints.kappa)
     return Factors(left, spectrum, right)
 
 
@@ -250,10 +256,12 @@ def turn_right(factors: Factors, gram: NDArray, cross: NDArray, least: float) ->
 
 def turned_start(statistics: Statistics, method: Conditioned, steps: Steps) -> Factors:
     """Where turning begins: the least squares fit to given codes, after the first such step."""
-    bounds = bounds_of(method, statistics.gram)
+    constraints = constraints_of(method, statistics.gram)
     start = decompose(least_squares(statistics))
-    fitted = fit_spectrum(start.left, start, statistics.gram, statistics.cross, bounds)
-    return update_conditioned(statistics, fitted.scaled_to(bounds.norm), steps, bounds, n_rounds=1)
+    fitted = fit_spectrum(start.left, start, statistics.gram, statistics.cross, constraints)
+    return update_conditioned(
+        statistics, fitted.scaled_to(constraints.norm), steps, constraints, n_rounds=1
+    )
 
 
 def least_squares(statistics: Statistics) -> NDArray:
@@ -268,7 +276,7 @@ def decompose(matrix: NDArray) -> Factors:
     There every choice is a singular value decomposition, and this one has served best as a start.
     """
     left, spectrum, right = svd(matrix)
-    if spectrum[0] <= spectrum[-1] * (1 + 1e-8):
+    if spectrum[0] <= spectrum[-1] * (1 + _SPREAD_OF_ROUNDING):
         scale = float(np.mean(spectrum))
         return Factors(left @ right, np.full(len(matrix), scale), np.eye(len(matrix)))
     return Factors(left, spectrum, right.T)

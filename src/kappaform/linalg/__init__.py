@@ -1,13 +1,13 @@
 """Mathematics of n×n matrices: no data, no files."""
 
-from kappaform.linalg.orthogonal import dct_basis, inverse_factors, polar, random_basis, svd
+from kappaform.linalg.orthogonal import dct_basis, polar, random_basis, scaled_inverse, svd
 from kappaform.linalg.spectrum import project_spectrum
 
 __all__ = [
     "dct_basis",
-    "inverse_factors",
     "polar",
     "project_spectrum",
     "random_basis",
+    "scaled_inverse",
     "svd",
 ]

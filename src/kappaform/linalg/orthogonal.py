@@ -5,6 +5,7 @@ The rows of a basis are its atoms.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import reduce
 
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import dct
 
-from kappaform.arrays import generator
+from kappaform.arrays import generator, max_magnitude
 
 #: So small a proximal term moves nothing that the data determine, and decides what they leave open.
 PROXIMITY = 1e-10
@@ -41,7 +42,7 @@ def _classical_svd(matrix: NDArray) -> tuple[NDArray, NDArray, NDArray]:
 
 def _has_cluster(spectrum: NDArray) -> bool:
     """Whether two or more singular values are tiny: only then factors were seen to lose digits."""
-    return bool(spectrum[-2:].max() <= 1e-6 * spectrum[0])
+    return bool(spectrum[-2:][0] <= 1e-6 * spectrum[0])
 
 
 def _is_orthonormal(matrix: NDArray) -> bool:
@@ -78,17 +79,17 @@ def polar(matrix: NDArray, near: NDArray | None = None) -> NDArray:
     return left @ right
 
 
-def inverse_factors(matrix: NDArray) -> tuple[NDArray, NDArray]:
-    r"""Two matrices whose product is the transposed inverse, for rows to be multiplied in turn.
+def scaled_inverse(matrix: NDArray) -> tuple[NDArray, int]:
+    r"""The transposed inverse times 2**exponent, and this exponent. A singular matrix is refused.
 
-    .. math:: W^{-T} = (U \Sigma^{-1}) V^T \quad \text{for} \quad W = U \Sigma V^T
-
-    Codes times the first and then the second are off by about eps times the condition number; times
-    the inverse as one matrix, by its square. The scale of the inverse, which itself may be beyond
-    the range of float64, is shared between the two. A singular matrix is refused.
+    The inverse itself may be beyond the range of float64. What is inverted is the transposed
+    matrix: so :math:`W^T M - I` is within rounding times the condition number, and signals come
+    back from their coefficients :math:`Y W^T`. ``inv(W).T`` was seen to lose ten times as much, and
+    the factors of an SVD lose it also where only the rows of W differ in scale.
     """
-    exponent = int(np.frexp(np.abs(matrix).max(initial=0))[1])
-    left, spectrum, right = svd(np.ldexp(matrix, -exponent))
+    exponent = math.frexp(max_magnitude(matrix))[1]
+    scaled = np.ldexp(matrix, -exponent)
+    spectrum = np.linalg.svd(scaled, compute_uv=False)
     # Half of what the bound on a learned transform leaves at least.
     if spectrum[-1] <= 0.5 * len(matrix) * float(np.finfo(np.float64).eps) * spectrum[0]:
         largest, smallest = np.ldexp(spectrum[[0, -1]], exponent)
@@ -96,8 +97,7 @@ def inverse_factors(matrix: NDArray) -> tuple[NDArray, NDArray]:
             f"transform is singular (singular values from {largest:.3g} to {smallest:.3g}): "
             "signals cannot be rebuilt from its codes, give a regular one."
         )
-    half = exponent // 2
-    return np.ldexp(left / spectrum, half - exponent), np.ldexp(right, -half)
+    return np.linalg.inv(scaled.T), exponent
 
 
 def dct_basis(shape: int | Sequence[int]) -> NDArray[np.float64]:

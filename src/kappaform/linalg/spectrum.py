@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 _LARGEST_BOUND, _SMALLEST_WEIGHT, _SMALLEST_NORM = 1e50, 1e-50, 1e-50
 # Rescaling to the norm costs the square of the relative error that it corrects.
 _NORM_ERROR = 1e-12
+# Of Newton's method for one set of independent entries. Of 4500 spectra of three kinds (n = 64),
+# at least 94 % of each end within 7 steps, all within 10; more than 5 spare no `_minimiser`.
 _MAX_NEWTON_STEPS = 7
 
 
@@ -37,7 +39,7 @@ def project_spectrum(
         What each singular value would be if there were no bound.
     weights : array of shape (n,), non-negative
         What a deviation costs. Entries of weight zero do not decide the floor; without a norm they
-        are their target clipped to the bounds, with one they absorb what the norm leaves.
+        are their target clipped to floor and ceiling, with one they absorb what the norm leaves.
     max_condition : float in [1, inf]
     norm : float > 0 or None
         Euclidean norm of the spectrum; None leaves it free.
@@ -80,7 +82,7 @@ def _best_floor(
     The target of an entry is b / q, or infinite where q <= 0 (b >= 0): at the ceiling for every
     floor. Where such entries outweigh the rest, the floor is infinite.
 
-    Also q and value of every independent entry of the solution: those at a bound count as one.
+    Also q and value of every independent entry of the solution: those at floor or ceiling are one.
     """
     n, order = target.size, target.argsort()
     target, quadratic, linear = target[order], quadratic[order], linear[order]
@@ -91,7 +93,7 @@ def _best_floor(
 
     # An entry is at the floor if the derivative is negative where the floor meets its target, and
     # below the ceiling if it is negative where the ceiling does. It adds nothing there itself, and
-    # must not: its rounding error could outweigh all entries at the other bound.
+    # must not: its rounding error could outweigh all entries at the other end.
     knots = target[: target.searchsorted(math.inf)]
     lowered, m = knots / kappa, knots.size
     above, below = target.searchsorted(kappa * knots), target.searchsorted(lowered, "right")
@@ -106,11 +108,11 @@ def _best_floor(
     if curvature <= 0:
         return (float(knots[i]) if i < m else math.inf), quadratic[i:j], target[i:j]
     floor, count = pull / curvature, i + kappa**2 * (n - j)
-    bound_q, bound_value = [curvature / count], [math.sqrt(count) * floor]
+    end_q, end_value = [curvature / count], [math.sqrt(count) * floor]
     return (
         floor,
-        np.concatenate((quadratic[i:j], bound_q)),
-        np.concatenate((target[i:j], bound_value)),
+        np.concatenate((quadratic[i:j], end_q)),
+        np.concatenate((target[i:j], end_value)),
     )
 
 
@@ -138,9 +140,9 @@ def _minimiser(
 
 def _project_on_sphere(targets: NDArray, weights: NDArray, kappa: float, norm: float) -> NDArray:
     linear = weights * targets
-    low, direction = _cheapest_direction(weights, kappa)
+    low, lightest = _cheapest_direction(weights, kappa)
     if not linear.any():
-        return _on_sphere(linear, None, direction, norm)
+        return _on_sphere(linear, None, lightest, kappa, norm)
     # At the lower end the Lagrangian has no minimum; at the upper end the norm is at most half.
     high = 2 * math.sqrt(targets.size) * float(linear.max()) / norm
     beyond, within = None, np.zeros_like(weights)
@@ -166,7 +168,7 @@ def _project_on_sphere(targets: NDArray, weights: NDArray, kappa: float, norm: f
             shift, step = shift + newton, abs(newton)
         else:
             shift, step = _middle(low, high), high - low
-    return _on_sphere(within, beyond, direction, norm)
+    return _on_sphere(within, beyond, lightest, kappa, norm)
 
 
 def _newton_shift(quadratic: NDArray, entries: NDArray, norm: float) -> float:
@@ -198,23 +200,20 @@ def _middle(low: float, high: float) -> float:
 
 
 def _cheapest_direction(weights: NDArray, kappa: float) -> tuple[float, NDArray]:
-    """Largest shift at which some direction of the cone costs nothing, and that direction.
+    """Largest shift at which some direction of the cone costs nothing, and its larger entries.
 
     The cheapest direction of the cone has the k lightest entries at the ceiling, for some k, and
     the others at the floor: each k gives the shift at which its cost is zero.
     """
     if kappa == math.inf:
-        lightest = float(weights.min())
-        return -lightest, np.where(weights > lightest, 0.0, 1.0)
+        least = float(weights.min())
+        return -least, np.flatnonzero(weights == least)
     n, order = weights.size, weights.argsort()
-    light = np.cumsum(weights[order])
-    heavy = np.append(np.cumsum(weights[order[:0:-1]])[::-1], 0.0)  # sums, not differences
-    k = np.arange(1, n + 1)
+    ascending, k = weights[order], np.arange(1, n + 1)
+    light, heavy = ascending.cumsum(), _prefix_sums(ascending[::-1])[-2::-1]  # no differences
     shifts = (heavy + kappa**2 * light) / (n - k + kappa**2 * k)
     best = n - 1 - int(shifts[::-1].argmin())  # of equal ones that of the most entries
-    direction = np.full(n, 1 / kappa)
-    direction[order[: best + 1]] = 1.0
-    return -float(shifts[best]), direction
+    return -float(shifts[best]), order[: best + 1]
 
 
 def _jumps(weights: NDArray, low: float, kappa: float) -> NDArray:
@@ -233,7 +232,8 @@ def _jumps(weights: NDArray, low: float, kappa: float) -> NDArray:
 def _on_sphere(
     within: NDArray,
     beyond: NDArray | None,
-    direction: NDArray,
+    lightest: NDArray,
+    kappa: float,
     norm: float,
 ) -> NDArray:
     """Point of the sphere between two minimisers for (nearly) the same multiplier.
@@ -243,6 +243,8 @@ def _on_sphere(
     """
     inside = float(within @ within)
     if beyond is None:
+        direction = np.full(within.size, 1 / kappa)
+        direction[lightest] = 1.0
         step = math.sqrt((norm**2 - inside) / float(direction @ direction))
         return np.hypot(within, step * direction)
     share = (norm**2 - inside) / (float(beyond @ beyond) - inside)
@@ -267,12 +269,13 @@ def _checked(
             "give one weight per target."
         )
     for name, values in (("targets", targets), ("weights", weights)):
-        bad = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
-        if bad.size:
-            raise ValueError(
-                f"{name}[{bad[0]}]={values[bad[0]]}: {name} must be finite and non-negative"
-                + (" (flip the sign of a singular vector instead)." if name == "targets" else ".")
-            )
+        if values.min() >= 0 and values.max() < math.inf:  # neither, if one is NaN
+            continue
+        bad = int((~(np.isfinite(values) & (values >= 0))).argmax())
+        raise ValueError(
+            f"{name}[{bad}]={values[bad]}: {name} must be finite and non-negative"
+            + (" (flip the sign of a singular vector instead)." if name == "targets" else ".")
+        )
     if not isinstance(max_condition, numbers.Real) or not max_condition >= 1:
         raise ValueError(
             f"max_condition={max_condition!r}: give a number >= 1, as no matrix has a condition "
