@@ -269,7 +269,7 @@ MUTANTS = [
     ),
     Mutant(
         "photographs are not turned upright",
-        "image_files/__init__.py",
+        "image_files/picture.py",
         "if orientation in (5, 6, 7, 8):",
         "if orientation in (5, 7):",
         ("test_image_files.py",),
