@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import re
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -33,6 +35,7 @@ _OPACITY = (1, 2)  # kinds of extra samples: colours multiplied by it, or not
 _WHITE_IS_ZERO, _GREY, _RGB, _PALETTE, _CMYK, _YCBCR = 0, 1, 2, 3, 5, 6  # kinds of colours
 _JPEG, _DEFLATE = 7, 8  # compressions
 _LOSSLESS = (1, 5, 8, 32773, 34925, 50000)  # none, LZW, deflate, PackBits, LZMA, Zstandard
+_PREDICTORS = (1, 2, 3)  # none, differences of integers, of floats
 _MAX_RATIONAL = 2**32 - 1  # of numerator and denominator
 _JPEG_QUALITY = {"compressionargs": {"level": 95}, "subsampling": (1, 1)}  # as that of JPEG files
 
@@ -48,30 +51,43 @@ _STRUCTURED = ("ome", "imagej", "shaped")
 def read_tiff(path: Path) -> Picture:
     """All pages of the first series of a file."""
     doubts: list[str] = []
-    with complaints_of("tifffile"), tifffile.TiffFile(path, _multifile=False) as file:
-        misfit = _misfit(file, _n_pages(file))
+    with _opened(path) as (file, complaints):
+        misfit = _misfit(file, _n_pages(file)) or _reason(complaints)
     plain: dict[str, Any] = {}
     if misfit:
         doubts.append(f"{_IN_DOUBT}: {misfit}")
         plain = {f"is_{kind}": False for kind in _STRUCTURED}
-    with (
-        complaints_of("tifffile") as complaints,
-        tifffile.TiffFile(path, _multifile=False, **plain) as file,
-    ):
+    with _opened(path, **plain) as (file, complaints):
         series = file.series[0]
         _check_colours(series.keyframe)
         _check_size(series, file.filehandle.size)
         if series.dataoffset is None:  # else tifffile reads all pages at once, or fails
             _check_parts(series.pages, file.filehandle.size)
         pixels = series.asarray()
-        for complaint in complaints:
-            if "offset" in complaint or "corrupt" in complaint:
-                raise ValueError(complaint)
-            text = re.sub("<[^>]*> ", "", complaint)  # without the name that the file has there
-            doubts.append(f"{_IN_DOUBT}: {text}" if "series" in text else text)
+        if reason := _reason(complaints):
+            doubts.append(reason)
         if len(file.series) > 1:
             doubts.append(f"all but the first of its {len(file.series)} pictures")
         return _picture(file, pixels, doubts)
+
+
+@contextmanager
+def _opened(path: Path, **flags: Any) -> Iterator[tuple[Any, list[str]]]:
+    """The file, without other files that it names, and what tifffile complains about."""
+    with (
+        complaints_of("tifffile") as complaints,
+        tifffile.TiffFile(path, _multifile=False, **flags) as file,
+    ):
+        yield file, complaints
+
+
+def _reason(complaints: list[str]) -> str:
+    """What tifffile found wrong besides the pixels; an error if it is the pixels."""
+    for complaint in complaints:
+        if "offset" in complaint or "corrupt" in complaint:
+            raise ValueError(complaint)
+    texts = [re.sub("<[^>]*> ", "", complaint) for complaint in complaints]  # without names
+    return "; ".join(texts)
 
 
 def _misfit(file: Any, n_pages: int) -> str:
@@ -202,7 +218,9 @@ def _layout(file: Any) -> dict[str, Any]:
     arguments: dict[str, Any] = {"bigtiff": True} if file.is_bigtiff else {}
     compression = int(page.compression)
     if compression in _LOSSLESS:
-        arguments |= {"compression": compression, "predictor": int(page.predictor)}
+        arguments["compression"] = compression
+        if int(page.predictor) in _PREDICTORS:
+            arguments["predictor"] = int(page.predictor)
     elif compression == _JPEG and page.dtype == np.uint8:
         arguments |= {"compression": _JPEG} | _JPEG_QUALITY
     else:
@@ -221,8 +239,10 @@ def _colours(page: Any) -> dict[str, Any]:
         kind = _GREY
     arguments: dict[str, Any] = {"photometric": kind}
     if "S" in page.axes:
-        arguments["planarconfig"] = int(page.planarconfig)
-        arguments["extrasamples"] = [int(each) for each in page.extrasamples] or None
+        arguments["planarconfig"] = "contig" if page.axes.endswith("S") else "separate"
+        n_extra = page.samplesperpixel - (3 if kind == _RGB else 1)
+        if n_extra == len(page.extrasamples):
+            arguments["extrasamples"] = [int(each) for each in page.extrasamples] or None
     if kind == _PALETTE:
         arguments["colormap"] = page.colormap
     return arguments
@@ -231,13 +251,13 @@ def _colours(page: Any) -> dict[str, Any]:
 def _description(file: Any, is_same: bool, doubts: list[str]) -> dict[str, Any]:
     """Arguments of tifffile for a description that is true of the same pixels in a new file."""
     page, series = file.pages.first, file.series[0]
-    if page.is_shaped:  # the text of tifffile, which may stand beside one of the user's own
-        text = "" if page.description == page.shaped_description else page.description
-        told = dict(file.shaped_metadata[0]) if is_same and series.kind == "shaped" else {}
-        metadata = {key: told[key] for key in told if key not in ("shape", "truncated")}
-        return {"description": text.encode() or None} | ({"metadata": metadata} if told else {})
     if not (page.is_ome or page.is_imagej):
-        return {"description": page.description.encode() or None}
+        arguments: dict[str, Any] = {"description": _plain_text(page).encode() or None}
+        if is_same and series.kind == "shaped":
+            told = file.shaped_metadata[0]
+            told = {key: told[key] for key in told if key not in ("shape", "truncated")}
+            arguments["metadata"] = told
+        return arguments
     if not is_same or series.kind not in _STRUCTURED:
         if not any(doubt.startswith(_IN_DOUBT) for doubt in doubts):
             doubts.append(f"{_IN_DOUBT}: it tells of other axes or of another shape")
@@ -248,6 +268,12 @@ def _description(file: Any, is_same: bool, doubts: list[str]) -> dict[str, Any]:
     else:
         text = imagej_text(page.description, doubts)
     return {"description": text} if text else {}
+
+
+def _plain_text(page: Any) -> str:
+    """The description, unless it is one of those that tell shapes."""
+    is_plain = not (page.is_ome or page.is_imagej or page.description == page.shaped_description)
+    return str(page.description) if is_plain else ""
 
 
 def _metadata(file: Any, options: dict[str, Any], doubts: list[str]) -> Metadata:
@@ -265,10 +291,8 @@ def _metadata(file: Any, options: dict[str, Any], doubts: list[str]) -> Metadata
     if exif.RESOLUTION[0] in page.tags:
         x, y, unit = (_value(page, tag, INCH) for tag in exif.RESOLUTION)
         resolution = resolution_of(x, y, int(unit), doubts)
-    texts = {tag: _value(page, tag) for tag in exif.TEXTS}
-    texts = {tag: text.encode() for tag, text in texts.items() if isinstance(text, str)}
-    if any(getattr(page, f"is_{kind}") for kind in _STRUCTURED):
-        texts.pop(_DESCRIPTION, None)
+    texts = {tag: _value(page, tag) for tag in exif.TEXTS} | {_DESCRIPTION: _plain_text(page)}
+    texts = {tag: text.encode() for tag, text in texts.items() if text and isinstance(text, str)}
     xmp = _value(page, _XMP)
     xmp = exif.upright_xmp(xmp.encode() if isinstance(xmp, str) else xmp or b"")
     block = exif.block_of(texts, resolution)
