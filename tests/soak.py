@@ -468,7 +468,7 @@ def picture_files(rng: np.random.Generator, facts: Facts) -> None:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # of what is left out
                 write_image(path, picture)
-            assert read_image(path).pixels.shape == picture.pixels.shape
+            assert read_image(path).colours.shape == picture.colours.shape
 
 
 def _pixels(rng: np.random.Generator, shape: tuple[int, ...], dtype: str = "u1") -> np.ndarray:

@@ -41,16 +41,15 @@ _FILTERED = 1  # strategy of zlib for rows that are differences: files are 5 % s
 
 def read_flat(path: Path) -> Picture:
     """The picture in a file, upright."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         # Large pictures are welcome up to the limit, where the warning becomes an error.
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)
         image = Image.open(path, formats=["PNG", "JPEG", "WEBP", "BMP"])
-    doubts: list[str] = []
+    doubts = [f"EXIF: {_in_one_line(warning.message)}" for warning in caught[:1]]
     with image:
         n_frames = getattr(image, "n_frames", 1)
-        if image.format == "MPO":  # a JPEG with more pictures after the first, such as a preview
-            doubts.append(f"all but the first of its {n_frames} pictures")
-        elif n_frames > 1:
+        if n_frames > 1 and image.format != "MPO":
             raise UnsupportedError(
                 f"it is an animation of {n_frames} frames: store them as pages of a TIFF first."
             )
@@ -84,25 +83,33 @@ def _pixels(image: Image.Image) -> NDArray:
 
 def _exif_tags(image: Image.Image, doubts: list[str]) -> Mapping[int, Any]:
     """The main tags, none if they cannot be read."""
+    if doubts:
+        return {}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # Pillow skips what is broken, with a warning
+            image.load()  # EXIF and texts of a PNG may stand after its pixels
             return dict(image.getexif())
     except Exception as error:  # broken in any way
-        doubts.append(f"EXIF: {_in_one_line(error)}")
+        what = "EXIF and texts" if image.format == "PNG" else "EXIF"
+        doubts.append(f"{what}: {_in_one_line(error)}")
         return {}
 
 
 def _metadata(
     path: Path,
-    image: Image.Image,
+    image: Any,
     tags: Mapping[int, Any],
     size: tuple[int, int],
     doubts: list[str],
 ) -> Metadata:
-    kind = "JPEG" if image.format == "MPO" else str(image.format)
+    kind = str(image.format)
+    is_broken = bool(doubts)
+    block = b"" if is_broken else image.info.get("exif", b"").removeprefix(exif.MARK)
     resolution, is_doubtful = _resolution(image, tags, doubts)
-    block = image.info.get("exif", b"").removeprefix(exif.MARK) if tags else b""
+    if kind == "MPO":  # a JPEG with more pictures after the first, such as a preview
+        kind = "JPEG"
+        doubts.append(f"all but the first of its {image.n_frames} pictures")
     try:
         without = exif.RESOLUTION if is_doubtful else ()
         block = exif.upright(block, size, without) if block else b""
@@ -111,7 +118,8 @@ def _metadata(
         block = b""
     xmp = image.info.get("xmp", b"")
     xmp = exif.upright_xmp(xmp) if xmp else b""
-    texts, options = _texts(image, doubts) if kind == "PNG" else {}, _options(path, image, kind)
+    texts = _texts(image, doubts) if kind == "PNG" and not is_broken else {}
+    options = _options(path, image, kind)
     return Metadata(kind, options, resolution, block, xmp, texts, tuple(doubts))
 
 
@@ -133,12 +141,8 @@ def _resolution(
 
 
 def _texts(image: Any, doubts: list[str]) -> dict[str, str]:
-    """Texts of a PNG, which may stand after its pixels."""
-    try:
-        texts = dict(image.text)
-    except Exception as error:  # pixels were read: what follows them is damaged
-        doubts.append(f"texts: {_in_one_line(error)}")
-        return {}
+    """Texts of a PNG, but those that are written in another way."""
+    texts = dict(image.text)
     texts.pop(_XMP_OF_PNG, None)
     for key in [key for key in texts if key.startswith(_PROFILE_AS_TEXT)]:
         doubts.append(f"the text {key!r}")  # it may tell an orientation
@@ -168,7 +172,7 @@ def _is_lossless_webp(data: bytes) -> bool:
     return False
 
 
-def _in_one_line(error: Exception) -> str:
+def _in_one_line(error: Warning | str | Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
