@@ -365,6 +365,18 @@ def test_pixels_outlive_a_description_that_is_not_true(tmp_path, case):
         assert not file.is_imagej
 
 
+def test_pixels_of_other_files_are_not_read(tmp_path):
+    other = '<TiffData IFD="0" FirstZ="1" PlaneCount="1"><UUID FileName="b.tif">urn:uuid:2</UUID>'
+    data = f'<TiffData IFD="0" PlaneCount="1"/>{other}</TiffData>'
+    for name, shift in (("a.tif", 0), ("b.tif", 1)):
+        pixels = np.stack([values(9, 8), values(9, 8)]) + shift
+        options = {"metadata": None, "description": ome_text(data)}
+        written(tmp_path / name, pixels.astype("u2"), **options)
+    target, warning = doubted(tmp_path / "a.tif")
+    assert "the description: it tells of other axes" in warning
+    assert_array_equal(tifffile.imread(target), np.stack([values(9, 8)] * 2))
+
+
 def test_other_pictures_of_a_file_are_named_as_left_out(tmp_path):
     source = tmp_path / "a.tif"
     with tifffile.TiffWriter(source, ome=True) as writer:

@@ -241,8 +241,11 @@ def _colours(page: Any) -> dict[str, Any]:
     if "S" in page.axes:
         arguments["planarconfig"] = "contig" if page.axes.endswith("S") else "separate"
         n_extra = page.samplesperpixel - (3 if kind == _RGB else 1)
-        if n_extra == len(page.extrasamples):
-            arguments["extrasamples"] = [int(each) for each in page.extrasamples] or None
+        if n_extra != len(page.extrasamples):
+            return {
+                "planarconfig": arguments["planarconfig"]
+            }  # the page does not say what they are
+        arguments["extrasamples"] = [int(each) for each in page.extrasamples] or None
     if kind == _PALETTE:
         arguments["colormap"] = page.colormap
     return arguments
