@@ -285,10 +285,31 @@ MUTANTS = [
     ),
     Mutant(
         "photographs are not turned upright",
-        "image_files/__init__.py",
+        "image_files/picture.py",
         "if orientation in (5, 6, 7, 8):",
         "if orientation in (5, 7):",
         ("test_image_files.py",),
+    ),
+    Mutant(
+        "EXIF says that the upright picture is to be turned",
+        "image_files/exif.py",
+        "_SHORT, 1, 1, 0)",
+        "_SHORT, 1, 6, 0)",
+        ("test_image_metadata.py",),
+    ),
+    Mutant(
+        "channels of a microscope are slices of a volume",
+        "image_files/picture.py",
+        '_DEPTH = "ZQIT"',
+        '_DEPTH = "ZQITC"',
+        ("test_tiff_files.py",),
+    ),
+    Mutant(
+        "a promise of planes that are not in the file is believed",
+        "image_files/descriptions.py",
+        "if max(counts) > n_planes:",
+        "if max(counts) > 1e12:",
+        ("test_tiff_files.py",),
     ),
     # --- imaging
     Mutant(

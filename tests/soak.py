@@ -38,7 +38,7 @@ from PIL import Image
 from threadpoolctl import threadpool_info
 
 import kappaform as kf
-from kappaform.image_files import Picture, read_image
+from kappaform.image_files import Picture, check_target, read_image, write_image
 from kappaform.learning import StopReason
 
 Facts = dict[str, Any]  #: what a failure tells of its case
@@ -447,7 +447,7 @@ def _as_npy(array: np.ndarray) -> bytes:
 
 
 def picture_files(rng: np.random.Generator, facts: Facts) -> None:
-    """A damaged picture is refused in a sentence, or it is a picture."""
+    """A damaged picture is refused in a sentence, or it is a picture that can be written."""
     facts["kind"] = kind = str(rng.choice(sorted(PICTURES)))
     shape = (int(rng.integers(2, 40)), int(rng.integers(2, 40)))
     file = io.BytesIO()
@@ -458,10 +458,17 @@ def picture_files(rng: np.random.Generator, facts: Facts) -> None:
         assert isinstance(read_image(path), Picture)
         path.write_bytes(_damaged(rng, file.getvalue(), facts))
         picture = bounded(lambda: read_image(path), ValueError, OSError)
-    if picture is not None:
+        if picture is None:
+            return
         assert isinstance(picture, Picture)
         assert picture.pixels.dtype.kind in "uif"
         assert picture.pixels.size > 0
+        path = path.with_suffix(".tif") if picture.has_pages else path
+        if check_target(path, picture) is None:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # of what is left out
+                write_image(path, picture)
+            assert read_image(path).colours.shape == picture.colours.shape
 
 
 def _pixels(rng: np.random.Generator, shape: tuple[int, ...], dtype: str = "u1") -> np.ndarray:
@@ -490,17 +497,25 @@ def _npy(rng: np.random.Generator, shape: tuple[int, int], file: Any) -> None:
     np.save(file, _pixels(rng, shape, str(rng.choice(["u1", "u2", "i4"]))))
 
 
+EXIF = Image.Exif()
+EXIF[0x0112], EXIF[0x010F], EXIF[0x011A] = 6, "maker", 72.0  # orientation, maker, resolution
+
 PICTURES: dict[str, Callable[..., None]] = {
     "grey png": _pillow("PNG"),
     "colour png": _pillow("PNG", 3),
     "16-bit png": _pillow("PNG", dtype="u2"),
     "palette png": _palette,
-    "grey jpg": _pillow("JPEG"),
-    "colour jpg": _pillow("JPEG", 3, progressive=True),
+    "grey jpg": _pillow("JPEG", dpi=(300, 300)),
+    "colour jpg": _pillow("JPEG", 3, progressive=True, exif=EXIF),
     "grey tif": _tiff(dtype="u2"),
     "deflated tif": _tiff(3, compression="zlib", photometric="rgb"),
     "tiled tif": _tiff(tile=(16, 16)),
     "pages tif": _tiff(3, photometric="minisblack"),
+    "imagej tif": _tiff(dtype="u2", imagej=True, metadata={"spacing": 2.0, "unit": "um"}),
+    "ome tif": _tiff(ome=True, metadata={"PhysicalSizeX": 2.0}),
+    "lossy webp": _pillow("WEBP", 3, exif=EXIF),
+    "lossless webp": _pillow("WEBP", 4, lossless=True),
+    "grey bmp": _pillow("BMP"),
     "npy": _npy,
 }
 

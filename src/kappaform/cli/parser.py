@@ -24,9 +24,10 @@ kappaform COMMAND --help shows the options of a command and an example.
 Ends with 0, or 2 for bad input, 3 for a bug of kappaform, or with 128 and the number of the signal
 that ended it (130 after Ctrl-C)."""
 _DENOISE = """
-The formats are PNG, JPEG, TIFF (8 and 16 bit, float, pages) and NPY. The result has the type of
-its input and is written beside it, unless -o or --suffix say otherwise. An opacity channel is
-kept. Of a folder every picture is denoised, other files are skipped."""
+The formats are PNG, JPEG, WebP, BMP, TIFF (8 and 16 bit, float, pages) and NPY. The result has the
+type of its input and is written beside it, unless -o or --suffix say otherwise. An opacity channel
+is kept, and so is what the file says besides its pixels. Of a folder every picture is denoised,
+other files are skipped."""
 _LEARN = """
 Signals are the rows of .npy files, as they are, or random patches of pictures, whose means are
 removed."""

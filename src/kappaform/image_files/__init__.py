@@ -1,70 +1,39 @@
-"""Pictures in files: PNG, JPEG, TIFF and NPY, read without loss and written when complete."""
+"""Pictures in files, with what these say of them: read without loss and written when complete."""
 
 from __future__ import annotations
 
-import math
-import struct
 import warnings
-import zlib
-from collections import defaultdict
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from PIL import Image
-from PIL.PngImagePlugin import putchunk
 
+from kappaform.arrays import warn
 from kappaform.files import UnsupportedError, check_readable, replaced_when_complete
+from kappaform.image_files.picture import Picture
 
-_KINDS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}
+__all__ = [
+    "SUFFIXES",
+    "Picture",
+    "as_stored",
+    "check_target",
+    "load_npy",
+    "read_image",
+    "write_image",
+]
+
+_KINDS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP", ".bmp": "BMP"}
 _KINDS |= {".tif": "TIFF", ".tiff": "TIFF", ".npy": "NPY"}
 SUFFIXES = tuple(_KINDS)
 
 _NUMBERS = tuple(f"{kind}{bits}" for kind in ("uint", "int", "float") for bits in (8, 16, 32, 64))
 #: Types of pixels that a format holds; NPY holds any.
-_TYPES = {"PNG": ("uint8", "uint16"), "JPEG": ("uint8",), "TIFF": _NUMBERS}
-_JPEG_SIDE = 65_500  # JPEG_MAX_DIMENSION of libjpeg
-
-_ORIENTATION = 0x0112  # tag of EXIF
-_PNG_START = b"\x89PNG\r\n\x1a\n"
-_PNG_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # of the colour types of PNG
-#: Passes of an interlaced PNG: first row and column, and the steps to the next ones.
-_PNG_PASSES = [(0, 0, 8, 8), (0, 4, 8, 8), (4, 0, 8, 4), (0, 2, 4, 4), (2, 0, 4, 2)]
-_PNG_PASSES += [(0, 1, 2, 2), (1, 0, 2, 1)]
-
-
-class Picture(NamedTuple):
-    """Pixels of a file in their own type: (H, W), with channels last and pages first, if any."""
-
-    pixels: NDArray
-    has_channels: bool
-    profile: bytes | None = None  #: ICC colour profile
-    has_alpha: bool = False  #: whether the file says that the last channel is opacity
-
-    @property
-    def has_pages(self) -> bool:
-        return self.pixels.ndim - self.has_channels > 2
-
-    @property
-    def colours(self) -> NDArray:
-        """The pixels without opacity; without an axis for channels if only one is left."""
-        colours = self.pixels[..., :-1] if self.has_alpha else self.pixels
-        return colours if self.channel_axis or not self.has_channels else colours[..., 0]
-
-    @property
-    def channel_axis(self) -> int | None:
-        """Of the colours, if there are several."""
-        n_colours = self.pixels.shape[-1] - self.has_alpha
-        return -1 if self.has_channels and n_colours > 1 else None
-
-    def with_colours(self, colours: NDArray) -> Picture:
-        """The same picture with other `colours`."""
-        if self.has_channels:
-            colours = colours.reshape(*self.pixels.shape[:-1], -1)
-            opacity = self.pixels[..., colours.shape[-1] :]
-            colours = np.concatenate([colours, opacity], axis=-1)
-        return self._replace(pixels=colours)
+_TYPES = {"PNG": ("uint8", "uint16"), "TIFF": _NUMBERS}
+_TYPES |= dict.fromkeys(("JPEG", "WEBP", "BMP"), ("uint8",))
+_SIDES = {"JPEG": 65_500, "WEBP": 16_383}  # most pixels: JPEG_MAX_DIMENSION, WEBP_MAX_DIMENSION
+_WITH_ALPHA = ("PNG", "WEBP")
+_LOSSY = ("JPEG", "WEBP")  # formats that have a quality
 
 
 # --- Any format
@@ -86,11 +55,13 @@ def read_image(path: Path) -> Picture:
 
 def _decoded(path: Path, kind: str) -> Picture:
     try:
-        if kind != "TIFF":
-            return _read_png_jpeg(path)
-        from kappaform.image_files.tiff import read_tiff
+        if kind == "TIFF":
+            from kappaform.image_files.tiff import read_tiff
 
-        return Picture(*read_tiff(path))
+            return read_tiff(path)
+        from kappaform.image_files.flat import read_flat
+
+        return read_flat(path)
     except (UnsupportedError, Image.DecompressionBombError) as error:
         raise ValueError(f"{path}: {error}") from None
     except (ImportError, MemoryError):
@@ -117,32 +88,49 @@ def _misfit(kind: str, picture: Picture) -> str | None:
         return None
     if picture.has_pages:
         return "holds one page, the picture has more: write TIFF or NPY"
-    if kind == "JPEG" and max(shape[:2]) > _JPEG_SIDE:
-        return f"holds {_JPEG_SIDE} pixels a side, the picture has shape {shape}: write PNG"
+    if max(shape[:2]) > _SIDES.get(kind, np.inf):
+        return f"holds {_SIDES[kind]} pixels a side, the picture has shape {shape}: write PNG"
     if picture.has_channels:
         fits_png = shape[-1] in ((2, 4) if picture.has_alpha else (3,))
-        if not fits_png or (kind == "JPEG" and picture.has_alpha):
+        if not fits_png or (picture.has_alpha and kind not in _WITH_ALPHA):
             remedy = "PNG" if fits_png else "TIFF or NPY"
             return f"cannot hold the {shape[-1]} channels of the picture: write {remedy}"
     return None
 
 
-def write_image(path: Path, picture: Picture) -> None:
-    """Write a picture that `check_target` let pass, in the format that the suffix says."""
+def write_image(path: Path, picture: Picture, quality: int | None = None) -> None:
+    """Write a picture that `check_target` let pass, in the format that the suffix says.
+
+    `quality` is that of JPEG and WebP, from 1 to 100. None is that of the file that was read, if it
+    has the same format; else 95 for JPEG, and no loss for WebP.
+    """
     kind = _kind_of(path)
+    if quality is not None:
+        _check_quality(path, kind, quality)
+    doubts = list(picture.metadata.doubts)
     with replaced_when_complete(path) as file:
         if kind == "NPY":
             np.save(file, picture.pixels, allow_pickle=False)
         elif kind == "TIFF":
             from kappaform.image_files.tiff import write_tiff
 
-            write_tiff(file, picture)
-        elif picture.pixels.dtype == np.uint16 and picture.has_channels:
-            _write_16_bit_channels(file, picture)
+            doubts += write_tiff(file, picture)
         else:
-            options: dict[str, Any] = {"quality": 95, "subsampling": 0} if kind == "JPEG" else {}
-            options["icc_profile"] = picture.profile
-            Image.fromarray(np.ascontiguousarray(picture.pixels)).save(file, kind, **options)
+            from kappaform.image_files.flat import write_flat
+
+            doubts += write_flat(file, picture, kind, quality)
+    if doubts and kind != "NPY":  # which holds nothing but pixels anyway
+        warn(f"{path} is written without {'; without '.join(doubts)}.")
+
+
+def _check_quality(path: Path, kind: str, quality: int) -> None:
+    if kind not in _LOSSY:
+        raise ValueError(
+            f"{path}: quality={quality} is for {' and '.join(_LOSSY)}, {kind} loses nothing: leave "
+            "it out."
+        )
+    if isinstance(quality, bool) or not isinstance(quality, int) or not 1 <= quality <= 100:
+        raise ValueError(f"quality={quality!r}: give an integer from 1 to 100.")
 
 
 def as_stored(values: NDArray, dtype: DTypeLike) -> NDArray:
@@ -195,92 +183,3 @@ def _read_npy(path: Path) -> Picture:
     # Three or four values along the last axis are channels, none of them known to be opacity; a
     # volume can be declared one later.
     return Picture(pixels, pixels.ndim >= 3 and pixels.shape[-1] in (3, 4))
-
-
-# --- PNG and JPEG, by Pillow as far as it keeps every bit
-
-
-def _read_png_jpeg(path: Path) -> Picture:
-    """The picture in a PNG or JPEG file, upright."""
-    with warnings.catch_warnings():
-        # Large pictures are welcome up to the limit, where the warning becomes an error.
-        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-        image = Image.open(path, formats=["PNG", "JPEG"])
-    with image:
-        pixels = _pixels_of_png(path, image) if image.format == "PNG" else _as_array(image)
-        orientation = image.getexif().get(_ORIENTATION, 1)
-        profile = image.info.get("icc_profile")
-    if orientation in (5, 6, 7, 8):
-        pixels = pixels.swapaxes(0, 1)
-    if orientation in (3, 4, 7, 8):
-        pixels = pixels[::-1]
-    if orientation in (2, 3, 6, 7):
-        pixels = pixels[:, ::-1]
-    has_channels = pixels.ndim == 3
-    has_alpha = has_channels and pixels.shape[-1] in (2, 4)
-    return Picture(np.ascontiguousarray(pixels), has_channels, profile, has_alpha)
-
-
-def _as_array(image: Image.Image) -> NDArray:
-    if "transparency" in image.info and image.mode in ("L", "RGB", "P"):
-        image = image.convert("LA" if image.mode == "L" else "RGBA")
-    elif image.mode in ("1", "P", "PA"):
-        image = image.convert({"1": "L", "P": "RGB", "PA": "RGBA"}[image.mode])
-    if image.mode not in ("L", "LA", "RGB", "RGBA", "I", "I;16"):
-        raise UnsupportedError(f"its colours are {image.mode}: convert it to grey or RGB first.")
-    pixels = np.array(image)
-    return pixels.astype(np.uint16) if image.mode.startswith("I") else pixels
-
-
-def _pixels_of_png(path: Path, image: Image.Image) -> NDArray:
-    """Pixels of a PNG whose rows are all there: Pillow leaves missing ones black."""
-    data, position = path.read_bytes(), len(_PNG_START)
-    chunks: dict[bytes, bytearray] = defaultdict(bytearray)
-    while position + 8 <= len(data):
-        length, kind = struct.unpack_from(">I4s", data, position)
-        chunks[kind] += data[position + 8 : position + 8 + length]
-        position += length + 12  # length, kind and checksum
-    _, _, depth, colours, _, _, interlaced = struct.unpack(">IIBBBBB", chunks[b"IHDR"])
-    content, unpacker = bytes(chunks[b"IDAT"]), zlib.decompressobj()
-    pieces = (content[start : start + 2**16] for start in range(0, len(content), 2**16))
-    n_bytes = sum(len(unpacker.decompress(piece)) for piece in pieces)
-    n_expected = _n_bytes_of_png(image.size, depth * _PNG_CHANNELS[colours], interlaced)
-    if n_bytes < n_expected:
-        raise ValueError(f"it has {n_bytes} of the {n_expected} bytes of its rows.")
-    image.load()  # checks the rest of the file
-    if depth < 16 or colours == 0:
-        return _as_array(image)
-
-    def decoded(mode: str, raw_mode: str) -> NDArray:
-        return np.array(Image.frombytes(mode, image.size, content, "zip", raw_mode, interlaced))
-
-    # Of 16 bit channels Pillow by itself keeps the first byte.
-    if colours == 4:  # grey and opacity: four bytes a pixel, as RGBA of 8 bit
-        return decoded("RGBA", "RGBA").view(">u2").astype(np.uint16)
-    # As if the bytes were in the other order, the second one of each channel is kept.
-    first, second = (decoded(image.mode, f"{image.mode};16{order}") for order in "BL")
-    return first.astype(np.uint16) << 8 | second
-
-
-def _n_bytes_of_png(size: tuple[int, int], n_bits: int, interlaced: int) -> int:
-    """Length of the unpacked rows of so many bits a pixel, each with its filter in front."""
-    (width, height), n_bytes = size, 0
-    for top, left, down, right in _PNG_PASSES if interlaced else [(0, 0, 1, 1)]:
-        n_rows, n_columns = len(range(top, height, down)), len(range(left, width, right))
-        n_bytes += n_rows * (1 + math.ceil(n_columns * n_bits / 8)) if n_columns else 0
-    return n_bytes
-
-
-def _write_16_bit_channels(file: BinaryIO, picture: Picture) -> None:
-    """A PNG of a kind that Pillow cannot write: each row as its difference from the one above."""
-    height, width, n_channels = picture.pixels.shape
-    rows = picture.pixels.astype(">u2").view(np.uint8).reshape(height, -1)
-    filtered = np.full((height, rows.shape[1] + 1), 2, np.uint8)  # 2: the filter "up"
-    filtered[:, 1:] = np.diff(rows, axis=0, prepend=np.zeros_like(rows[:1]))
-    colours = {2: 4, 3: 2, 4: 6}[n_channels]
-    file.write(_PNG_START)
-    putchunk(file, b"IHDR", struct.pack(">IIBBBBB", width, height, 16, colours, 0, 0, 0))
-    if picture.profile:
-        putchunk(file, b"iCCP", b"ICC\0\0", zlib.compress(picture.profile))
-    putchunk(file, b"IDAT", zlib.compress(filtered.tobytes()))
-    putchunk(file, b"IEND")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import math
+import re
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -15,60 +16,114 @@ import tifffile
 from numpy.typing import NDArray
 
 from kappaform.files import UnsupportedError
+from kappaform.image_files import exif
+from kappaform.image_files.descriptions import imagej_text, ome_misfit, ome_of_the_first
+from kappaform.image_files.picture import (
+    INCH,
+    Metadata,
+    Picture,
+    complaints_of,
+    resolution_of,
+    turned,
+)
 
 _MAX_PIXELS = 178_956_970  # what Pillow refuses by itself, for TIFF too
 _MAX_BYTES = 8 * _MAX_PIXELS  # as many pixels of RGBA, 16 bit, the most that PNG holds
+_MAX_RATIO = 20  # of pixels to file, above these limits: noise hardly shrinks, a trap does
+
 _OPACITY = (1, 2)  # kinds of extra samples: colours multiplied by it, or not
-_RGB_OR_GREY = (0, 1, 2)  # photometric interpretations: white is zero, black is zero, RGB
-_PROFILE = 34675  # tag of the ICC profile
+_WHITE_IS_ZERO, _GREY, _RGB, _PALETTE, _CMYK, _YCBCR = 0, 1, 2, 3, 5, 6  # kinds of colours
+_JPEG, _DEFLATE = 7, 8  # compressions
+_LOSSLESS = (1, 5, 8, 32773, 34925, 50000)  # none, LZW, deflate, PackBits, LZMA, Zstandard
+_PREDICTORS = (1, 2, 3)  # none, differences of integers, of floats
+_MAX_RATIONAL = 2**32 - 1  # of numerator and denominator
+_JPEG_QUALITY = {"compressionargs": {"level": 95}, "subsampling": (1, 1)}  # as that of JPEG files
+
+_DESCRIPTION, _ORIENTATION, _XMP, _PROFILE = 270, 274, 700, 34675  # tags
+_IMAGEJ = 50839  # ranges and colours of its channels, labels, regions
+#: Where the picture lies on Earth, and which value means no data: GeoTIFF and GDAL.
+_ON_EARTH = (33550, 33922, 34264, 34735, 34736, 34737, 42112, 42113)
+_IN_DOUBT = "the description"
+#: Kinds of description that tell shapes, so that a wrong one misleads its readers.
+_STRUCTURED = ("ome", "imagej", "shaped")
 
 
-def read_tiff(path: Path) -> tuple[NDArray, bool, bytes | None, bool]:
-    """What makes a `Picture`, of all pages of the first series of a file."""
-    with _complaints_of_tifffile() as complaints, tifffile.TiffFile(path) as file:
-        _check_order(file)
-        series, page = file.series[0], file.series[0].keyframe
-        axes, photometric = series.axes, int(page.photometric)
-        _check_size(series, page)
-        if photometric not in _RGB_OR_GREY:
-            name = getattr(page.photometric, "name", photometric)
-            raise UnsupportedError(f"its colours are {name}: convert it to RGB first.")
+def read_tiff(path: Path) -> Picture:
+    """All pages of the first series of a file."""
+    doubts: list[str] = []
+    with _opened(path) as (file, complaints):
+        misfit = _misfit(file, _n_pages(file)) or _reason(complaints)
+    plain: dict[str, Any] = {}
+    if misfit:
+        doubts.append(f"{_IN_DOUBT}: {misfit}")
+        plain = {f"is_{kind}": False for kind in _STRUCTURED}
+    with _opened(path, **plain) as (file, complaints):
+        series = file.series[0]
+        _check_colours(series.keyframe)
+        _check_size(series, file.filehandle.size)
         if series.dataoffset is None:  # else tifffile reads all pages at once, or fails
             _check_parts(series.pages, file.filehandle.size)
-        try:
-            pixels = series.asarray()
-        except ValueError as error:
-            if "imagecodecs" not in str(error):
-                raise
-            pixels = _pixels_by_pillow(path, series.shape, series.dtype)
-        tag = page.tags.get(_PROFILE)  # read while the file is open
-        profile = tag.value if tag else None
-        has_alpha = "S" in axes and any(int(kind) in _OPACITY for kind in page.extrasamples[-1:])
+        pixels = series.asarray()
+        if reason := _reason(complaints):
+            doubts.append(reason)
+        if len(file.series) > 1:
+            doubts.append(f"all but the first of its {len(file.series)} pictures")
+        return _picture(file, pixels, doubts)
+
+
+@contextmanager
+def _opened(path: Path, **flags: Any) -> Iterator[tuple[Any, list[str]]]:
+    """The file, without other files that it names, and what tifffile complains about."""
+    with (
+        complaints_of("tifffile") as complaints,
+        tifffile.TiffFile(path, _multifile=False, **flags) as file,
+    ):
+        yield file, complaints
+
+
+def _reason(complaints: list[str]) -> str:
+    """What tifffile found wrong besides the pixels; an error if it is the pixels."""
     for complaint in complaints:
         if "offset" in complaint or "corrupt" in complaint:
             raise ValueError(complaint)
-    if "S" in axes:  # channels may be stored one after another
-        pixels = np.moveaxis(pixels, axes.index("S"), -1)
-    if photometric == 0 and pixels.dtype.kind == "u":
-        pixels = np.iinfo(pixels.dtype).max - pixels
-    if len(pixels) == 1 and pixels.ndim - ("S" in axes) == 3:
-        pixels = pixels[0]  # a single page
-    return pixels, "S" in axes, profile, has_alpha
+    texts = [re.sub("<[^>]*> ", "", complaint) for complaint in complaints]  # without names
+    return "; ".join(texts)
 
 
-def _check_size(series: Any, page: Any) -> None:
+def _misfit(file: Any, n_pages: int) -> str:
+    """Why what a description tells of axes and shape cannot be true; empty if it can."""
+    if file.is_ome:
+        page = file.pages.first
+        if misfit := ome_misfit(page.description, n_pages * page.samplesperpixel):
+            return misfit
+    try:
+        series = file.series[0]
+        if series.dataoffset is None:  # else the pixels of all pages follow each other
+            n_values = sum(page.size for page in series.pages if page is not None)
+            if n_values != series.size:
+                return f"it tells of the shape {series.shape}, the pages hold {n_values} values"
+    except Exception as error:  # whatever the text makes tifffile do
+        return f"it cannot be read ({error})"
+    return ""
+
+
+def _check_size(series: Any, n_bytes_of_file: int) -> None:
     """Refuse what may have been made to exhaust the memory of its reader."""
+    page = series.keyframe
     n_pixels = math.prod(series.shape) // max(1, page.samplesperpixel)
     n_bytes = max(series.nbytes, math.prod(page.chunks) * series.dtype.itemsize)
     for size, limit, unit in ((n_pixels, _MAX_PIXELS, "pixels"), (n_bytes, _MAX_BYTES, "bytes")):
+        limit = max(limit, _MAX_RATIO * n_bytes_of_file)
         if size > limit:
             raise UnsupportedError(
                 f"it has {size} {unit}, more than the limit of {limit}: crop it."
             )
+    if series.dataoffset is not None and series.dataoffset + series.nbytes > n_bytes_of_file:
+        raise ValueError(f"it lacks some of the {series.nbytes} bytes of its pixels.")
 
 
-def _check_order(file: tifffile.TiffFile) -> None:
-    """Refuse pages that follow each other in a circle: tifffile would read them for ever."""
+def _n_pages(file: Any) -> int:
+    """Number of pages. A circle of them is refused: tifffile would read it for ever."""
     layout, handle = file.tiff, file.filehandle
     offset, seen = file.pages.first.offset, set()
     while offset:
@@ -79,6 +134,7 @@ def _check_order(file: tifffile.TiffFile) -> None:
         (n_tags,) = struct.unpack(layout.tagnoformat, handle.read(layout.tagnosize))
         handle.seek(offset + layout.tagnosize + n_tags * layout.tagsize)
         (offset,) = struct.unpack(layout.offsetformat, handle.read(layout.offsetsize))
+    return len(seen)
 
 
 def _check_parts(pages: Any, n_bytes: int) -> None:
@@ -95,45 +151,206 @@ def _check_parts(pages: Any, n_bytes: int) -> None:
                 raise ValueError(f"page {number} has tiles or strips that are not in the file.")
 
 
-def _pixels_by_pillow(path: Path, shape: tuple[int, ...], dtype: np.dtype) -> NDArray:
-    """Pixels of a compression that tifffile leaves to another package, if Pillow keeps all bits."""
-    from PIL import Image, ImageSequence
-
-    with Image.open(path, formats=["TIFF"]) as image:
-        pages = [np.array(page) for page in ImageSequence.Iterator(image)]
-    n_values = sum(page.size for page in pages if page.dtype == dtype)
-    if n_values != math.prod(shape):
-        raise UnsupportedError("its compression needs a package: pip install imagecodecs")
-    return np.stack(pages).reshape(shape)
+# --- What a file says
 
 
-@contextmanager
-def _complaints_of_tifffile() -> Iterator[list[str]]:
-    """What tifffile would write to the terminal where it finds pages missing."""
-    messages: list[str] = []
+def _picture(file: Any, pixels: NDArray, doubts: list[str]) -> Picture:
+    """The picture that the pixels of the first series are."""
+    series = file.series[0]
+    page, axes = series.keyframe, series.axes
+    if pixels.size == page.size:  # a single page may have axes of length 1
+        pixels, axes = pixels.reshape(page.shape), page.axes
+    order = _order(axes)
+    stored = pixels.transpose(order)
+    page_axes = "".join(axes[axis] for axis in order[: -3 if "S" in axes else -2])
+    upright = turned(_as_shown(stored, file), _value(page, _ORIENTATION, 1), len(page_axes))
+    is_same = upright.shape == stored.shape and upright.dtype == stored.dtype
+    options: dict[str, Any] = {"shape": upright.shape, "dtype": upright.dtype}
+    options["arguments"] = _layout(file) | _description(file, is_same, doubts)
+    if is_same:
+        options["order"] = tuple(int(axis) for axis in np.argsort(order))
+        options["arguments"] |= _colours(page)
+    has_alpha = "S" in axes and any(int(kind) in _OPACITY for kind in page.extrasamples[-1:])
+    has_channels = upright.ndim - len(page_axes) > 2
+    profile = _value(page, _PROFILE)
+    metadata = _metadata(file, options, doubts)
+    return Picture(upright, has_channels, profile, has_alpha, page_axes, metadata)
 
-    def keep(record: logging.LogRecord) -> bool:
-        messages.append(record.getMessage())
-        return False  # nothing else sees it
 
-    logger = logging.getLogger("tifffile")
-    logger.addFilter(keep)
-    try:
-        yield messages
-    finally:
-        logger.removeFilter(keep)
+def _order(axes: str) -> list[int]:
+    """Axes of the file in the order of a picture: pages, Y, X, samples."""
+    samples = [axes.index("S")] if "S" in axes else []
+    others = [axis for axis in range(len(axes)) if axis not in samples]
+    y, x = axes.rfind("Y"), axes.rfind("X")
+    if min(y, x) < 0:  # axes of somebody's own: the last two are those of a page
+        y, x = others[-2:]
+    return [*(axis for axis in others if axis not in (y, x)), y, x, *samples]
 
 
-def write_tiff(file: BinaryIO, picture: Any) -> None:
-    """Write a picture, every page of it."""
-    options: dict[str, Any] = {"photometric": "minisblack", "iccprofile": picture.profile}
-    if picture.has_channels:
-        n_channels = picture.pixels.shape[-1]
-        n_colours = 3 if n_channels >= 3 else 1
-        kinds = ["unspecified"] * (n_channels - n_colours)
-        if picture.has_alpha:
-            kinds[-1] = "unassalpha"
-        options["planarconfig"] = "contig"
-        options["photometric"] = "rgb" if n_colours == 3 else "minisblack"
-        options["extrasamples"] = kinds or None
-    tifffile.imwrite(file, picture.pixels, **options)
+def _check_colours(page: Any) -> None:
+    kind, compression = int(page.photometric), int(page.compression)
+    is_rgb_at_last = kind == _YCBCR and compression == _JPEG  # tifffile converts it
+    if kind not in (_WHITE_IS_ZERO, _GREY, _RGB, _PALETTE) and not is_rgb_at_last:
+        name = "CMYK" if kind == _CMYK else getattr(page.photometric, "name", kind)
+        raise UnsupportedError(f"its colours are {name}: convert it to RGB first.")
+
+
+def _as_shown(pixels: NDArray, file: Any) -> NDArray:
+    """Pixels whose values are colours or grey levels, white above black."""
+    page = file.series[0].keyframe
+    kind = int(page.photometric)
+    if pixels.dtype == bool:
+        pixels = pixels * np.uint8(255)
+    if kind == _WHITE_IS_ZERO and pixels.dtype.kind == "u":
+        return np.iinfo(pixels.dtype).max - pixels
+    # Of a microscope, values are measured, and the palette only says how to show them.
+    if kind != _PALETTE or file.is_imagej or file.is_ome:
+        return pixels
+    colours = np.moveaxis(page.colormap, 0, -1)
+    high, low = colours >> 8, colours & 255
+    is_8_bit = ((low == 0) | (low == high)).all()  # as writers fill up 8 bit colours
+    return (high.astype(np.uint8) if is_8_bit else colours)[pixels]
+
+
+def _layout(file: Any) -> dict[str, Any]:
+    """Arguments of tifffile for a file that is stored alike."""
+    page = file.series[0].keyframe
+    arguments: dict[str, Any] = {"bigtiff": True} if file.is_bigtiff else {}
+    compression = int(page.compression)
+    if compression in _LOSSLESS:
+        arguments["compression"] = compression
+        if int(page.predictor) in _PREDICTORS:
+            arguments["predictor"] = int(page.predictor)
+    elif compression == _JPEG and page.dtype == np.uint8:
+        arguments |= {"compression": _JPEG} | _JPEG_QUALITY
+    else:
+        arguments["compression"] = _DEFLATE
+    if page.is_tiled and len(page.tile) == 2 and all(side % 16 == 0 for side in page.tile):
+        arguments["tile"] = page.tile
+    return arguments
+
+
+def _colours(page: Any) -> dict[str, Any]:
+    """Arguments of tifffile for samples and a palette like those of a page."""
+    kind, is_unsigned = int(page.photometric), page.dtype.kind == "u"
+    if kind == _YCBCR:
+        kind = _RGB
+    elif kind == _WHITE_IS_ZERO and is_unsigned:
+        kind = _GREY
+    arguments: dict[str, Any] = {"photometric": kind}
+    if "S" in page.axes:
+        arguments["planarconfig"] = "contig" if page.axes.endswith("S") else "separate"
+        n_extra = page.samplesperpixel - (3 if kind == _RGB else 1)
+        if n_extra != len(page.extrasamples):
+            return {
+                "planarconfig": arguments["planarconfig"]
+            }  # the page does not say what they are
+        arguments["extrasamples"] = [int(each) for each in page.extrasamples] or None
+    if kind == _PALETTE:
+        arguments["colormap"] = page.colormap
+    return arguments
+
+
+def _description(file: Any, is_same: bool, doubts: list[str]) -> dict[str, Any]:
+    """Arguments of tifffile for a description that is true of the same pixels in a new file."""
+    page, series = file.pages.first, file.series[0]
+    if not (page.is_ome or page.is_imagej):
+        arguments: dict[str, Any] = {"description": _plain_text(page).encode() or None}
+        if is_same and series.kind == "shaped":
+            told = file.shaped_metadata[0]
+            told = {key: told[key] for key in told if key not in ("shape", "truncated")}
+            arguments["metadata"] = told
+        return arguments
+    if not is_same or series.kind not in _STRUCTURED:
+        if not any(doubt.startswith(_IN_DOUBT) for doubt in doubts):
+            doubts.append(f"{_IN_DOUBT}: it tells of other axes or of another shape")
+        return {}
+    if series.kind == "ome":
+        n_planes = series.size // series.keyframe.size
+        text = ome_of_the_first(page.description, n_planes, len(file.series), doubts)
+    else:
+        text = imagej_text(page.description, doubts)
+    return {"description": text} if text else {}
+
+
+def _plain_text(page: Any) -> str:
+    """The description, unless it is one of those that tell shapes."""
+    is_plain = not (page.is_ome or page.is_imagej or page.description == page.shaped_description)
+    return str(page.description) if is_plain else ""
+
+
+def _metadata(file: Any, options: dict[str, Any], doubts: list[str]) -> Metadata:
+    page = file.pages.first
+    tags: list[Any] = []
+    is_imagej = file.series[0].kind == "imagej"
+    if is_imagej and isinstance(imagej := _value(page, _IMAGEJ), dict):
+        tags += tifffile.imagej_metadata_tag(imagej, "<")
+    if _value(page, _ORIENTATION, 1) == 1:
+        found = (page.tags.get(code) for code in _ON_EARTH)
+        tags += [(tag.code, int(tag.dtype), tag.count, tag.value, True) for tag in found if tag]
+    options["arguments"]["extratags"] = tags
+    doubts += [name for tag, name in exif.DETAILS.items() if tag in page.tags]
+    resolution = None
+    if exif.RESOLUTION[0] in page.tags:
+        x, y, unit = (_value(page, tag, INCH) for tag in exif.RESOLUTION)
+        resolution = resolution_of(x, y, int(unit), doubts)
+    texts = {tag: _value(page, tag) for tag in exif.TEXTS} | {_DESCRIPTION: _plain_text(page)}
+    texts = {tag: text.encode() for tag, text in texts.items() if text and isinstance(text, str)}
+    xmp = _value(page, _XMP)
+    xmp = exif.upright_xmp(xmp.encode() if isinstance(xmp, str) else xmp or b"")
+    block = exif.block_of(texts, resolution)
+    return Metadata("TIFF", options, resolution, block, xmp, doubts=tuple(doubts))
+
+
+def _value(page: Any, tag: int, default: Any = None) -> Any:
+    return page.tags.valueof(tag, default=default)
+
+
+# --- Writing
+
+
+def write_tiff(file: BinaryIO, picture: Picture) -> list[str]:
+    """Write a picture, every page of it; what of its metadata is left out."""
+    metadata, pixels = picture.metadata, picture.pixels
+    arguments = _plain_colours(picture) | {"iccprofile": picture.profile, "software": False}
+    if metadata.kind == "TIFF":
+        options = metadata.options
+        if (options["shape"], options["dtype"]) == (pixels.shape, pixels.dtype):
+            arguments |= options["arguments"]
+            pixels = pixels.transpose(options.get("order", range(pixels.ndim)))
+    texts = exif.texts_of(metadata.exif)
+    description = texts.pop(_DESCRIPTION, None)
+    if not arguments.get("description"):
+        arguments["description"] = description
+    if "metadata" not in arguments:
+        is_told = arguments["description"] or picture.page_axes == "I"  # as pages are by themselves
+        needs_axes = picture.has_pages and not is_told
+        arguments["metadata"] = {"axes": picture.axes} if needs_axes else None
+    tags = [(tag, "s", 0, text, True) for tag, text in texts.items()]
+    if metadata.xmp:
+        tags.append((_XMP, "B", len(metadata.xmp), metadata.xmp, True))
+    arguments["extratags"] = [*arguments.get("extratags", ()), *tags]
+    if resolution := metadata.resolution:
+        arguments["resolution"] = (_rational(resolution.x), _rational(resolution.y))
+        arguments["resolutionunit"] = resolution.unit
+    tifffile.imwrite(file, pixels, **arguments)
+    return exif.details_of(metadata.exif)
+
+
+def _plain_colours(picture: Picture) -> dict[str, Any]:
+    """Arguments of tifffile for a picture that comes from another format."""
+    if not picture.has_channels:
+        return {"photometric": "minisblack"}
+    n_channels = picture.pixels.shape[-1]
+    n_colours = 3 if n_channels >= 3 else 1
+    kinds = ["unspecified"] * (n_channels - n_colours)
+    if picture.has_alpha:
+        kinds[-1] = "unassalpha"
+    photometric = "rgb" if n_colours == 3 else "minisblack"
+    return {"photometric": photometric, "planarconfig": "contig", "extrasamples": kinds or None}
+
+
+def _rational(number: Fraction) -> tuple[int, int]:
+    """Numerator and denominator of 32 bit."""
+    most = max(1, int(_MAX_RATIONAL / max(Fraction(1), number)))
+    return number.limit_denominator(most).as_integer_ratio()

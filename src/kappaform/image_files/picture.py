@@ -1,0 +1,163 @@
+"""A picture: the pixels of a file, what their axes are, and what else the file says of them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+NO_UNIT, INCH, CENTIMETRE = 1, 2, 3  # units of resolution, as TIFF and EXIF number them
+#: Page axes that may be the depth of a volume, the likeliest first: channels never are.
+_DEPTH = "ZQIT"
+
+
+class Resolution(NamedTuple):
+    """Pixels per unit along x and y."""
+
+    x: Fraction
+    y: Fraction
+    unit: int
+
+    @property
+    def dpi(self) -> tuple[float, float] | None:
+        """Pixels per inch, where the unit is a length."""
+        if self.unit not in (INCH, CENTIMETRE):
+            return None
+        units = 1.0 if self.unit == INCH else 2.54
+        return float(self.x) * units, float(self.y) * units
+
+
+class Metadata(NamedTuple):
+    """What a file says besides its pixels, so that another file can say it too."""
+
+    kind: str = ""  #: format of the file
+    options: Mapping[str, Any] = _NOTHING  #: how a file of that format is written alike
+    resolution: Resolution | None = None
+    exif: bytes = b""  #: without the mark in front; its orientation is 1
+    xmp: bytes = b""
+    texts: Mapping[str, str] = _NOTHING  #: of PNG
+    doubts: tuple[str, ...] = ()  #: what is left out, each with its reason
+
+
+class Picture(NamedTuple):
+    """Pixels of a file in their own type: (H, W), with channels last and pages first, if any."""
+
+    pixels: NDArray
+    has_channels: bool
+    profile: bytes | None = None  #: ICC colour profile
+    has_alpha: bool = False  #: whether the file says that the last channel is opacity
+    page_axes: str = ""  #: a letter for each axis of pages ("TZC"); empty if the file has none
+    metadata: Metadata = Metadata()
+
+    @property
+    def has_pages(self) -> bool:
+        return self.pixels.ndim - self.has_channels > 2
+
+    @property
+    def axes(self) -> str:
+        """A letter for each axis of the pixels; Q where the file does not say."""
+        n_pages = self.pixels.ndim - 2 - self.has_channels
+        return (self.page_axes or "Q" * n_pages) + "YX" + "S" * self.has_channels
+
+    @property
+    def colours(self) -> NDArray:
+        """The pixels without opacity; without an axis for channels if only one is left."""
+        colours = self.pixels[..., :-1] if self.has_alpha else self.pixels
+        return colours if self.channel_axis or not self.has_channels else colours[..., 0]
+
+    @property
+    def channel_axis(self) -> int | None:
+        """Of the colours, if there are several."""
+        n_colours = self.pixels.shape[-1] - self.has_alpha
+        return -1 if self.has_channels and n_colours > 1 else None
+
+    def with_colours(self, colours: NDArray) -> Picture:
+        """The same picture with other `colours`."""
+        if self.has_channels:
+            colours = colours.reshape(*self.pixels.shape[:-1], -1)
+            opacity = self.pixels[..., colours.shape[-1] :]
+            colours = np.concatenate([colours, opacity], axis=-1)
+        return self._replace(pixels=colours)
+
+    def as_stack(self, volumes: bool = False) -> NDArray:
+        """The colours as (n, Y, X), every plane an image of its own, or as (n, Z, Y, X).
+
+        Channels of colour, if any, come last. Channels of a microscope (C) are pages, and so
+        images of their own.
+        """
+        colours, n_pages = self._depth_last(volumes)
+        n_pages -= volumes
+        return colours.reshape(-1, *colours.shape[n_pages:])
+
+    def with_stack(self, stack: NDArray, volumes: bool = False) -> Picture:
+        """The same picture with other colours, given as `as_stack` gives them."""
+        colours, n_pages = self._depth_last(volumes)
+        colours = stack.reshape(colours.shape)
+        if volumes:
+            colours = np.moveaxis(colours, n_pages - 1, self._depth_axis())
+        return self.with_colours(colours)
+
+    def _depth_last(self, volumes: bool) -> tuple[NDArray, int]:
+        """The colours, with the depth as the last axis of pages, and the number of these axes."""
+        n_pages = self.axes.index("Y")
+        colours = self.colours
+        if volumes:
+            colours = np.moveaxis(colours, self._depth_axis(), n_pages - 1)
+        return colours, n_pages
+
+    def _depth_axis(self) -> int:
+        pages = self.axes[: self.axes.index("Y")]
+        for letter in _DEPTH:
+            if letter in pages:
+                return pages.rindex(letter)
+        raise ValueError(
+            f"the axes of the picture are {self.axes}, none of which is the depth of a volume: "
+            "denoise it plane by plane."
+        )
+
+
+def turned(pixels: NDArray, orientation: int, y: int) -> NDArray:
+    """Pixels as EXIF says that they are seen; `y` is their first axis, followed by x."""
+    if orientation in (5, 6, 7, 8):
+        pixels = pixels.swapaxes(y, y + 1)
+    if orientation in (3, 4, 7, 8):
+        pixels = np.flip(pixels, y)
+    if orientation in (2, 3, 6, 7):
+        pixels = np.flip(pixels, y + 1)
+    return np.ascontiguousarray(pixels)
+
+
+def resolution_of(x: Any, y: Any, unit: Any, doubts: list[str]) -> Resolution | None:
+    """A resolution that can be true: both numbers are finite and positive."""
+    try:
+        across, down = (Fraction(*n) if isinstance(n, tuple) else Fraction(n) for n in (x, y))
+        if min(across, down) > 0 and unit in (NO_UNIT, INCH, CENTIMETRE):
+            return Resolution(across, down, int(unit))
+    except (ArithmeticError, TypeError, ValueError):
+        pass  # no numbers, or none that are finite
+    doubts.append(f"the resolution: it is {x} x {y}, unit {unit}")
+    return None
+
+
+@contextmanager
+def complaints_of(package: str) -> Iterator[list[str]]:
+    """What a package would write to the terminal."""
+    messages: list[str] = []
+
+    def keep(record: logging.LogRecord) -> bool:
+        messages.append(record.getMessage())
+        return False  # nothing else sees it
+
+    logger = logging.getLogger(package)
+    logger.addFilter(keep)
+    try:
+        yield messages
+    finally:
+        logger.removeFilter(keep)
