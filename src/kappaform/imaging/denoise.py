@@ -18,9 +18,14 @@ from kappaform.imaging.options import (
     Callback,
     MethodName,
     Options,
+    Progress,
     checked_axes,
     checked_options,
+    checked_progress,
+    equal_parts,
     of_ordinary_scale,
+    section,
+    telling_callback,
 )
 from kappaform.imaging.patches import grid_of
 from kappaform.learning import LearnResult, learn
@@ -31,6 +36,9 @@ from kappaform.threads import single_threaded_blas
 N_ROUNDS = 3
 N_ITER = 6
 N_TRAINING = 20_000
+# Patches that could be cleaned in the time of learning from one: measured, 10 (5 x 5 pixels, or
+# orthonormal) to 42 (16 x 16), 22 to 27 by default. It matters to the progress that is told only.
+_LEARNING_COST = 20
 
 # Above this distance from the centre, in units of the noise, single precision would show: its
 # rounding there, 2**-24 times as much, is 1/4000 of the noise.
@@ -88,6 +96,7 @@ def denoise(
     stack_axis: int | None = None,
     rng: int | np.random.Generator | None = None,
     callback: Callback | None = None,
+    progress: Progress | None = None,
 ) -> NDArray:
     """Remove white Gaussian noise from an image, a volume or a stack.
 
@@ -127,6 +136,10 @@ def denoise(
     callback : callable, optional
         Called with the LearnResult after every iteration (with the preset, after every round);
         returning True ends that learning.
+    progress : callable, optional
+        Told the share of the work that is done, a float that never falls and ends at 1, in the
+        thread of the caller. Of a Dask image that is the work of the call, which learns: cleaning
+        comes later and is not told.
 
     Returns
     -------
@@ -153,6 +166,7 @@ def denoise_with_details(
     stack_axis: int | None = None,
     rng: int | np.random.Generator | None = None,
     callback: Callback | None = None,
+    progress: Progress | None = None,
 ) -> DenoiseResult:
     """Remove white Gaussian noise, and tell how: `denoise` with all that it found.
 
@@ -177,14 +191,13 @@ def denoise_with_details(
         space, method, max_condition, patch_size, preset, transform, value_range, rng, callback
     )
     options = replace(options, sigma_given=sigma is not None, device=device)
+    options = replace(options, progress=checked_progress(progress))
     with single_threaded_blas():
         lowest, highest = limits(stack)
         sigmas = deviations(sigma, stack)
         check_scale(lowest, highest, sigmas)
-        slices = [
-            _denoise_slice(*each, options)
-            for each in zip(stack, sigmas, lowest, highest, strict=True)
-        ]
+        parts = zip(stack, sigmas, lowest, highest, equal_parts(options, len(stack)), strict=True)
+        slices = [_denoise_slice(*part) for part in parts]
     images, counts, transforms, history = _together(slices, axis=0)
     cleaned = axes.from_stack(images)
     return DenoiseResult(
@@ -257,7 +270,8 @@ def _denoise_channels(
 ) -> _Cleaned:
     """Every channel (the last axis) by itself."""
     numbers = zip(sigmas.tolist(), lowest.tolist(), highest.tolist(), strict=False)
-    channels = [_denoise_channel(image[..., c], *each, options) for c, each in enumerate(numbers)]
+    parts = zip(numbers, equal_parts(options, image.shape[-1]), strict=False)
+    channels = [_denoise_channel(image[..., c], *each, o) for c, (each, o) in enumerate(parts)]
     together = _together(channels, axis=-1)
     return together._replace(counts=sum(together.counts) / np.float32(len(channels)))
 
@@ -267,6 +281,8 @@ def _denoise_channel(
 ) -> _Cleaned:
     """Learn a transform or take the given one, centre, sweep and restore, where the pixels are."""
     if sigma == 0 or lowest == highest:
+        if options.progress is not None:
+            options.progress(1.0)
         unchanged = image.astype(float_dtype(image.dtype))
         return _Cleaned(unchanged, np.zeros_like(image, dtype=np.float32), [], [])
     if options.paper:
@@ -277,8 +293,9 @@ def _denoise_channel(
     place = _place_of(image, options.device)
     history: list[LearnResult] = []
     transform = options.transform
+    learning = _share_of_learning(image, options)
     if transform is None:
-        history = _learn_rounds(place, image.shape, sigma, options)
+        history = _learn_rounds(place, image.shape, sigma, options, learning)
         transform = history[-1].transform
     peak = (highest / 2 - lowest / 2) / sigma
     recipe = Recipe(
@@ -289,7 +306,19 @@ def _denoise_channel(
         dtype=np.dtype(np.float32 if peak <= _SINGLE_PRECISION_PEAK else np.float64),
         value_range=options.value_range,
     )
-    return _Cleaned(*place.cleaned(recipe), [transform], history)
+    rest = section(options.progress, learning, 1)
+    return _Cleaned(*place.cleaned(recipe, rest), [transform], history)
+
+
+def _share_of_learning(image: Any, options: Options) -> float:
+    """Which part of the work on a channel is learning."""
+    if options.transform is not None:
+        return 0.0
+    if library_of(image) == "dask":  # cleaned when the result is computed
+        return 1.0
+    n_patches = grid_of(image.shape, options.patch_shape).n_patches
+    learning = _LEARNING_COST * min(N_TRAINING, n_patches)
+    return learning / (learning + n_patches)
 
 
 def _place_of(image: Any, device: Any) -> Place:
@@ -305,15 +334,20 @@ def _place_of(image: Any, device: Any) -> Place:
 
 
 def _learn_rounds(
-    place: Place, shape: tuple[int, ...], sigma: float, options: Options
+    place: Place, shape: tuple[int, ...], sigma: float, options: Options, share: float
 ) -> list[LearnResult]:
-    """Rounds of learning, each from patches drawn afresh and coded by the transform before."""
+    """Rounds of learning, each from patches drawn afresh and coded by the transform before.
+
+    They are `share` of the work.
+    """
+    options = replace(options, progress=section(options.progress, 0, share))
+    parts = equal_parts(options, N_ROUNDS)
     grid = grid_of(shape, options.patch_shape)
     n_drawn = min(N_TRAINING, grid.n_patches)
     rounds = (options.rng.choice(grid.n_patches, n_drawn, replace=False) for _ in range(N_ROUNDS))
     transform = dct_basis(options.patch_shape)
     history: list[LearnResult] = []
-    for drawn in place.patches(grid, rounds):
+    for drawn, part in zip(place.patches(grid, rounds), parts, strict=True):
         patches, sparsity = _coded(drawn, sigma, transform)
         result = learn(
             patches,
@@ -322,8 +356,10 @@ def _learn_rounds(
             init=history[-1] if history else transform,
             max_iter=N_ITER,
             tol=1e-4,
-            callback=options.callback,
+            callback=telling_callback(part, N_ITER),
         )
+        if part.progress is not None:
+            part.progress(1.0)  # fewer iterations may have been enough
         history.append(result)
         transform = result.transform
     return history
