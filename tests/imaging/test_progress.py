@@ -109,11 +109,13 @@ def test_learning_that_the_callback_ends_counts_as_done():
     assert shares[-1] == 1
 
 
-def test_of_a_dask_image_the_work_of_the_call_is_told():
+@pytest.mark.parametrize("transform", [None, kf.dct_basis((4, 4))])
+def test_of_a_dask_image_the_work_of_the_call_is_told(transform):
     da = pytest.importorskip("dask.array")
     shares = []
     image = da.from_array(noisy(60, 40), chunks=(30, 40))
-    result = kf.denoise(image, 10, patch_size=4, progress=shares.append)
+    options = {"patch_size": 4, "transform": transform}
+    result = kf.denoise(image, 10, progress=shares.append, **options)
     assert shares == sorted(shares)
     assert shares[-1] == 1
     n_told = len(shares)
