@@ -7,7 +7,6 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-
 _FEWEST_BITS = 8  # a dark picture of 8 bit is still one of 8 bit
 
 
