@@ -177,8 +177,8 @@ def test_an_interruption_keeps_what_is_finished_and_says_how_to_go_on(reproduce,
 def test_a_terminal_shows_how_much_is_done_and_how_long_it_may_take(reproduce, monkeypatch):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     _, _, err = reproduce("table1", "--images", "Barbara", *FAST)
-    assert "table1, 100 % of the work" in err
-    assert "remaining" in err
+    assert "table1: 100 % of the work" in err
+    assert " left" in err
 
 
 # --- Its similarity

@@ -34,7 +34,7 @@ def _run(
     """Compute and write results, and say what they are."""
     out = Path(arguments.output)
     try:
-        with io.progress(arguments.function, of_work=True) as watch:
+        with io.progress(arguments.function, "the work") as watch:
             options |= {"n_workers": arguments.workers, "watch": watch}
             found = reproduce(Path(arguments.data), out, **options)
         written = write(out, found)
