@@ -1,6 +1,7 @@
 """The command as such: help, progress, how it ends."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from cli.command import PICTURE, ended, noisy, put, refused
 
 import kappaform as kf
 from kappaform.cli import main
-from kappaform.cli.io import failure, progress
+from kappaform.cli.io import _OPTIONS, failure, in_options, progress, warn
 
 COMMANDS = ("demo", "denoise", "learn", "encode", "decode", "path", "info")
 
@@ -63,6 +64,9 @@ def test_version(capsys):
         (["denoise", "a.png", "--method", "best"], "invalid choice: 'best'"),
         (["denoise", "a.png", "--volume", "--stack"], "not allowed with"),
         (["denoise", "a.png", "--sig", "3"], "unrecognized arguments"),
+        (["denoise", "a.png", "--strength", "1.5"], "1.5: give a finite number from 0 to 1"),
+        (["denoise", "a.png", "--strength", "nan"], "nan: give a finite number from 0 to 1"),
+        (["denoise", "a.png", "--sigma", "inf"], "inf: give a finite number >= 0"),
         (["learn", "a.npy"], "-o/--output"),
     ],
 )
@@ -127,3 +131,88 @@ def test_errors_of_many_lines_become_one():
     assert failure(ValueError("one"), source="a.png") == (2, "a.png: one")
     assert failure(FileNotFoundError(2, "No such file", "a.png")) == (2, "a.png: No such file")
     assert failure(MemoryError())[1].startswith("not enough memory")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("patch_size=8 exceeds the image", "--patch-size 8 exceeds the image"),
+        ("preset='paper' with values", "--preset paper with values"),
+        ("a preset has its own", "a preset has its own"),
+        ("sigma=0.1 is small, sigma is", "--sigma 0.1 is small, sigma is"),
+        ("n_nonzero_coefs=17 exceeds", "--n-nonzero 17 exceeds"),
+        ("raise max_iter or tol.", "raise --max-iter or --tol."),
+        ("value_range=(9, 1): give", "--value-range (9, 1): give"),
+        ("device 'foo' is unknown", "--device foo is unknown"),
+        ("in/patch_size.png is damaged", "in/patch_size.png is damaged"),
+        ("patch_size.png is damaged", "patch_size.png is damaged"),
+        ("my_patch_size and --max-iter", "my_patch_size and --max-iter"),
+    ],
+)
+def test_messages_speak_of_options_and_leave_names_of_files_alone(text, expected, capsys):
+    assert in_options(text) == expected
+    assert failure(ValueError(text))[1] == expected
+    warn(UserWarning(text))
+    assert capsys.readouterr().err == f"kappaform: warning: {expected}\n"
+
+
+def test_every_option_that_messages_speak_of_is_one(capsys):
+    helps = [ended(capsys, name, "--help")[1] for name in ("denoise", "learn")]
+    for option in _OPTIONS.values():
+        assert any(f"{option} " in text for text in helps)
+
+
+@pytest.mark.parametrize(
+    ("words", "left"),
+    [
+        (["--help"], "stdout"),
+        (["denoise", "a.png", "--sigma", "0"], "stdout"),
+        (["denoise", "missing.png"], "stderr"),
+    ],
+)
+def test_a_reader_who_leaves_ends_the_command_quietly(folder, words, left):
+    put("a.png", noisy())
+    read, write = os.pipe()
+    os.close(read)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with os.fdopen(write, "wb") as closed:
+        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, left: closed}
+        arguments = [sys.executable, "-m", "kappaform", *words]
+        done = subprocess.run(arguments, **streams, cwd=folder, env=environment, check=False)
+    assert done.returncode == 141
+    assert not done.stdout
+    assert not done.stderr
+
+
+def test_names_that_the_terminal_cannot_show_are_no_bug(folder):
+    put("a.png", noisy())
+    name = "b\N{SNOWMAN}.png"
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    arguments = [sys.executable, "-m", "kappaform", "denoise", "a.png", "-o", name, "--sigma", "0"]
+    done = subprocess.run(arguments, capture_output=True, cwd=folder, env=environment, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"b\\u2603.png: 36 \\xd7 36" in done.stdout
+    assert (folder / name).is_file()
+
+
+def test_a_batch_shows_which_file_how_much_of_it_and_the_time_left(monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    put("a.png", noisy())
+    put("b.png", noisy())
+    code, _, err = ended(capsys, "denoise", "a.png", "b.png", "--sigma", 15, "--patch-size", 4)
+    assert code == 0
+    shown = re.findall(r"file (\d) of 2, ([ab])\.png: +(\d+) % of 0.0013 megapixels", err)
+    for number, name in (("1", "a"), ("2", "b")):
+        shares = [int(share) for n, letter, share in shown if (n, letter) == (number, name)]
+        assert shares == sorted(shares)
+        assert len(set(shares)) > 3
+        assert shares[-1] == 100
+    assert re.search(r"\d\d:\d\d passed, \d\d:\d\d left", err)
+
+
+def test_one_picture_is_not_counted(monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    put("a.png", noisy())
+    err = ended(capsys, "denoise", "a.png", "--sigma", 15, "--patch-size", 4)[2]
+    assert "a.png: 100 % of" in err
+    assert "file 1" not in err

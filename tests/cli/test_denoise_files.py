@@ -16,6 +16,7 @@ from PIL import Image
 
 import kappaform as kf
 from kappaform.image_files import read_image
+from kappaform.imaging.quality import psnr
 
 # --- Many pictures
 
@@ -116,6 +117,174 @@ def test_read_only_folders_are_refused_before_any_work(folder, capsys, monkeypat
     monkeypatch.setattr(kf, "denoise_with_details", worked)
     for words in (["-o", "locked/b.png"], ["--report", "locked/r.png"]):
         assert "the folder locked is read-only" in refused(capsys, "denoise", "a.png", *words)
+
+
+def tree(*names):
+    """Pictures in folders below `in`, and other files."""
+    for name in names:
+        path = Path("in", name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix == ".txt":
+            path.write_text("no picture")
+        else:
+            put(path, noisy())
+
+
+def test_results_of_a_tree_lie_as_their_inputs_do(files, capsys):
+    tree("a.png", "x/a.png", "x/y/b.tif", "x/notes.txt", ".hidden/c.png", "z/notes.txt")
+    tree("x/a_denoised.png")  # a result of an earlier run
+    before = files()
+    words = ["denoise", "in", "--recursive", "-o", "out", "--sigma", 0]
+    code, out, err = ended(capsys, *words)
+    assert (code, err) == (0, "")
+    assert files().keys() - before.keys() == {"out/a.png", "out/x/a.png", "out/x/y/b.tif"}
+    assert out.splitlines()[-1] == "3 denoised, 0 failed, 3 skipped"
+
+
+def test_without_an_output_the_results_of_a_tree_lie_beside_their_inputs(files, capsys):
+    tree("a.png", "x/a.png")
+    before = files()
+    assert ended(capsys, "denoise", "in", "--recursive", "--sigma", 0)[0] == 0
+    assert files().keys() - before.keys() == {"in/a_denoised.png", "in/x/a_denoised.png"}
+
+
+def test_without_recursive_folders_in_folders_are_left_alone(files, capsys):
+    tree("a.png", "x/a.png")
+    before = files()
+    assert ended(capsys, "denoise", "in", "--sigma", 0)[0] == 0
+    assert files().keys() - before.keys() == {"in/a_denoised.png"}
+
+
+def test_results_inside_the_tree_are_not_denoised_again(files, capsys):
+    tree("a.png", "x/b.png")
+    words = ["denoise", "in", "--recursive", "-o", "in/clean", "--report", "in/reports"]
+    words += ["--sigma", 0, "--json"]
+    assert json.loads(ended(capsys, *words)[1])["denoised"] == 2
+    before = files()
+    document = json.loads(ended(capsys, *words)[1])
+    assert (document["denoised"], document["kept"]) == (0, 2)
+    assert files() == before
+
+
+def test_references_and_reports_of_a_tree_lie_as_their_inputs_do(folder, capsys):
+    tree("a.png", "x/a.png")
+    (folder / "clean" / "x").mkdir(parents=True)
+    put("clean/a.png", PICTURE)
+    put("clean/x/a.png", noisy())
+    words = ["denoise", "in", "--recursive", "--compare", "clean", "--report", "r", "--sigma", 0]
+    code, out, _ = ended(capsys, *words, "--json")
+    assert code == 0
+    first, second = (record["psnr_before"] for record in json.loads(out)["files"])
+    assert first == psnr(PICTURE, noisy())
+    assert second is None  # infinite: compared with itself
+    assert (folder / "r" / "a.png_report.png").is_file()
+    assert (folder / "r" / "x" / "a.png_report.png").is_file()
+
+
+def test_links_to_folders_are_not_followed(folder, capsys):
+    tree("a.png", "x/a.png")
+    (folder / "in" / "x" / "loop").symlink_to(folder / "in")
+    code, out, _ = ended(capsys, "denoise", "in", "--recursive", "--sigma", 0, "--json")
+    assert code == 0
+    assert json.loads(out)["denoised"] == 2
+
+
+def test_a_folder_that_cannot_be_read_costs_only_itself(capsys, monkeypatch):
+    tree("a.png", "locked/b.png")
+    scandir = os.scandir
+
+    def refusing(path):  # root, who may run this, may read everywhere
+        if Path(path).name == "locked":
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr("os.scandir", refusing)
+    code, out, err = ended(capsys, "denoise", "in", "--recursive", "--sigma", 0)
+    assert code == 2
+    assert err == "kappaform: error: in/locked: Permission denied\n"
+    assert out.splitlines()[-1] == "1 denoised, 1 failed, 0 skipped"
+
+
+def test_a_result_that_is_there_is_kept_and_that_is_no_error(files, capsys):
+    put("a.png", noisy())
+    put("b.png", noisy(1))
+    put("b_denoised.png", noisy(2))
+    before = files()
+    code, out, err = ended(capsys, "denoise", "a.png", "b.png", "--sigma", 0)
+    assert (code, err) == (0, "")
+    *_, kept, summary = out.splitlines()
+    text = "b.png -> b_denoised.png: kept, it is there already (--overwrite replaces it)"
+    assert kept == text
+    assert summary == "1 denoised, 1 kept, 0 failed, 0 skipped"
+    assert before.items() <= files().items()
+    document = json.loads(ended(capsys, "denoise", "a.png", "b.png", "--json")[1])
+    assert (document["denoised"], document["kept"]) == (0, 2)
+    assert all(record["kept"] for record in document["files"])
+
+
+def test_a_result_is_replaced_when_asked_for(folder, capsys):
+    put("a.png", noisy())
+    put("b.png", noisy(1))
+    assert ended(capsys, "denoise", "a.png", "-o", "b.png", "--sigma", 0, "--overwrite")[0] == 0
+    assert_array_equal(read_image(folder / "b.png").pixels, noisy())
+
+
+def test_a_report_that_is_there_is_refused_unless_asked_for(folder, files, capsys):
+    put("a.png", noisy())
+    (folder / "r.png").write_text("mine")
+    before = files()
+    words = ["denoise", "a.png", "--sigma", 0, "--report", "r.png"]
+    assert "r.png is there already: give another name, or --overwrite." in refused(capsys, *words)
+    assert files() == before
+    assert ended(capsys, *words, "--overwrite")[0] == 0
+    assert (folder / "r.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["a.png", "b.png", "-o", "x.png"], ["in", "-o", "x.TIF"], ["in", "--report", "x.pdf"]],
+)
+def test_the_name_of_one_file_for_several_pictures_is_refused(folder, files, capsys, words):
+    tree("a.png")
+    put("a.png", noisy())
+    put("b.png", noisy())
+    before = files()
+    line = refused(capsys, "denoise", *words)
+    assert f"{' '.join(words[-2:])} is the name of one file, and there may be several" in line
+    assert "give a folder (x/)" in line
+    assert files() == before
+    assert not (folder / words[-1]).exists()
+
+
+def test_a_folder_may_be_named_like_a_picture(folder, capsys):
+    put("a.png", noisy())
+    put("b.png", noisy())
+    assert ended(capsys, "denoise", "a.png", "b.png", "-o", "x.png/", "--sigma", 0)[0] == 0
+    assert (folder / "x.png" / "b.png").is_file()
+
+
+def test_an_interrupted_batch_says_what_is_done_and_goes_on_later(folder, capsys, monkeypatch):
+    names = ["a.png", "b.png", "c.png"]
+    for name in names:
+        put(name, noisy())
+    denoise, calls = kf.denoise_with_details, []
+
+    def interrupted(*arguments, **options):
+        calls.append(options)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return denoise(*arguments, **options)
+
+    monkeypatch.setattr(kf, "denoise_with_details", interrupted)
+    words = ["denoise", *names, "--sigma", 0, "-o", "out"]
+    code, _, err = ended(capsys, *words)
+    assert code == 130
+    text = "1 of 3 pictures are done, the same command without --overwrite does the others"
+    assert err == f"kappaform: error: interrupted: {text}\n"
+    code, out, _ = ended(capsys, *words)
+    assert code == 0
+    assert out.splitlines()[-1] == "2 denoised, 1 kept, 0 failed, 0 skipped"
+    assert len(list((folder / "out").iterdir())) == 3
 
 
 def test_a_folder_without_pictures_is_refused(folder, capsys):

@@ -190,7 +190,8 @@ def test_bad_models_and_signals_are_one_line(files, signals, capsys, arguments, 
         (["--seed", "0"], "--seed has no effect on signals, .npy: leave it out"),
     ],
 )
-def test_options_without_effect_on_learning_are_refused(files, signals, capsys, arguments, message):
+@pytest.mark.usefixtures("signals")
+def test_options_without_effect_on_learning_are_refused(files, capsys, arguments, message):
     before = files()
     assert message in refused(capsys, "learn", "signals.npy", "-o", "m.kf", *arguments)
     assert files() == before
@@ -220,7 +221,7 @@ def test_a_file_that_is_there_is_replaced_only_when_asked_for(signals, files, ca
 
 
 @pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
-def test_an_interruption_keeps_what_was_learned(signals, capsys, monkeypatch, name, code):
+def test_an_interruption_keeps_what_was_learned(capsys, monkeypatch, name, code):
     learn, seen = kf.learn, []
 
     def interrupted_at_the_third(result):
@@ -241,9 +242,8 @@ def test_an_interruption_keeps_what_was_learned(signals, capsys, monkeypatch, na
     assert (model.patch_shape_, model.patch_mean_) == ((4, 4), "removed")
 
 
-def test_an_interruption_before_anything_is_learned_leaves_no_file(
-    signals, files, capsys, monkeypatch
-):
+@pytest.mark.usefixtures("signals")
+def test_an_interruption_before_anything_is_learned_leaves_no_file(files, capsys, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 

@@ -66,6 +66,11 @@ def warn(message: Warning | str, *_: Any, **__: Any) -> None:
     sys.stderr.write(f"kappaform: warning: {in_options(' '.join(str(message).split()))}\n")
 
 
+def as_option(name: str) -> str:
+    """The option that gives an argument of this name."""
+    return f"--{name.replace('_', '-')}"
+
+
 def in_options(text: str) -> str:
     """A message of the library with the options of the command in place of its parameters."""
     text = _ASSIGNED.sub(lambda found: f"{_OPTIONS[found[1]]} {found[2] or ''}", text)
@@ -129,8 +134,9 @@ def progress(name: str, work: str = "") -> Iterator[Callable[[Any], None] | None
     style = "{desc}: {n_fmt} iterations, {elapsed}"
     if work:
         style = f"{{desc}}: {{percentage:.0f}} % of {work}, {{elapsed}} passed, {{remaining}} left"
-    # Not smoothed: parts end in bursts, so only the mean rate says when the last will.
-    options: dict[str, Any] = {"total": 1, "smoothing": 0, "mininterval": 0} if work else {}
+    options: dict[str, Any] = {}
+    if work:  # not smoothed: parts end in bursts, so only the mean rate says when the last will
+        options = {"total": 1, "smoothing": 0, "mininterval": 0, "miniters": 0}
     with tqdm(desc=name, bar_format=style, leave=False, file=sys.stderr, **options) as bar:
 
         def watch(done: Any) -> None:

@@ -155,8 +155,8 @@ def _signals_of(arguments: Namespace) -> tuple[NDArray, tuple[int, int] | None]:
     if all(are_arrays):
         for name in ("patch_size", "n_patches", "seed"):
             if name in arguments.given:
-                option = f"--{name.replace('_', '-')}"
-                raise ValueError(f"{option} has no effect on signals, .npy: leave it out.")
+                text = f"{io.as_option(name)} has no effect on signals, .npy"
+                raise ValueError(f"{text}: leave it out.")
         return _joined(files), None
     if any(are_arrays):
         raise ValueError("signals (.npy) and pictures are mixed: learn from one kind at a time.")

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, NoReturn
 
-from kappaform.cli.io import complain, failure, warn
+from kappaform.cli.io import as_option, complain, failure, warn
 
 _EPILOG = """\
 kappaform COMMAND --help shows the options of a command and an example.
@@ -110,27 +110,31 @@ def _run(argv: Sequence[str] | None) -> int:
 
 
 def _complete(arguments: argparse.Namespace) -> None:
-    """Refuse options without effect; note which were given, and give the others their default."""
+    """Note which options were given, check them, and give the others their default."""
     options = vars(arguments)
     given = {name for name, value in options.items() if value is not None and value is not False}
+    _check_effects(options, given)
+    low, high = options.get("value_range") or (0, 1)
+    if not low < high:
+        raise ValueError(f"--value-range {low:g} {high:g}: give the smaller value first.")
+    arguments.given = given
+    for name, value in arguments.defaults.items():
+        if name not in given:
+            setattr(arguments, name, value)
+
+
+def _check_effects(options: dict[str, Any], given: set[str]) -> None:
+    """Refuse an option that has no effect beside another one."""
     rules = [*_WITHOUT_EFFECT]
     if options.get("method") in ("log-det", "orthonormal"):
         rules.append(("max_condition", "method", "only the conditioned method has a bound"))
     for name, other, why in rules:
         if {name, other} <= given:
-            value = options[other]
-            text = f"{_option(other)} {value}" if other in ("preset", "method") else _option(other)
-            remedy = "leave one of them out"
-            raise ValueError(f"{_option(name)} has no effect with {text}: {why}; {remedy}.")
-    low, high = options.get("value_range") or (0, 1)
-    if not low < high:
-        raise ValueError(f"--value-range {low:g} {high:g}: give the smaller value first.")
-    arguments.given = given
-    options |= {name: value for name, value in arguments.defaults.items() if name not in given}
-
-
-def _option(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
+            beside = as_option(other)
+            if other in ("preset", "method"):  # what matters is which one
+                beside += f" {options[other]}"
+            text = f"{as_option(name)} has no effect with {beside}"
+            raise ValueError(f"{text}: {why}; leave one of them out.")
 
 
 @contextmanager
