@@ -27,7 +27,7 @@ def demo(arguments: Namespace) -> None:
     folder.mkdir(exist_ok=True)
     report, plot = folder / "report.png", folder / "path.png"
     for path in (report, plot):
-        io.check_output(path, (), io.FIGURES, overwrite=True)  # of an earlier demonstration
+        io.check_output(path, set(), io.FIGURES, overwrite=True)  # of an earlier demonstration
     clean = camera()
     noisy = kf.add_noise(clean, _SIGMA, rng=0)
     with io.progress("denoising", "the work") as progress:

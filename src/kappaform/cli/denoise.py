@@ -47,8 +47,9 @@ def denoise(arguments: Namespace) -> int:
     )
     jobs = _jobs(found, arguments)
     model = _checked_settings(arguments)
-    taken = [job.source for job in jobs] + [job.reference for job in jobs if job.reference]
-    taken += [Path(arguments.model)] if arguments.model else []
+    inputs = [job.source for job in jobs] + [job.reference for job in jobs if job.reference]
+    inputs += [Path(arguments.model)] if arguments.model else []
+    taken = io.identities(inputs)
     records: list[dict[str, Any]] = []
     codes: list[int] = []
 
@@ -185,15 +186,18 @@ def _made(folder: str, below: Path) -> Path:
 
 
 def _denoised_or_kept(
-    job: Job, taken: list[Path], model: Any, arguments: Namespace
+    job: Job, taken: set[tuple[int, int]], model: Any, arguments: Namespace
 ) -> dict[str, Any]:
-    is_there = job.target.is_file() and not io.is_one_of(job.target, taken)
+    """What came of a picture; one whose result is there is not even read."""
+    is_there = job.target.is_file() and not io.identities([job.target]) & taken
     if is_there and not arguments.overwrite:
         return {"input": str(job.source), "output": str(job.target), "kept": True}
     return _denoise_file(job, taken, model, arguments)
 
 
-def _denoise_file(job: Job, taken: list[Path], model: Any, arguments: Namespace) -> dict[str, Any]:
+def _denoise_file(
+    job: Job, taken: set[tuple[int, int]], model: Any, arguments: Namespace
+) -> dict[str, Any]:
     """Denoise one picture; what came of it, for people and programs."""
     picture = _interpreted(job.source, arguments)
     io.check_output(job.target, taken, overwrite=arguments.overwrite)

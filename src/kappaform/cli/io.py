@@ -10,7 +10,7 @@ import traceback
 import zipfile
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -215,18 +215,26 @@ def _files_in(
     return [file for file in files if file.is_file()]
 
 
-def is_one_of(path: Path, files: Iterable[Path]) -> bool:
-    """Whether a name leads to one of some files, which need not be there."""
-    return path.exists() and any(file.exists() and path.samefile(file) for file in files)
+def identities(files: Iterable[Path]) -> set[tuple[int, int]]:
+    """What the system knows files by, whatever their names; those that are not there have none."""
+    found = set()
+    for file in files:
+        with suppress(OSError, ValueError):
+            facts = file.stat()
+            found.add((facts.st_dev, facts.st_ino))
+    return found
 
 
 def check_output(
-    path: Path, inputs: Iterable[Path], suffixes: tuple[str, ...] = (), *, overwrite: bool
+    path: Path, inputs: set[tuple[int, int]], suffixes: tuple[str, ...] = (), *, overwrite: bool
 ) -> None:
-    """Refuse, before any work is done, a name that cannot be written or is that of an input."""
+    """Refuse, before any work is done, a name that cannot be written or is that of an input.
+
+    Inputs are given by their `identities`.
+    """
     if suffixes and path.suffix.lower() not in suffixes:
         raise ValueError(f"{path}: give a name that ends with {' or '.join(suffixes)}.")
-    if is_one_of(path, inputs):
+    if identities([path]) & inputs:
         raise ValueError(f"{path} is an input: give the output another name.")
     check_writable(path)
     if path.exists() and not overwrite:

@@ -23,7 +23,9 @@ _LUMINANCE = (0.2126, 0.7152, 0.0722)  # of red, green and blue, ITU-R BT.709
 
 def learn(arguments: Namespace) -> None:
     target = Path(arguments.output)
-    io.check_output(target, map(Path, arguments.inputs), overwrite=arguments.overwrite)
+    io.check_output(
+        target, io.identities(map(Path, arguments.inputs)), overwrite=arguments.overwrite
+    )
     signals, patch_shape = _signals_of(arguments)
     methods = {"log-det": kf.LogDet, "orthonormal": kf.Orthonormal}
     method = methods.get(arguments.method, lambda: kf.Conditioned(arguments.max_condition))()
@@ -51,7 +53,7 @@ def learn(arguments: Namespace) -> None:
 def path(arguments: Namespace) -> None:
     plot = Path(arguments.plot) if arguments.plot else None
     if plot:
-        inputs = map(Path, arguments.inputs)
+        inputs = io.identities(map(Path, arguments.inputs))
         io.check_output(plot, inputs, io.FIGURES, overwrite=arguments.overwrite)
     signals, _ = _signals_of(arguments)
     if len(signals) < 2:
@@ -73,7 +75,7 @@ def path(arguments: Namespace) -> None:
 
 def encode(arguments: Namespace) -> None:
     target, source = Path(arguments.output), Path(arguments.signals)
-    inputs = [Path(arguments.model), source]
+    inputs = io.identities([Path(arguments.model), source])
     io.check_output(target, inputs, (".npz",), overwrite=arguments.overwrite)
     model = io.load_model(arguments.model)
     signals = _load_signals(source)
@@ -87,7 +89,8 @@ def encode(arguments: Namespace) -> None:
     means, said = {}, {}
     if model.patch_mean_ == "removed":  # and kept with the codes, to rebuild signals as given
         means["means"] = signals.mean(axis=1, dtype=np.float64)
-        if np.abs(means["means"]).max() > _ROUNDING * np.abs(signals).max():
+        largest = np.abs(signals).max(initial=0)
+        if np.abs(means["means"]).max(initial=0) > _ROUNDING * largest:
             text = "removed, as from the signals that the transform was learned from"
             said["means"] = f"{text}; kept with the codes"
         signals = signals - means["means"].astype(signals.dtype)[:, np.newaxis]
@@ -102,7 +105,7 @@ def encode(arguments: Namespace) -> None:
 
 def decode(arguments: Namespace) -> None:
     target, source = Path(arguments.output), Path(arguments.codes)
-    inputs = [Path(arguments.model), source]
+    inputs = io.identities([Path(arguments.model), source])
     io.check_output(target, inputs, (".npy",), overwrite=arguments.overwrite)
     model = io.load_model(arguments.model)
     codes, means = _load_codes(source)
