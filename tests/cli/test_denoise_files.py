@@ -325,6 +325,9 @@ def test_a_folder_without_pictures_is_refused(folder, capsys):
         (["small.png", "--patch-size", "8"], "small.png: --patch-size 8 "),
         (["nan.npy"], "error: nan.npy: image contains NaN"),
         (["line.npy"], "error: line.npy has shape (9,): a picture has rows and columns"),
+        (["scalar.npy"], "error: scalar.npy has shape (): a picture has rows and columns"),
+        (["deep.npy"], "deep.npy has pages, shape (2, 2, 9, 9): add --stack"),
+        (["deep.npy", "--volume"], "deep.npy has shape (2, 2, 9, 9): a picture has rows"),
         (["a.png", "--value-range", "9", "1"], "--value-range 9 1: give the smaller value first"),
         (["a.png", "--model", "a.png"], "not a transform"),
         (["a.png", "--model", "missing.kf"], "missing.kf"),
@@ -344,6 +347,8 @@ def test_bad_input_is_one_line_and_writes_nothing(folder, files, capsys, argumen
     np.save("f.npy", noisy().astype(float))
     np.save("nan.npy", np.full((36, 36), np.nan))
     np.save("line.npy", np.arange(9.0))
+    np.save("scalar.npy", np.array(1.0))
+    np.save("deep.npy", np.zeros((2, 2, 9, 9)))
     put("locked.png", noisy())
     (folder / "locked.png").chmod(0o444)
     Image.fromarray(noisy()).convert("CMYK").save("cmyk.jpg")

@@ -142,51 +142,28 @@ def _jobs(found: list[io.Found], arguments: Namespace) -> list[Job]:
 
 def _job(found: io.Found, title: str, many: bool, arguments: Namespace) -> Job:
     file, output, suffix = found.file, arguments.output, arguments.suffix
-    in_folder = output and _is_folder("-o", output, many, SUFFIXES)
+    in_folder = output and io.is_folder("-o", output, many, SUFFIXES)
     if output and suffix is not None and not in_folder:
         raise ValueError(f"--suffix has no effect with -o {output}, a file: leave one of them out.")
     if suffix is None:
         suffix = "" if output else _SUFFIX
     target = file.with_name(f"{file.stem}{suffix}{file.suffix}")
     if output:
-        target = _made(output, found.below) / target.name if in_folder else Path(output)
+        target = io.made_folder(output, found.below) / target.name if in_folder else Path(output)
     reference = Path(arguments.compare) if arguments.compare else None
     if reference and reference.is_dir():
         reference = reference / found.below / file.name
     report = Path(arguments.report) if arguments.report else None
-    if report and _is_folder("--report", arguments.report, many, io.FIGURES):
-        report = _made(arguments.report, found.below) / f"{file.name}_report.png"
+    if report and io.is_folder("--report", arguments.report, many, io.FIGURES):
+        report = io.made_folder(arguments.report, found.below) / f"{file.name}_report.png"
     return Job(file, target, reference, report, title)
-
-
-def _is_folder(option: str, given: str, many: bool, suffixes: tuple[str, ...]) -> bool:
-    """Whether a name is that of a folder for results, which need not be there."""
-    path = Path(given)
-    if path.is_dir() or given.endswith(("/", os.sep)):
-        return True
-    if many and path.exists():
-        raise ValueError(f"{option} {given} is a file: give a folder.")
-    if many and path.suffix.lower() in suffixes:
-        raise ValueError(
-            f"{option} {given} is the name of one file, and there may be several pictures: give a "
-            f"folder ({path.stem}/)."
-        )
-    return many
-
-
-def _made(folder: str, below: Path) -> Path:
-    """The folder of some results, made if it is new; what it lies in must be there."""
-    Path(folder).mkdir(exist_ok=True)
-    home = Path(folder) / below
-    home.mkdir(parents=True, exist_ok=True)
-    return home
 
 
 # --- One picture
 
 
 def _denoised_or_kept(
-    job: Job, taken: set[tuple[int, int]], model: Any, arguments: Namespace
+    job: Job, taken: set[io.Identity], model: Any, arguments: Namespace
 ) -> dict[str, Any]:
     """What came of a picture; one whose result is there is not even read."""
     is_there = job.target.is_file() and not io.identities([job.target]) & taken
@@ -196,7 +173,7 @@ def _denoised_or_kept(
 
 
 def _denoise_file(
-    job: Job, taken: set[tuple[int, int]], model: Any, arguments: Namespace
+    job: Job, taken: set[io.Identity], model: Any, arguments: Namespace
 ) -> dict[str, Any]:
     """Denoise one picture; what came of it, for people and programs."""
     picture = _interpreted(job.source, arguments)
@@ -209,10 +186,8 @@ def _denoise_file(
     _warn_of_sigma(arguments.sigma, noisy, job.source)
     started = time.perf_counter()
     options = _options(picture, model, arguments)
-    *pages, height, width = picture.pixels.shape[: -1 if picture.has_channels else None]
-    n_pages = math.prod(pages)
-    work = f"{_short(n_pages * height * width / 1e6)} megapixels"
-    with io.progress(job.title, work) as progress:
+    size = _size(picture)
+    with io.progress(job.title, f"{_short(math.prod(size.values()) / 1e6)} megapixels") as progress:
         image = _floats(noisy, arguments.device)
         details = kf.denoise_with_details(image, arguments.sigma, **options, progress=progress)
     cleaned: Any = details.image
@@ -221,9 +196,7 @@ def _denoise_file(
     record = {
         "input": str(job.source),
         "output": str(job.target),
-        "width": width,
-        "height": height,
-        "n_pages": n_pages,
+        **size,
         "sigma": details.sigma,
         "sigma_estimated": arguments.sigma is None,
         "strength": arguments.strength,
@@ -244,25 +217,29 @@ def _denoise_file(
     return record
 
 
+def _size(picture: Picture) -> dict[str, int]:
+    *pages, height, width = picture.pixels.shape[: -1 if picture.has_channels else None]
+    return {"width": width, "height": height, "n_pages": math.prod(pages)}
+
+
 def _interpreted(path: Path, arguments: Namespace) -> Picture:
     """The picture in a file, with its pages, if any, being what the arguments say."""
     picture = read_image(path)
     shape = picture.pixels.shape
     declared = arguments.volume or arguments.stack
-    is_array = path.suffix.lower() == ".npy" and len(shape) == 3
-    looks_like_colour = shape[-1] in (3, 4) and min(shape[:2]) > 4
-    if declared and is_array and not looks_like_colour:
-        picture = picture._replace(has_channels=False)
+    if declared and path.suffix.lower() == ".npy" and len(shape) == 3:
+        looks_like_colour = shape[-1] in (3, 4) and min(shape[:2]) > 4  # as in the library
+        picture = picture._replace(has_channels=looks_like_colour)
+    if picture.has_pages and not declared:
+        raise ValueError(
+            f"{path} has pages, shape {shape}: add --stack to denoise each on its own, or --volume "
+            "if they are slices of one volume."
+        )
     n_space = len(shape) - picture.has_channels - (picture.has_pages and arguments.stack)
     if n_space not in (2, 3):
         raise ValueError(
             f"{path} has shape {shape}: a picture has rows and columns, and pages or colours "
             "beside them."
-        )
-    if picture.has_pages and not declared:
-        raise ValueError(
-            f"{path} has pages, shape {shape}: add --stack to denoise each on its own, or --volume "
-            "if they are slices of one volume."
         )
     return picture
 

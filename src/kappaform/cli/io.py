@@ -21,6 +21,8 @@ REFUSED, BUG = 2, 3
 #: What bad input raises, in the library and in those it uses. The command itself chooses the types
 #: of all arguments, so that a TypeError is a bug like everything else.
 _BAD_INPUT = (OSError, ValueError, ImportError, MemoryError)
+#: What the system knows a file by: its device and its number there.
+Identity = tuple[int, int]
 #: Suffixes of figures.
 FIGURES = (".png", ".pdf", ".svg")
 
@@ -215,7 +217,7 @@ def _files_in(
     return [file for file in files if file.is_file()]
 
 
-def identities(files: Iterable[Path]) -> set[tuple[int, int]]:
+def identities(files: Iterable[Path]) -> set[Identity]:
     """What the system knows files by, whatever their names; those that are not there have none."""
     found = set()
     for file in files:
@@ -226,7 +228,7 @@ def identities(files: Iterable[Path]) -> set[tuple[int, int]]:
 
 
 def check_output(
-    path: Path, inputs: set[tuple[int, int]], suffixes: tuple[str, ...] = (), *, overwrite: bool
+    path: Path, inputs: set[Identity], suffixes: tuple[str, ...] = (), *, overwrite: bool
 ) -> None:
     """Refuse, before any work is done, a name that cannot be written or is that of an input.
 
@@ -239,6 +241,29 @@ def check_output(
     check_writable(path)
     if path.exists() and not overwrite:
         raise ValueError(f"{path} is there already: give another name, or --overwrite.")
+
+
+def is_folder(option: str, given: str, many: bool, suffixes: tuple[str, ...]) -> bool:
+    """Whether a name is that of a folder for results, which need not be there."""
+    path = Path(given)
+    if path.is_dir() or given.endswith(("/", os.sep)):
+        return True
+    if many and path.exists():
+        raise ValueError(f"{option} {given} is a file: give a folder.")
+    if many and path.suffix.lower() in suffixes:
+        raise ValueError(
+            f"{option} {given} is the name of one file, and there may be several pictures: give a "
+            f"folder ({path.stem}/)."
+        )
+    return many
+
+
+def made_folder(folder: str, below: Path) -> Path:
+    """The folder of some results, made if it is new; what it lies in must be there."""
+    Path(folder).mkdir(exist_ok=True)
+    home = Path(folder) / below
+    home.mkdir(parents=True, exist_ok=True)
+    return home
 
 
 def check_patch_size(side: int, n_axes: int) -> None:

@@ -23,9 +23,8 @@ _LUMINANCE = (0.2126, 0.7152, 0.0722)  # of red, green and blue, ITU-R BT.709
 
 def learn(arguments: Namespace) -> None:
     target = Path(arguments.output)
-    io.check_output(
-        target, io.identities(map(Path, arguments.inputs)), overwrite=arguments.overwrite
-    )
+    inputs = io.identities(map(Path, arguments.inputs))
+    io.check_output(target, inputs, overwrite=arguments.overwrite)
     signals, patch_shape = _signals_of(arguments)
     methods = {"log-det": kf.LogDet, "orthonormal": kf.Orthonormal}
     method = methods.get(arguments.method, lambda: kf.Conditioned(arguments.max_condition))()
