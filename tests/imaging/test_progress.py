@@ -153,6 +153,13 @@ def test_a_map_tells_how_many_items_are_done_and_all_of_them_in_the_end(monkeypa
     assert counts[-1] == 500
 
 
+def test_a_map_tells_while_threads_still_work():
+    told = threading.Event()
+    with at_most_threads(2):
+        results = mapped_in_order(lambda *_: told.wait(10), range(2), lambda _: told.set())
+    assert all(results)  # the items ended because they had been told of
+
+
 @pytest.mark.parametrize("number", [3, 7, 10, 49, 1000])
 def test_sections_follow_each_other_without_gap_or_fall(number):
     shares = []

@@ -306,9 +306,9 @@ def test_results_with_other_settings_are_refused_by_name(reproduce, refused):
     reproduce(*words)
     before = content()
     line = refused(*words, "--seed", 3)
-    assert "holds a result with seed=0, not 3: give another folder with -o, or remove out" in line
+    assert "holds a result with --seed 0, not 3: give another folder with -o, or remove out" in line
     line = refused("table1", "--images", "Barbara", "--sigmas", 100)
-    assert "holds a result with patch_size=8, not 11" in line
+    assert "holds a result with --patch-size 8, not 11" in line
     assert content() == before
 
 

@@ -33,11 +33,16 @@ _OPTIONS = {
     "n_nonzero_coefs": "--n-nonzero",
     "patch_size": "--patch-size",
     "preset": "--preset",
+    "seed": "--seed",
     "sigma": "--sigma",
     "tol": "--tol",
     "value_range": "--value-range",
 }
-_WORDS = {"preset", "sigma"}  # of these, which are words as well, only ``name=value`` is meant
+_WORDS = {
+    "preset",
+    "seed",
+    "sigma",
+}  # of these, which are words as well, only ``name=value`` is meant
 _ASSIGNED = re.compile(rf"(?<![\w./-])({'|'.join(_OPTIONS)})=(?:'([^']*)')?")
 _NAMED = re.compile(rf"(?<![\w./-])({'|'.join(sorted({*_OPTIONS} - _WORDS))})(?![\w/-]|\.\w)")
 _DEVICE = re.compile(r"\bdevice '([^']*)'")

@@ -41,6 +41,8 @@ def _run(
     except KeyboardInterrupt:
         text = f"interrupted: finished parts are kept in {out}, the same command goes on"
         raise KeyboardInterrupt(text) from None
+    except ValueError as error:  # of a part whose iterations have another option here
+        raise ValueError(str(error).replace("max_iter=", "--n-iter ")) from error
     document = found._asdict()
     left_out = document.get("left_out", {})
     for name, reason in left_out.items():
