@@ -38,17 +38,14 @@ _OPTIONS = {
     "tol": "--tol",
     "value_range": "--value-range",
 }
-_WORDS = {
-    "preset",
-    "seed",
-    "sigma",
-}  # of these, which are words as well, only ``name=value`` is meant
+# Of these, which are words as well, only ``name=value`` is meant.
+_WORDS = {"preset", "seed", "sigma"}
 _ASSIGNED = re.compile(rf"(?<![\w./-])({'|'.join(_OPTIONS)})=(?:'([^']*)')?")
 _NAMED = re.compile(rf"(?<![\w./-])({'|'.join(sorted({*_OPTIONS} - _WORDS))})(?![\w/-]|\.\w)")
 _DEVICE = re.compile(r"\bdevice '([^']*)'")
 
 # Pixels of a patch. Time grows with their square: denoising 512 x 512 pixels was measured to take
-# 2 s with patches of 11 x 11, 36 s with 24 x 24 and 177 s with 32 x 32.
+# 2 s with patches of 11 x 11, 36 s with 24 x 24 and 177 s with 32 x 32, on two busy cores.
 _SLOW_PATCH, _LARGEST_PATCH = 24**2, 64**2
 
 
