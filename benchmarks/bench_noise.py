@@ -24,8 +24,8 @@ from skimage import color, data
 import kappaform as kf
 from kappaform.imaging.noise import Correlated, Noise, Shot, White
 
-GREY = "camera coins moon page text clock brick grass gravel astronaut coffee cat rocket".split()
-GREY.append("immunohistochemistry")
+GREY = ["camera", "coins", "moon", "page", "text", "clock", "brick", "grass", "gravel"]
+GREY += ["astronaut", "coffee", "cat", "rocket", "immunohistochemistry"]
 
 
 def rows(chosen: tuple[str, ...] = ()) -> list[dict]:

@@ -368,6 +368,42 @@ MUTANTS = [
         "window = min(5, ",
         ("imaging/test_quality.py",),
     ),
+    Mutant(
+        "12 bit in a file of 16 are taken for 16",
+        "imaging/quality.py",
+        "n_bits = max(high, -1 - low).bit_length() + (low < 0)",
+        "n_bits = 8 * reference.itemsize",
+        ("imaging/test_quality.py",),
+    ),
+    Mutant(
+        "progress stands still while learning",
+        "imaging/options.py",
+        "progress(next(iterations) / n_iter)",
+        "next(iterations)",
+        ("imaging/test_progress.py",),
+    ),
+    # --- cli
+    Mutant(
+        "a result that is there is replaced without being asked",
+        "cli/denoise.py",
+        "if is_there and not arguments.overwrite:",
+        "if False:",
+        ("cli/test_denoise_files.py",),
+    ),
+    Mutant(
+        "what was learned before Ctrl-C is lost",
+        "cli/models.py",
+        "kf.save(target, interruption.result, **kept)",
+        "pass",
+        ("cli/test_models.py",),
+    ),
+    Mutant(
+        "an option without effect is taken in silence",
+        "cli/parser.py",
+        "if {name, other} <= given:",
+        "if False:",
+        ("cli/test_denoise.py",),
+    ),
 ]
 
 

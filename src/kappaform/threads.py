@@ -6,7 +6,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -19,6 +19,7 @@ Result = TypeVar("Result")
 Workspace = dict[str, Any]  #: memory that a thread uses again
 
 _VARIABLE = "KAPPAFORM_NUM_THREADS"
+_WATCH_SECONDS = 0.1  # between two looks at what is done: as often as people can see
 
 _limit: ContextVar[int | None] = ContextVar("threads of a pass, at most", default=None)
 
@@ -101,24 +102,31 @@ def _numba_threads() -> int:
 
 
 def mapped_in_order(
-    function: Callable[[Item, Workspace], Result], items: Sequence[Item]
+    function: Callable[[Item, Workspace], Result],
+    items: Sequence[Item],
+    watch: Callable[[int], object] | None = None,
 ) -> list[Result]:
     """Results of `function` in the order of `items`, computed by `n_threads()` threads.
 
     Each thread takes the next item when it is done with one, and hands its own workspace to all of
     its calls: fresh memory is slow. The caller sleeps until the last item is done, because every
-    time it woke for a result it would stop a thread that computes. Of several errors, that of the
-    first item is raised: items before it were begun before it.
+    time it woke for a result it would stop a thread that computes. Only for `watch` it wakes, ten
+    times a second, to tell it how many items are done; in the end that is all of them. Of several
+    errors, that of the first item is raised: items before it were begun before it.
     """
     results: list[Any] = [None] * len(items)
     errors: dict[int, BaseException] = {}
     waiting = iter(enumerate(items))
+    done: list[int] = []
 
-    def work() -> None:
+    def work(tell: Callable[[int], object] | None = None) -> None:
         workspace: Workspace = {}
         for i, item in waiting:
             try:
                 results[i] = function(item, workspace)
+                done.append(i)
+                if tell is not None:
+                    tell(len(done))
             except BaseException as error:
                 errors[i] = error
                 deque(waiting, maxlen=0)  # the other threads find nothing more to do
@@ -126,17 +134,22 @@ def mapped_in_order(
     workers = min(n_threads(), len(items))
     with single_threaded_blas():
         if workers == 1:
-            work()
+            work(watch)
         else:
             # A pool of its own for every call: one that lives on is dead in a forked process.
             with ThreadPoolExecutor(workers, thread_name_prefix="kappaform") as pool:
                 try:
-                    for done in [pool.submit(work) for _ in range(workers)]:
-                        done.result()
+                    running = [pool.submit(work) for _ in range(workers)]
+                    while watch is not None and wait(running, _WATCH_SECONDS).not_done:
+                        watch(len(done))
+                    for worker in running:
+                        worker.result()
                 finally:
                     deque(waiting, maxlen=0)  # also if the caller is interrupted
     if errors:
         raise errors.pop(min(errors))
+    if watch is not None:
+        watch(len(items))
     return results
 
 

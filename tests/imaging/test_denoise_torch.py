@@ -98,6 +98,15 @@ def test_slabs_do_not_change_the_result(noisy, rng, monkeypatch):
     torch.testing.assert_close(numbers, counts)
 
 
+def test_progress_moves_over_the_slabs_of_a_tensor(noisy, through_torch, monkeypatch):
+    monkeypatch.setattr(clean_torch, "_SLAB_ENTRIES", 1)  # a row of positions at a time
+    shares = []
+    through_torch(noisy, 20.0, transform=dct_basis((8, 8)), progress=shares.append)
+    assert len(set(shares)) == 2 * (len(noisy) - 8 + 1)
+    assert shares == sorted(shares)
+    assert shares[-1] == 1
+
+
 def test_patches_of_a_tensor_are_those_of_an_array(device, rng):
     for shape, patch_shape in (((20, 30), (4, 5)), ((6, 7, 8), (2, 3, 4)), ((5, 5), (5, 5))):
         image = rng.standard_normal(shape)

@@ -202,7 +202,7 @@ def test_bad_input_is_refused_in_one_line(refused, tmp_path, images):
 
 def test_results_with_other_settings_are_refused_by_name(quick, refused):
     shutil.copytree(quick, "out")
-    assert "with max_iter=2, not 3: give another folder" in refused("figures", *FAST, "--n-iter", 3)
+    assert "with --n-iter 2, not 3: give another folder" in refused("figures", *FAST, "--n-iter", 3)
     assert "with digest of the images=" in refused("figures", *FAST, "--images", "Barbara")
 
 

@@ -177,8 +177,8 @@ def test_an_interruption_keeps_what_is_finished_and_says_how_to_go_on(reproduce,
 def test_a_terminal_shows_how_much_is_done_and_how_long_it_may_take(reproduce, monkeypatch):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     _, _, err = reproduce("table1", "--images", "Barbara", *FAST)
-    assert "table1, 100 % of the work" in err
-    assert "remaining" in err
+    assert "table1: 100 % of the work" in err
+    assert " left" in err
 
 
 # --- Its similarity
@@ -306,9 +306,9 @@ def test_results_with_other_settings_are_refused_by_name(reproduce, refused):
     reproduce(*words)
     before = content()
     line = refused(*words, "--seed", 3)
-    assert "holds a result with seed=0, not 3: give another folder with -o, or remove out" in line
+    assert "holds a result with --seed 0, not 3: give another folder with -o, or remove out" in line
     line = refused("table1", "--images", "Barbara", "--sigmas", 100)
-    assert "holds a result with patch_size=8, not 11" in line
+    assert "holds a result with --patch-size 8, not 11" in line
     assert content() == before
 
 

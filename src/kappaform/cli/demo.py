@@ -27,11 +27,11 @@ def demo(arguments: Namespace) -> None:
     folder.mkdir(exist_ok=True)
     report, plot = folder / "report.png", folder / "path.png"
     for path in (report, plot):
-        io.check_output(path, (), io.FIGURES)
+        io.check_output(path, set(), io.FIGURES, overwrite=True)  # of an earlier demonstration
     clean = camera()
     noisy = kf.add_noise(clean, _SIGMA, rng=0)
-    with io.progress("denoising") as callback:
-        details = kf.denoise_with_details(noisy, _SIGMA, value_range=(0, 255), callback=callback)
+    with io.progress("denoising", "the work") as progress:
+        details = kf.denoise_with_details(noisy, _SIGMA, value_range=(0, 255), progress=progress)
     patches = random_patches(clean, 8, 10_000, np.random.default_rng(0))
     with io.progress("path") as callback:
         options = _LIMITS | {"validation": patches[1::2], "callback": callback}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 import warnings
@@ -16,7 +17,14 @@ from numpy.typing import NDArray
 
 import kappaform as kf
 from kappaform.cli import io
-from kappaform.image_files import Picture, as_stored, check_target, read_image, write_image
+from kappaform.image_files import (
+    SUFFIXES,
+    Picture,
+    as_stored,
+    check_target,
+    read_image,
+    write_image,
+)
 
 _SUFFIX = "_denoised"
 
@@ -28,18 +36,20 @@ class Job(NamedTuple):
     target: Path
     reference: Path | None
     report: Path | None
+    title: str  #: which of how many
 
 
 def denoise(arguments: Namespace) -> int:
-    files, n_skipped, errors = io.picture_files(arguments.inputs, arguments.suffix or _SUFFIX)
-    jobs = _jobs(files, arguments)
-    model = kf.load(arguments.model) if arguments.model else None
-    if arguments.device is not None:
-        from kappaform.imaging.clean_torch import device_named
-
-        arguments.device = device_named(arguments.device)
-    taken = [*files, *(job.reference for job in jobs if job.reference)]
-    taken += [Path(arguments.model)] if arguments.model else []
+    own_suffix = arguments.suffix or _SUFFIX
+    results = [name for name in (arguments.output, arguments.report) if name]
+    found, n_skipped, errors = io.picture_files(
+        arguments.inputs, own_suffix, arguments.recursive, results
+    )
+    jobs = _jobs(found, arguments)
+    model = _checked_settings(arguments)
+    inputs = [job.source for job in jobs] + [job.reference for job in jobs if job.reference]
+    inputs += [Path(arguments.model)] if arguments.model else []
+    taken = io.identities(inputs)
     records: list[dict[str, Any]] = []
     codes: list[int] = []
 
@@ -53,25 +63,74 @@ def denoise(arguments: Namespace) -> int:
         failed(folder, error)
     for job in jobs:
         try:
-            records.append(_denoise_file(job, taken, model, arguments))
+            records.append(_denoised_or_kept(job, taken, model, arguments))
             if not arguments.json:
-                io.say(_in_words(records[-1]))
+                io.say(_in_words(records[-1], arguments.verbose))
         except BrokenPipeError:
             raise
+        except KeyboardInterrupt:
+            raise _interrupted(len(records) - len(codes), len(jobs)) from None
         except Exception as error:
             failed(job.source, error)
-    if arguments.json:
-        io.say_json({"files": records, "failed": len(codes), "skipped": n_skipped})
-    elif len(records) + n_skipped > 1:
-        n_denoised = len(records) - len(codes)
-        io.say(f"{n_denoised} denoised, {len(codes)} failed, {n_skipped} skipped")
+    _tell(records, len(codes), n_skipped, arguments)
     return max(codes, default=0)
 
 
-def _jobs(files: list[Path], arguments: Namespace) -> list[Job]:
+def _tell(
+    records: list[dict[str, Any]], n_failed: int, n_skipped: int, arguments: Namespace
+) -> None:
+    """What came of all pictures together."""
+    n_kept = sum("kept" in record for record in records)
+    n_denoised = len(records) - n_failed - n_kept
+    if arguments.json:
+        document = {"denoised": n_denoised, "kept": n_kept, "failed": n_failed}
+        io.say_json({"files": records} | document | {"skipped": n_skipped})
+    elif len(records) + n_skipped > 1:
+        kept = f"{n_kept} kept, " if n_kept else ""
+        io.say(f"{n_denoised} denoised, {kept}{n_failed} failed, {n_skipped} skipped")
+    has_pages = any(record.get("n_pages", 1) > 1 for record in records)
+    if n_denoised and not has_pages and (arguments.stack or arguments.volume):
+        option = "--stack" if arguments.stack else "--volume"
+        io.warn(f"{option} had no effect: no file has pages.")
+
+
+def _interrupted(n_done: int, number: int) -> KeyboardInterrupt:
+    if number == 1:
+        return KeyboardInterrupt()
+    remedy = "the same command without --overwrite does the others"
+    return KeyboardInterrupt(f"interrupted: {n_done} of {number} pictures are done, {remedy}")
+
+
+# --- What is to be done
+
+
+def _checked_settings(arguments: Namespace) -> Any:
+    """Check what is the same for all pictures; the model to use, if one is given."""
+    side, model = arguments.patch_size, None
+    if arguments.model:
+        model = io.load_model(arguments.model)
+        if side and model.patch_shape_:
+            text = f"{arguments.model} has patches of shape {model.patch_shape_}"
+            raise ValueError(f"--patch-size has no effect with --model: {text}; leave it out.")
+    elif side:
+        io.check_patch_size(side, 3 if arguments.volume else 2)
+    if arguments.device is not None:
+        from kappaform.imaging.clean_torch import device_named
+
+        arguments.device = device_named(arguments.device)
+    return model
+
+
+def _jobs(found: list[io.Found], arguments: Namespace) -> list[Job]:
     """What is to be done, with no name written twice."""
-    many = len(files) > 1 or any(Path(name).is_dir() for name in arguments.inputs)
-    jobs = [_job(file, arguments, many) for file in files]
+    has_folder = any(Path(name).is_dir() for name in arguments.inputs)
+    many = len(found) > 1 or has_folder
+    if arguments.recursive and not has_folder:
+        raise ValueError("--recursive has no effect: no input is a folder; leave it out.")
+    jobs = []
+    for number, each in enumerate(found, start=1):
+        title = f"file {number} of {len(found)}, {each.file.name}" if many else each.file.name
+        jobs.append(_job(each, title, many, arguments))
     seen = set()
     for path in (path for job in jobs for path in (job.target, job.report) if path):
         file = os.path.realpath(path)
@@ -81,56 +140,66 @@ def _jobs(files: list[Path], arguments: Namespace) -> list[Job]:
     return jobs
 
 
-def _job(file: Path, arguments: Namespace, many: bool) -> Job:
-    def place(option: str, given: str, name: str) -> Path:
-        """The file that is given, or the one of that name in the folder that is given."""
-        path = Path(given)
-        if not many and not given.endswith(("/", os.sep)) and not path.is_dir():
-            return path
-        if path.exists() and not path.is_dir():
-            raise ValueError(f"{option} {given} is a file: give a folder.")
-        path.mkdir(exist_ok=True)
-        return path / name
-
-    output, suffix, report = arguments.output, arguments.suffix, arguments.report
+def _job(found: io.Found, title: str, many: bool, arguments: Namespace) -> Job:
+    file, output, suffix = found.file, arguments.output, arguments.suffix
+    in_folder = output and io.is_folder("-o", output, many, SUFFIXES)
+    if output and suffix is not None and not in_folder:
+        raise ValueError(f"--suffix has no effect with -o {output}, a file: leave one of them out.")
     if suffix is None:
         suffix = "" if output else _SUFFIX
-    name = f"{file.stem}{suffix}{file.suffix}"
-    target = place("-o", output, name) if output else file.with_name(name)
+    target = file.with_name(f"{file.stem}{suffix}{file.suffix}")
+    if output:
+        target = io.made_folder(output, found.below) / target.name if in_folder else Path(output)
     reference = Path(arguments.compare) if arguments.compare else None
     if reference and reference.is_dir():
-        reference = reference / file.name
-    drawing = place("--report", report, f"{file.name}_report.png") if report else None
-    return Job(file, target, reference, drawing)
+        reference = reference / found.below / file.name
+    report = Path(arguments.report) if arguments.report else None
+    if report and io.is_folder("--report", arguments.report, many, io.FIGURES):
+        report = io.made_folder(arguments.report, found.below) / f"{file.name}_report.png"
+    return Job(file, target, reference, report, title)
 
 
-def _denoise_file(job: Job, taken: list[Path], model: Any, arguments: Namespace) -> dict[str, Any]:
+# --- One picture
+
+
+def _denoised_or_kept(
+    job: Job, taken: set[io.Identity], model: Any, arguments: Namespace
+) -> dict[str, Any]:
+    """What came of a picture; one whose result is there is not even read."""
+    is_there = job.target.is_file() and not io.identities([job.target]) & taken
+    if is_there and not arguments.overwrite:
+        return {"input": str(job.source), "output": str(job.target), "kept": True}
+    return _denoise_file(job, taken, model, arguments)
+
+
+def _denoise_file(
+    job: Job, taken: set[io.Identity], model: Any, arguments: Namespace
+) -> dict[str, Any]:
     """Denoise one picture; what came of it, for people and programs."""
     picture = _interpreted(job.source, arguments)
-    io.check_output(job.target, taken)
+    io.check_output(job.target, taken, overwrite=arguments.overwrite)
     check_target(job.target, picture)
     if job.report:
-        io.check_output(job.report, taken, io.FIGURES)
-    noisy, reference = picture.colours, None
-    if job.reference:
-        reference = _interpreted(job.reference, arguments).colours
-        if noisy.shape != reference.shape:
-            raise ValueError(
-                f"{job.reference} has shape {reference.shape}, {job.source} {noisy.shape}: a "
-                "reference has the same size."
-            )
+        io.check_output(job.report, taken, io.FIGURES, overwrite=arguments.overwrite)
+    noisy = picture.colours
+    reference = _reference(job, noisy, arguments)
+    _warn_of_sigma(arguments.sigma, noisy, job.source)
     started = time.perf_counter()
     options = _options(picture, model, arguments)
-    with io.progress(job.source.name) as callback:
+    size = _size(picture)
+    with io.progress(job.title, f"{_short(math.prod(size.values()) / 1e6)} megapixels") as progress:
         image = _floats(noisy, arguments.device)
-        details = kf.denoise_with_details(image, arguments.sigma, **options, callback=callback)
+        details = kf.denoise_with_details(image, arguments.sigma, **options, progress=progress)
     cleaned: Any = details.image
-    cleaned = as_stored(cleaned.cpu().numpy() if arguments.device else cleaned, noisy.dtype)
+    cleaned = cleaned.cpu().numpy() if arguments.device else cleaned
+    cleaned = as_stored(_blended(noisy, cleaned, arguments.strength), noisy.dtype)
     record = {
         "input": str(job.source),
         "output": str(job.target),
+        **size,
         "sigma": details.sigma,
         "sigma_estimated": arguments.sigma is None,
+        "strength": arguments.strength,
         "condition_number": details.condition_number,
         "patch_shape": details.patch_shape,
         "seconds": round(time.perf_counter() - started, 3),
@@ -148,21 +217,59 @@ def _denoise_file(job: Job, taken: list[Path], model: Any, arguments: Namespace)
     return record
 
 
+def _size(picture: Picture) -> dict[str, int]:
+    *pages, height, width = picture.pixels.shape[: -1 if picture.has_channels else None]
+    return {"width": width, "height": height, "n_pages": math.prod(pages)}
+
+
 def _interpreted(path: Path, arguments: Namespace) -> Picture:
     """The picture in a file, with its pages, if any, being what the arguments say."""
     picture = read_image(path)
     shape = picture.pixels.shape
-    option = "--volume" if arguments.volume else "--stack" if arguments.stack else ""
-    if option and path.suffix.lower() == ".npy" and len(shape) == 3:
-        picture = picture._replace(has_channels=False)
-    if picture.has_pages and not option:
+    declared = arguments.volume or arguments.stack
+    if declared and path.suffix.lower() == ".npy" and len(shape) == 3:
+        looks_like_colour = shape[-1] in (3, 4) and min(shape[:2]) > 4  # as in the library
+        picture = picture._replace(has_channels=looks_like_colour)
+    if picture.has_pages and not declared:
         raise ValueError(
             f"{path} has pages, shape {shape}: add --stack to denoise each on its own, or --volume "
             "if they are slices of one volume."
         )
-    if option and not picture.has_pages:
-        raise ValueError(f"{path} has a single page, shape {shape}: leave {option} out.")
+    n_space = len(shape) - picture.has_channels - (picture.has_pages and arguments.stack)
+    if n_space not in (2, 3):
+        raise ValueError(
+            f"{path} has shape {shape}: a picture has rows and columns, and pages or colours "
+            "beside them."
+        )
     return picture
+
+
+def _reference(job: Job, noisy: NDArray, arguments: Namespace) -> NDArray | None:
+    """The picture without noise, if there is one."""
+    if job.reference is None:
+        return None
+    reference = _interpreted(job.reference, arguments).colours
+    if noisy.shape != reference.shape:
+        raise ValueError(
+            f"{job.reference} has shape {reference.shape}, {job.source} {noisy.shape}: a "
+            "reference has the same size."
+        )
+    if noisy.dtype != reference.dtype:
+        raise ValueError(
+            f"{job.reference} holds {reference.dtype}, {job.source} {noisy.dtype}: a reference "
+            "has the same type, so that its values mean the same."
+        )
+    return reference
+
+
+def _warn_of_sigma(sigma: float | None, values: NDArray, source: Path) -> None:
+    """Noise alone spreads values over several deviations: one beyond their range is a mistake."""
+    low, high = float(values.min()), float(values.max())
+    if sigma is not None and sigma > high - low > 0:
+        io.warn(
+            f"--sigma {sigma:g} exceeds the range of the values of {source}, {low:g} to {high:g}: "
+            "it is the deviation of the noise in values of the file."
+        )
 
 
 def _floats(pixels: NDArray, device: Any) -> Any:
@@ -176,11 +283,19 @@ def _floats(pixels: NDArray, device: Any) -> Any:
     return torch.from_numpy(np.ascontiguousarray(floats)).to(device)
 
 
+def _blended(noisy: NDArray, cleaned: NDArray, strength: float) -> NDArray:
+    """From the noisy picture the share `strength` of the way to the cleaned one."""
+    if strength == 1:
+        return cleaned
+    given = noisy.astype(np.float64)
+    return given + strength * (cleaned - given)
+
+
 def _options(picture: Picture, model: Any, arguments: Namespace) -> dict[str, Any]:
     names = ("method", "max_condition", "patch_size", "preset", "value_range")
     options = io.chosen(arguments, *names) | {"rng": arguments.seed}
     options["channel_axis"] = picture.channel_axis
-    options["stack_axis"] = 0 if arguments.stack else None
+    options["stack_axis"] = 0 if arguments.stack and picture.has_pages else None
     dtype = picture.pixels.dtype
     if not arguments.value_range and not arguments.preset and dtype in (np.uint8, np.uint16):
         options["value_range"] = (0, np.iinfo(dtype).max)  # a preset has its own
@@ -195,10 +310,11 @@ def _options(picture: Picture, model: Any, arguments: Namespace) -> dict[str, An
 def compared(
     reference: NDArray, noisy: NDArray, cleaned: NDArray, **axes: int | None
 ) -> dict[str, float]:
-    """PSNR and SSIM of a picture before and after."""
-    from kappaform.imaging.quality import psnr, ssim
+    """PSNR and SSIM of a picture before and after, and the range of values that both refer to."""
+    from kappaform.imaging.quality import data_range, psnr, ssim
 
     return {
+        "data_range": data_range(reference),
         "psnr_before": psnr(reference, noisy),
         "psnr_after": psnr(reference, cleaned),
         "ssim_before": ssim(reference, noisy, **axes),
@@ -206,13 +322,29 @@ def compared(
     }
 
 
-def _in_words(record: dict[str, Any]) -> str:
+def _in_words(record: dict[str, Any], verbose: bool) -> str:
+    """The line of one picture: size, noise and time; what experts ask for only if `verbose`."""
+    names = f"{record['input']} -> {record['output']}"
+    if "kept" in record:
+        return f"{names}: kept, it is there already (--overwrite replaces it)"
+    facts = ["{width} × {height}".format(**record)]
+    if record["n_pages"] > 1:
+        facts.append("{n_pages} pages".format(**record))
     least, largest = np.min(record["sigma"]), np.max(record["sigma"])  # of channels and pages
-    text = f"{least:.4g}" if least == largest else f"{least:.4g} to {largest:.4g}"
-    facts = [f"sigma {text}" + " (estimated)" * record["sigma_estimated"]]
-    facts.append(f"condition number {record['condition_number']:.4f}")
+    text = _short(least) if least == largest else f"{_short(least)} to {_short(largest)}"
+    facts.append(f"noise {text}" + " (estimated)" * record["sigma_estimated"])
+    if record["strength"] != 1:
+        facts.append("strength {strength:g}".format(**record))
     if "psnr_after" in record:
         facts.append("PSNR {psnr_before:.2f} -> {psnr_after:.2f} dB".format(**record))
         facts.append("SSIM {ssim_before:.4f} -> {ssim_after:.4f}".format(**record))
-    facts.append(f"{record['seconds']:.1f} s")
-    return f"{record['input']} -> {record['output']}: {', '.join(facts)}"
+    if verbose:
+        facts.append("patches {}".format(" × ".join(map(str, record["patch_shape"]))))
+        facts.append("condition number {condition_number:.4f}".format(**record))
+    facts.append("{seconds:.1f} s".format(**record))
+    return f"{names}: {', '.join(facts)}"
+
+
+def _short(number: float) -> str:
+    """Three digits, more only before the point."""
+    return f"{number:.0f}" if number >= 100 else f"{number:.3g}"

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import sys
 import traceback
+import zipfile
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kappaform.files import check_writable, replaced_when_complete
 
@@ -18,16 +21,43 @@ REFUSED, BUG = 2, 3
 #: What bad input raises, in the library and in those it uses. The command itself chooses the types
 #: of all arguments, so that a TypeError is a bug like everything else.
 _BAD_INPUT = (OSError, ValueError, ImportError, MemoryError)
+#: What the system knows a file by: its device and its number there.
+Identity = tuple[int, int]
 #: Suffixes of figures.
 FIGURES = (".png", ".pdf", ".svg")
+
+#: What users of the command give for a parameter of the library.
+_OPTIONS = {
+    "max_condition": "--max-condition",
+    "max_iter": "--max-iter",
+    "n_nonzero_coefs": "--n-nonzero",
+    "patch_size": "--patch-size",
+    "preset": "--preset",
+    "seed": "--seed",
+    "sigma": "--sigma",
+    "tol": "--tol",
+    "value_range": "--value-range",
+}
+# Of these, which are words as well, only ``name=value`` is meant.
+_WORDS = {"preset", "seed", "sigma"}
+_ASSIGNED = re.compile(rf"(?<![\w./-])({'|'.join(_OPTIONS)})=(?:'([^']*)')?")
+_NAMED = re.compile(rf"(?<![\w./-])({'|'.join(sorted({*_OPTIONS} - _WORDS))})(?![\w/-]|\.\w)")
+_DEVICE = re.compile(r"\bdevice '([^']*)'")
+
+# Pixels of a patch. Time grows with their square: denoising 512 x 512 pixels was measured to take
+# 2 s with patches of 11 x 11, 36 s with 24 x 24 and 177 s with 32 x 32, on two busy cores.
+_SLOW_PATCH, _LARGEST_PATCH = 24**2, 64**2
 
 
 # --- Words
 
 
 def say(text: str) -> None:
-    """One result, on standard output."""
-    sys.stdout.write(text + "\n")
+    """One result, on standard output, at once: it may be read while others are made."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    printable = text.encode(encoding, "backslashreplace").decode(encoding)  # names may be anything
+    sys.stdout.write(printable + "\n")
+    sys.stdout.flush()
 
 
 def complain(text: str) -> None:
@@ -37,7 +67,19 @@ def complain(text: str) -> None:
 
 def warn(message: Warning | str, *_: Any, **__: Any) -> None:
     """Show a warning of the library as one line, in place of `warnings.showwarning`."""
-    sys.stderr.write(f"kappaform: warning: {' '.join(str(message).split())}\n")
+    sys.stderr.write(f"kappaform: warning: {in_options(' '.join(str(message).split()))}\n")
+
+
+def as_option(name: str) -> str:
+    """The option that gives an argument of this name."""
+    return f"--{name.replace('_', '-')}"
+
+
+def in_options(text: str) -> str:
+    """A message of the library with the options of the command in place of its parameters."""
+    text = _ASSIGNED.sub(lambda found: f"{_OPTIONS[found[1]]} {found[2] or ''}", text)
+    text = _NAMED.sub(lambda found: _OPTIONS[found[1]], text)
+    return _DEVICE.sub(r"--device \1", text)
 
 
 def failure(error: Exception, debug: bool = False, source: str = "") -> tuple[int, str]:
@@ -56,6 +98,8 @@ def failure(error: Exception, debug: bool = False, source: str = "") -> tuple[in
         text = f"not enough memory: give a smaller input ({text})"
     elif isinstance(error, OSError) and error.strerror and error.filename is not None:
         text = f"{error.filename}: {error.strerror}"
+    if code == REFUSED:
+        text = in_options(text)
     return code, text if source in text else f"{source}: {text}"
 
 
@@ -81,10 +125,10 @@ def say_json(document: dict[str, Any]) -> None:
 
 
 @contextmanager
-def progress(name: str, of_work: bool = False) -> Iterator[Callable[[Any], None] | None]:
+def progress(name: str, work: str = "") -> Iterator[Callable[[Any], None] | None]:
     """A callback that shows progress on a terminal; None where nobody watches.
 
-    It counts its calls; or, `of_work`, it is told the share of the work that is done.
+    It counts its calls; or it is told the share that is done of the `work` of this name.
     """
     if not sys.stderr.isatty():
         yield None
@@ -92,14 +136,15 @@ def progress(name: str, of_work: bool = False) -> Iterator[Callable[[Any], None]
     from tqdm import tqdm
 
     style = "{desc}: {n_fmt} iterations, {elapsed}"
-    if of_work:
-        style = "{desc}, {percentage:.0f} % of the work, {elapsed} passed, {remaining} remaining"
-    # Not smoothed: parts end in bursts, so only the mean rate says when the last will.
-    options: dict[str, Any] = {"total": 1, "smoothing": 0, "mininterval": 0} if of_work else {}
+    if work:
+        style = f"{{desc}}: {{percentage:.0f}} % of {work}, {{elapsed}} passed, {{remaining}} left"
+    options: dict[str, Any] = {}
+    if work:  # not smoothed: parts end in bursts, so only the mean rate says when the last will
+        options = {"total": 1, "smoothing": 0, "mininterval": 0, "miniters": 0}
     with tqdm(desc=name, bar_format=style, leave=False, file=sys.stderr, **options) as bar:
 
         def watch(done: Any) -> None:
-            bar.update(done - bar.n if of_work else 1)
+            bar.update(done - bar.n if work else 1)
 
         yield watch
 
@@ -112,12 +157,23 @@ def chosen(arguments: Namespace, *names: str) -> dict[str, Any]:
     return {name: getattr(arguments, name) for name in names}
 
 
-def picture_files(
-    inputs: Iterable[str], own_suffix: str = ""
-) -> tuple[list[Path], int, dict[Path, ValueError]]:
-    """Files, and pictures in folders; how many files are skipped; folders without pictures.
+class Found(NamedTuple):
+    """A file to read, and where it lies below the input that brought it."""
 
-    Pictures whose name ends with `own_suffix` are results of an earlier run, and skipped.
+    file: Path
+    below: Path = Path()
+
+
+def picture_files(
+    inputs: Iterable[str],
+    own_suffix: str = "",
+    recursive: bool = False,
+    without: Iterable[str] = (),
+) -> tuple[list[Found], int, dict[Path, Exception]]:
+    """Files, and pictures in folders; how many files are skipped; folders that give nothing.
+
+    Pictures whose name ends with `own_suffix` are results of an earlier run, and skipped. The
+    folders named by `without` are left out.
     """
     from kappaform.image_files import SUFFIXES
 
@@ -125,30 +181,132 @@ def picture_files(
         is_result = bool(own_suffix) and file.stem.endswith(own_suffix)
         return file.suffix.lower() in SUFFIXES and not file.name.startswith(".") and not is_result
 
-    files: list[Path] = []
-    n_skipped, errors = 0, {}
+    found: list[Found] = []
+    n_skipped = 0
+    errors: dict[Path, Exception] = {}
+    left_out = {os.path.realpath(name) for name in without}
     for path in map(Path, inputs):
         if not path.is_dir():
-            files.append(path)
+            found.append(Found(path))
             continue
-        inside = sorted(entry for entry in path.iterdir() if entry.is_file())
+        inside = _files_in(path, recursive, left_out, errors)
         wanted = [file for file in inside if is_wanted(file)]
         if wanted:
-            files += wanted
+            found += [Found(file, file.parent.relative_to(path)) for file in wanted]
             n_skipped += len(inside) - len(wanted)
-        else:
+        elif path not in errors:
             kinds = " ".join(SUFFIXES)
             errors[path] = ValueError(f"{path} holds no picture: no file to read is {kinds}.")
-    return files, n_skipped, errors
+    return found, n_skipped, errors
 
 
-def check_output(path: Path, inputs: Iterable[Path], suffixes: tuple[str, ...] = ()) -> None:
-    """Refuse, before any work is done, a name that cannot be written or is that of an input."""
+def _files_in(
+    folder: Path, recursive: bool, left_out: set[str], errors: dict[Path, Exception]
+) -> list[Path]:
+    """Files of a folder and, if `recursive`, of folders in it but hidden ones and links."""
+
+    def unreadable(error: OSError) -> None:
+        errors[Path(error.filename)] = error
+
+    def is_entered(inner: Path) -> bool:
+        hidden = inner.name.startswith(".")
+        return recursive and not hidden and os.path.realpath(inner) not in left_out
+
+    files: list[Path] = []
+    for home, folders, names in os.walk(folder, onerror=unreadable):
+        folders[:] = sorted(name for name in folders if is_entered(Path(home, name)))
+        files += [Path(home, name) for name in sorted(names)]
+    return [file for file in files if file.is_file()]
+
+
+def identities(files: Iterable[Path]) -> set[Identity]:
+    """What the system knows files by, whatever their names; those that are not there have none."""
+    found = set()
+    for file in files:
+        with suppress(OSError, ValueError):
+            facts = file.stat()
+            found.add((facts.st_dev, facts.st_ino))
+    return found
+
+
+def check_output(
+    path: Path, inputs: set[Identity], suffixes: tuple[str, ...] = (), *, overwrite: bool
+) -> None:
+    """Refuse, before any work is done, a name that cannot be written or is that of an input.
+
+    Inputs are given by their `identities`.
+    """
     if suffixes and path.suffix.lower() not in suffixes:
         raise ValueError(f"{path}: give a name that ends with {' or '.join(suffixes)}.")
-    if path.exists() and any(other.exists() and path.samefile(other) for other in inputs):
+    if identities([path]) & inputs:
         raise ValueError(f"{path} is an input: give the output another name.")
     check_writable(path)
+    if path.exists() and not overwrite:
+        raise ValueError(f"{path} is there already: give another name, or --overwrite.")
+
+
+def is_folder(option: str, given: str, many: bool, suffixes: tuple[str, ...]) -> bool:
+    """Whether a name is that of a folder for results, which need not be there."""
+    path = Path(given)
+    if path.is_dir() or given.endswith(("/", os.sep)):
+        return True
+    if many and path.exists():
+        raise ValueError(f"{option} {given} is a file: give a folder.")
+    if many and path.suffix.lower() in suffixes:
+        raise ValueError(
+            f"{option} {given} is the name of one file, and there may be several pictures: give a "
+            f"folder ({path.stem}/)."
+        )
+    return many
+
+
+def made_folder(folder: str, below: Path) -> Path:
+    """The folder of some results, made if it is new; what it lies in must be there."""
+    Path(folder).mkdir(exist_ok=True)
+    home = Path(folder) / below
+    home.mkdir(parents=True, exist_ok=True)
+    return home
+
+
+def check_patch_size(side: int, n_axes: int) -> None:
+    """Refuse patches that take for ever, and warn of those that take long."""
+    n_pixels = side**n_axes
+    usual = "8 to 16 are usual" if n_axes == 2 else "4 to 6 are usual in volumes"
+    text = f"--patch-size {side}: patches of {n_pixels} pixels"
+    if n_pixels > _LARGEST_PATCH:
+        most = round(_LARGEST_PATCH ** (1 / n_axes))
+        raise ValueError(f"{text} would take hours or days: give {most} at most, {usual}.")
+    if n_pixels > _SLOW_PATCH:
+        warn(f"{text} take minutes or hours: {usual}.")
+
+
+def load_model(path: str) -> Any:
+    """The transform in a file; if it is a file of another kind, the error says of which."""
+    import kappaform as kf
+
+    kind = kind_of(Path(path))
+    if kind not in ("", "a transform"):
+        raise ValueError(f"{path} is {kind}, not a transform: give a file that learn saved.")
+    return kf.load(path)
+
+
+def kind_of(path: Path) -> str:
+    """What a file is, in words; empty if nobody knows, or if there is no file."""
+    from kappaform.image_files import SUFFIXES
+
+    if not path.is_file():
+        return ""
+    with path.open("rb") as file:
+        if file.read(6) == b"\x93NUMPY":
+            return "an array of NumPy"
+    if path.suffix.lower() in set(SUFFIXES) - {".npy"}:
+        return "a picture"
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = set(archive.namelist())
+    except Exception:  # damaged archives fail each in its own way
+        return ""
+    return "a transform" if "header.npy" in names else "sparse codes" * ("indptr.npy" in names)
 
 
 @contextmanager

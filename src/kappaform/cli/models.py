@@ -17,18 +17,25 @@ from kappaform.image_files import load_npy, read_image
 from kappaform.imaging.patches import grid_of, patches_at
 
 _LIMITS = ("n_nonzero_coefs", "max_iter", "tol")
+_ROUNDING = 1e-6  # of float32: smaller means, relative to the values, have been removed already
 _LUMINANCE = (0.2126, 0.7152, 0.0722)  # of red, green and blue, ITU-R BT.709
 
 
 def learn(arguments: Namespace) -> None:
     target = Path(arguments.output)
-    io.check_output(target, map(Path, arguments.inputs))
+    inputs = io.identities(map(Path, arguments.inputs))
+    io.check_output(target, inputs, overwrite=arguments.overwrite)
     signals, patch_shape = _signals_of(arguments)
     methods = {"log-det": kf.LogDet, "orthonormal": kf.Orthonormal}
     method = methods.get(arguments.method, lambda: kf.Conditioned(arguments.max_condition))()
-    with io.progress("learning") as callback:
-        result = kf.learn(signals, method, **io.chosen(arguments, *_LIMITS), callback=callback)
     kept: Any = {"patch_shape": patch_shape, "patch_mean": "removed"} if patch_shape else {}
+    try:
+        with io.progress("learning") as callback:
+            result = kf.learn(signals, method, **io.chosen(arguments, *_LIMITS), callback=callback)
+    except kf.LearningInterrupted as interruption:
+        kf.save(target, interruption.result, **kept)
+        text = f"what was learned in {interruption.result.n_iter} iterations is in {target}"
+        raise KeyboardInterrupt(f"interrupted: {text}") from None
     kf.save(target, result, **kept)
     errors = kf.evaluate(signals, result, result.n_nonzero_coefs)
     facts = {
@@ -45,7 +52,8 @@ def learn(arguments: Namespace) -> None:
 def path(arguments: Namespace) -> None:
     plot = Path(arguments.plot) if arguments.plot else None
     if plot:
-        io.check_output(plot, map(Path, arguments.inputs), io.FIGURES)
+        inputs = io.identities(map(Path, arguments.inputs))
+        io.check_output(plot, inputs, io.FIGURES, overwrite=arguments.overwrite)
     signals, _ = _signals_of(arguments)
     if len(signals) < 2:
         raise ValueError("there is 1 signal: give at least 2, every second one validates.")
@@ -60,13 +68,15 @@ def path(arguments: Namespace) -> None:
         io.say_json({"table": table.table, "best_max_condition": best, "plot": arguments.plot})
     else:
         drawn = f"\ndrawn: {plot}" if plot else ""
-        io.say(f"{table}\nmax_condition {best:g} rebuilds best what was not learned from{drawn}")
+        found = f"--max-condition {best:g} rebuilds best what was not learned from"
+        io.say(f"{table}\n{found}{drawn}")
 
 
 def encode(arguments: Namespace) -> None:
     target, source = Path(arguments.output), Path(arguments.signals)
-    io.check_output(target, [Path(arguments.model), source], (".npz",))
-    model: Any = kf.load(arguments.model)
+    inputs = io.identities([Path(arguments.model), source])
+    io.check_output(target, inputs, (".npz",), overwrite=arguments.overwrite)
+    model = io.load_model(arguments.model)
     signals = _load_signals(source)
     if signals.shape[1] != model.n_features_in_:
         raise ValueError(
@@ -75,9 +85,13 @@ def encode(arguments: Namespace) -> None:
         )
     if signals.dtype not in (np.float32, np.float64):
         signals = signals.astype(np.float64)
-    means = {}
+    means, said = {}, {}
     if model.patch_mean_ == "removed":  # and kept with the codes, to rebuild signals as given
         means["means"] = signals.mean(axis=1, dtype=np.float64)
+        largest = np.abs(signals).max(initial=0)
+        if np.abs(means["means"]).max(initial=0) > _ROUNDING * largest:
+            text = "removed, as from the signals that the transform was learned from"
+            said["means"] = f"{text}; kept with the codes"
         signals = signals - means["means"].astype(signals.dtype)[:, np.newaxis]
     codes = sparse.csr_array(model.set_params(sparse_output=True).transform(signals))
     # As `scipy.sparse.save_npz` writes them, with the means beside.
@@ -85,13 +99,14 @@ def encode(arguments: Namespace) -> None:
     with replaced_when_complete(target) as file:
         np.savez_compressed(file, format=np.array(b"csr"), _is_array=True, **entries, **means)
     facts = {"output": str(target), "n_signals": codes.shape[0], "n_features": codes.shape[1]}
-    io.tell(facts | {"n_nonzero": codes.nnz}, arguments.json)
+    io.tell(facts | {"n_nonzero": codes.nnz} | said, arguments.json)
 
 
 def decode(arguments: Namespace) -> None:
     target, source = Path(arguments.output), Path(arguments.codes)
-    io.check_output(target, [Path(arguments.model), source], (".npy",))
-    model: Any = kf.load(arguments.model)
+    inputs = io.identities([Path(arguments.model), source])
+    io.check_output(target, inputs, (".npy",), overwrite=arguments.overwrite)
+    model = io.load_model(arguments.model)
     codes, means = _load_codes(source)
     signals = model.inverse_transform(codes)
     if means is not None:
@@ -103,7 +118,7 @@ def decode(arguments: Namespace) -> None:
 
 
 def info(arguments: Namespace) -> None:
-    model: Any = kf.load(arguments.model)
+    model = io.load_model(arguments.model)
     result = model.result_
     facts = {
         "file": arguments.model,
@@ -125,7 +140,7 @@ def _facts(result: Any) -> dict[str, Any]:
         "condition_number": result.condition_number,
         "n_iter": result.n_iter,
         "converged": result.converged,
-        "stop_reason": str(result.stop_reason),
+        "stop_reason": io.in_options(str(result.stop_reason)),
     }
 
 
@@ -134,15 +149,21 @@ def _facts(result: Any) -> dict[str, Any]:
 
 def _signals_of(arguments: Namespace) -> tuple[NDArray, tuple[int, int] | None]:
     """Signals of .npy files; or mean-free random patches of pictures, and their shape."""
-    files, _, errors = io.picture_files(arguments.inputs)
+    found, _, errors = io.picture_files(arguments.inputs)
     for error in errors.values():
         raise error
+    files = [each.file for each in found]
     are_arrays = [file.suffix.lower() == ".npy" for file in files]
     if all(are_arrays):
+        for name in ("patch_size", "n_patches", "seed"):
+            if name in arguments.given:
+                text = f"{io.as_option(name)} has no effect on signals, .npy"
+                raise ValueError(f"{text}: leave it out.")
         return _joined(files), None
     if any(are_arrays):
         raise ValueError("signals (.npy) and pictures are mixed: learn from one kind at a time.")
     side, n_patches = arguments.patch_size, arguments.n_patches
+    io.check_patch_size(side, n_axes=2)
     rng = np.random.default_rng(arguments.seed)
     shares = map(len, np.array_split(np.arange(n_patches), len(files)))
     patches = [
@@ -186,7 +207,9 @@ def _grey(file: Path) -> NDArray:
 def _load_signals(path: Path) -> NDArray:
     """Signals of a .npy file, mapped into memory, not read."""
     if path.suffix.lower() != ".npy":
-        raise ValueError(f"{path}: give signals, a .npy file with one in each row.")
+        kind = io.kind_of(path)
+        what = f" is {kind}, not signals" if kind else ""
+        raise ValueError(f"{path}{what}: give signals, a .npy file with one in each row.")
     signals = load_npy(path)
     if signals.ndim != 2 or signals.dtype.kind not in "buif":
         raise ValueError(
@@ -199,6 +222,8 @@ def _load_signals(path: Path) -> NDArray:
 def _load_codes(path: Path) -> tuple[sparse.csr_array, NDArray | None]:
     """Codes that `encode` wrote, and the means of their signals, if it removed them."""
     check_readable(path)
+    if (kind := io.kind_of(path)) not in ("", "sparse codes"):
+        raise ValueError(f"{path} is {kind}, not sparse codes: give a .npz that encode wrote.")
     try:
         codes = sparse.csr_array(sparse.load_npz(path))
         codes.check_format()

@@ -17,20 +17,21 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, NoReturn
 
-from kappaform.cli.io import REFUSED, complain, failure, warn
+from kappaform.cli.io import as_option, complain, failure, warn
 
 _EPILOG = """\
 kappaform COMMAND --help shows the options of a command and an example.
 Ends with 0, or 2 for bad input, 3 for a bug of kappaform, or with 128 and the number of the signal
-that ended it (130 after Ctrl-C)."""
+that ended it (130 after Ctrl-C, 141 if the reader of its output left)."""
 _DENOISE = """
 The formats are PNG, JPEG, WebP, BMP, TIFF (8 and 16 bit, float, pages) and NPY. The result has the
 type of its input and is written beside it, unless -o or --suffix say otherwise. An opacity channel
 is kept, and so is what the file says besides its pixels. Of a folder every picture is denoised,
-other files are skipped."""
+other files are skipped. A result that is there already is kept, which is no error: the same command
+goes on after an interruption."""
 _LEARN = """
 Signals are the rows of .npy files, as they are, or random patches of pictures, whose means are
-removed."""
+removed. After Ctrl-C what was learned until then is saved."""
 _PATH = """
 Every second signal is not learned from: it validates."""
 _REPRODUCE = """
@@ -48,12 +49,46 @@ Writes figures.csv, figures_summary.csv, path.csv, figures_timings.csv, figures.
 Ends with 2 for bad input."""
 
 
+#: Options that have no effect beside another one, and why.
+_WITHOUT_EFFECT = (
+    ("max_condition", "preset", "the bound is that of a log-det transform"),
+    ("value_range", "preset", "its grey levels are 0 to 255"),
+    ("device", "preset", "it is computed on the processor"),
+    ("preset", "model", "a preset learns its own transform"),
+    ("method", "model", "the transform is learned already"),
+    ("max_condition", "model", "the transform is learned already"),
+    ("seed", "model", "it chooses patches to learn from, and nothing is learned"),
+    ("verbose", "json", "the document says everything"),
+)
+_SIGPIPE = 13  # `signal.SIGPIPE`, which Windows does not have
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with the given arguments, by default those of the process.
 
     Returns 0; or 1 if `reproduce` had to leave something out, 2 for bad input, 3 for a bug of
-    kappaform; or 128 and the number of the signal that ended it, 130 for Ctrl-C.
+    kappaform; or 128 and the number of the signal that ended it, 130 for Ctrl-C, 141 if the reader
+    of its output, say `head`, has seen enough and left.
     """
+    try:
+        code = _run(argv)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        _drop_what_nobody_reads()
+        return 128 + _SIGPIPE
+
+
+def _drop_what_nobody_reads() -> None:
+    """Let what is still to be written to a closed pipe vanish: Python would complain at its end."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _run(argv: Sequence[str] | None) -> int:
     try:
         arguments = build_parser().parse_args(argv)
     except SystemExit as leaving:  # --help and --version, or wrong usage
@@ -61,18 +96,46 @@ def main(argv: Sequence[str] | None = None) -> int:
     with warnings.catch_warnings(), _signals_interrupt() as received:
         warnings.showwarning = warn
         try:
+            _complete(arguments)
             command = import_module(f"kappaform.cli.{arguments.module}")
             code = getattr(command, arguments.function)(arguments) or 0
         except KeyboardInterrupt as interruption:
             complain(str(interruption) or "interrupted")
             code = 128 + signal.SIGINT
-        except BrokenPipeError:  # the reader of the output, say `head`, has seen enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            code = REFUSED
+        except BrokenPipeError:
+            raise
         except Exception as error:
             code, text = failure(error, arguments.debug)
             complain(text)
     return 128 + received[0] if received else int(code)
+
+
+def _complete(arguments: argparse.Namespace) -> None:
+    """Note which options were given, check them, and give the others their default."""
+    options = vars(arguments)
+    given = {name for name, value in options.items() if value is not None and value is not False}
+    _check_effects(options, given)
+    low, high = options.get("value_range") or (0, 1)
+    if not low < high:
+        raise ValueError(f"--value-range {low:g} {high:g}: give the smaller value first.")
+    arguments.given = given
+    for name, value in arguments.defaults.items():
+        if name not in given:
+            setattr(arguments, name, value)
+
+
+def _check_effects(options: dict[str, Any], given: set[str]) -> None:
+    """Refuse an option that has no effect beside another one."""
+    rules = [*_WITHOUT_EFFECT]
+    if options.get("method") in ("log-det", "orthonormal"):
+        rules.append(("max_condition", "method", "only the conditioned method has a bound"))
+    for name, other, why in rules:
+        if {name, other} <= given:
+            beside = as_option(other)
+            if other in ("preset", "method"):  # what matters is which one
+                beside += f" {options[other]}"
+            text = f"{as_option(name)} has no effect with {beside}"
+            raise ValueError(f"{text}: {why}; leave one of them out.")
 
 
 @contextmanager
@@ -98,18 +161,19 @@ def _signals_interrupt() -> Iterator[list[int]]:
             signal.signal(number, signal.SIG_DFL)
 
 
-def _at_least(least: float, kind: type = float) -> Callable[[str], float]:
+def _at_least(least: float, kind: type = float, most: float = math.inf) -> Callable[[str], float]:
     def number(text: str) -> float:
         value: float = kind(text)
-        if not least <= value < math.inf:
+        if not least <= value <= most or value == math.inf:
             rule = "an integer" if kind is int else "a finite number"
-            raise argparse.ArgumentTypeError(f"{text}: give {rule} >= {least:g}")
+            end = f" >= {least:g}" if most == math.inf else f" from {least:g} to {most:g}"
+            raise argparse.ArgumentTypeError(f"{text}: give {rule}{end}")
         return value
 
     return number
 
 
-_COUNT, _SEED = _at_least(1, int), _at_least(0, int)
+_COUNT, _SEED, _SHARE = _at_least(1, int), _at_least(0, int), _at_least(0, most=1)
 
 
 # --- Commands
@@ -119,15 +183,23 @@ class _Parser(argparse.ArgumentParser):
     def __init__(self, **options: Any) -> None:
         style = argparse.RawDescriptionHelpFormatter
         super().__init__(formatter_class=style, allow_abbrev=False, **options)
+        self.later_defaults: dict[str, Any] = {}
+        self.set_defaults(defaults=self.later_defaults)
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"kappaform: error: {message}; see {self.prog} --help\n")
 
     def add(self, name: str, text: str, kind: Any = str, **options: Any) -> None:
-        """Add an argument, whose help shows its default."""
-        if "default" in options:
-            text += " (default: %(default)s)"
-        self.add_argument(*name.split(), help=text, type=kind, **options)
+        """Add an argument, whose help shows its default.
+
+        The default is given later, so that what the user gave can be told from it.
+        """
+        default = options.pop("default", None)
+        if default is not None:
+            shown = f"{default:g}" if isinstance(default, float) else str(default)
+            text += f" (default: {shown})"
+        argument = self.add_argument(*name.split(), help=text, type=kind, **options)
+        self.later_defaults[argument.dest] = default
 
     def add_flag(self, name: str, text: str) -> None:
         self.add_argument(name, action="store_true", help=text)
@@ -174,25 +246,39 @@ def _add_denoise(commands: Any) -> None:
     text = "remove white Gaussian noise from pictures"
     example = "noisy.png -o clean.png --report report.png"
     parser = _command(commands, "denoise", "denoise", text, example, _DENOISE)
+    _add_pictures(parser)
     add = parser.add
-    add("inputs", "pictures, or folders of them", nargs="+", metavar="IN")
-    add("-o --output", "file to write, or folder (NAME/, made if new)", metavar="OUT")
-    add("--suffix", "end of the new names (default: _denoised; none in a folder -o)")
     text = "deviation of the noise, in values of the file (default: estimated)"
     add("--sigma", text, _at_least(0))
+    add("--strength", "from 0 (the input) to 1 (all noise removed)", _SHARE, default=1.0)
     _add_method(parser)
     add("--patch-size", "side of patches (default: 11, of volumes 4)", _COUNT)
     add("--preset", "the settings of the paper", choices=("paper",))
     add("--model", "use this transform, saved by learn, instead of learning one")
-    pages = parser.add_mutually_exclusive_group()
-    pages.add_argument("--volume", action="store_true", help="pages are slices of one volume")
-    pages.add_argument("--stack", action="store_true", help="pages are pictures of their own")
     text = "least and largest possible value (default: those of 8 and 16 bit files)"
     add("--value-range", text, float, nargs=2, metavar=("LO", "HI"))
     add("--seed", "of the random choices", _SEED, default=0)
     add("--device", "cuda: use a GPU, through torch (default: the processor)")
-    add("--compare", "picture without noise (or folder): print PSNR and SSIM", metavar="REF")
+    text = "picture without noise, of the same type (or folder): print PSNR and SSIM"
+    add("--compare", text, metavar="REF")
     add("--report", "file to draw what happened in, or folder (NAME/)")
+    parser.add_flag("--verbose", "say the condition number and the size of patches, too")
+
+
+def _add_pictures(parser: _Parser) -> None:
+    """Which pictures are read, and where the results go."""
+    add = parser.add
+    add("inputs", "pictures, or folders of them", nargs="+", metavar="IN")
+    text = "folders in folders, too; in a folder -o the results lie as their inputs do"
+    parser.add_flag("--recursive", text)
+    add("-o --output", "file to write, or folder (NAME/, made if new)", metavar="OUT")
+    add("--suffix", "end of the new names (default: _denoised; none in a folder -o)")
+    parser.add_flag("--overwrite", "replace results that are there, instead of keeping them")
+    pages = parser.add_mutually_exclusive_group()
+    text = "pages are slices of one volume; files without pages are pictures as ever"
+    pages.add_argument("--volume", action="store_true", help=text)
+    text = "pages are pictures of their own; files without pages are pictures as ever"
+    pages.add_argument("--stack", action="store_true", help=text)
 
 
 def _add_models(commands: Any) -> None:
@@ -200,7 +286,7 @@ def _add_models(commands: Any) -> None:
     example = "photo.png -o photo.kappaform --max-condition 2 --n-nonzero 6"
     learn = _command(commands, "models", "learn", text, example, _LEARN)
     _add_signals(learn, tol=1e-4)
-    learn.add("-o --output", "file to write", required=True)
+    _add_output(learn, "file to write")
     _add_method(learn)
 
     text = "code signals sparsely with a saved transform"
@@ -208,14 +294,14 @@ def _add_models(commands: Any) -> None:
     encode = _command(commands, "models", "encode", text, example)
     encode.add("model", "saved by learn")
     encode.add("signals", ".npy, one signal per row")
-    encode.add("-o --output", ".npz to write, for scipy.sparse.load_npz", required=True)
+    _add_output(encode, ".npz to write, for scipy.sparse.load_npz")
 
     text = "rebuild signals from sparse codes"
     example = "photo.kappaform codes.npz -o approximations.npy"
     decode = _command(commands, "models", "decode", text, example)
     decode.add("model", "the one that coded them")
     decode.add("codes", ".npz, written by encode")
-    decode.add("-o --output", ".npy to write, one signal per row", required=True)
+    _add_output(decode, ".npy to write, one signal per row")
 
     text = "show errors over the bound on the condition number, to choose one"
     example = "photo.png --bounds 1 1.5 2 3 5 --plot path.png"
@@ -223,7 +309,8 @@ def _add_models(commands: Any) -> None:
     _add_signals(path, tol=1e-3)
     bounds = [1, 1.25, 1.5, 2, 3, 5, 10]
     path.add("--bounds", "bounds >= 1", _at_least(1), nargs="+", default=bounds)
-    path.add("--plot", "draw the errors")
+    path.add("--plot", "file to draw the errors in")
+    path.add_flag("--overwrite", "replace a --plot that is there")
 
     text = "say what is in a model file; its condition number is computed, not believed"
     info = _command(commands, "models", "info", text, "photo.kappaform")
@@ -260,7 +347,12 @@ def _add_method(parser: _Parser) -> None:
     methods = ("conditioned", "log-det", "orthonormal")
     parser.add("--method", "kind of transform to learn", choices=methods, default="conditioned")
     text = "bound on the condition number of the conditioned one"
-    parser.add("--max-condition", text, _at_least(1), default="2")
+    parser.add("--max-condition", text, _at_least(1), default=2.0)
+
+
+def _add_output(parser: _Parser, text: str) -> None:
+    parser.add("-o --output", text, required=True)
+    parser.add_flag("--overwrite", "replace an output that is there")
 
 
 def _add_signals(parser: _Parser, tol: float) -> None:

@@ -34,13 +34,15 @@ def _run(
     """Compute and write results, and say what they are."""
     out = Path(arguments.output)
     try:
-        with io.progress(arguments.function, of_work=True) as watch:
+        with io.progress(arguments.function, "the work") as watch:
             options |= {"n_workers": arguments.workers, "watch": watch}
             found = reproduce(Path(arguments.data), out, **options)
         written = write(out, found)
     except KeyboardInterrupt:
         text = f"interrupted: finished parts are kept in {out}, the same command goes on"
         raise KeyboardInterrupt(text) from None
+    except ValueError as error:  # of a part whose iterations have another option here
+        raise ValueError(str(error).replace("max_iter=", "--n-iter ")) from error
     document = found._asdict()
     left_out = document.get("left_out", {})
     for name, reason in left_out.items():

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from kappaform.arrays import float_dtype
 from kappaform.imaging.kernels import gather, keep_above, scatter, shrink
+from kappaform.imaging.options import Progress, section
 from kappaform.imaging.patches import Grid, grid_of, patches_at
 from kappaform.threads import Workspace, mapped_in_order
 
@@ -94,7 +95,7 @@ class Place(Protocol):
     def patches(self, grid: Grid, rounds: Iterable[NDArray]) -> Iterable[Any]:
         """Mean-free patches (rows, float64) of the numbers of each round."""
 
-    def cleaned(self, recipe: Recipe) -> tuple[Any, Any]:
+    def cleaned(self, recipe: Recipe, progress: Progress | None) -> tuple[Any, Any]:
         """The image of its float dtype, and over each pixel the mean number of coefficients."""
 
 
@@ -107,14 +108,20 @@ class HostImage:
     def patches(self, grid: Grid, rounds: Iterable[NDArray]) -> Iterator[NDArray]:
         return (patches_at(self.image, grid, numbers) for numbers in rounds)
 
-    def cleaned(self, recipe: Recipe) -> tuple[NDArray, NDArray]:
+    def cleaned(self, recipe: Recipe, progress: Progress | None) -> tuple[NDArray, NDArray]:
         out = np.empty(self.image.shape, float_dtype(self.image.dtype))
         counts = np.empty(self.image.shape, np.float32)
-        clean_slabs(self.image, out, counts, recipe)
+        clean_slabs(self.image, out, counts, recipe, progress)
         return out, counts
 
 
-def clean_slabs(image: NDArray, out: NDArray, counts: NDArray, recipe: Recipe) -> None:
+def clean_slabs(
+    image: NDArray,
+    out: NDArray,
+    counts: NDArray,
+    recipe: Recipe,
+    progress: Progress | None = None,
+) -> None:
     """Clean an image into `out`, and numbers of coefficients into `counts`, slab by slab.
 
     A slab is cleaned with as many rows around it as its patches depend on, so that the result does
@@ -130,7 +137,8 @@ def clean_slabs(image: NDArray, out: NDArray, counts: NDArray, recipe: Recipe) -
         values = np.subtract(image[first:last], recipe.centre, dtype=np.float64)
         values /= recipe.sigma
         slab = values.astype(recipe.dtype, copy=False)
-        cleaned, numbers = clean_image(slab, recipe.patch_shape, rule, recipe.bounds)
+        part = section(progress, start / len(image), stop / len(image))
+        cleaned, numbers = clean_image(slab, recipe.patch_shape, rule, recipe.bounds, part)
         inner = slice(start - first, stop - first)
         restored = np.multiply(cleaned[inner], recipe.sigma, dtype=np.float64)
         restored += recipe.centre
@@ -146,15 +154,20 @@ def representable(value_range: tuple[float, float], dtype: np.dtype) -> tuple[fl
 
 
 def clean_image(
-    image: NDArray, patch_shape: tuple[int, ...], rule: Rule, bounds: tuple[float, float]
+    image: NDArray,
+    patch_shape: tuple[int, ...],
+    rule: Rule,
+    bounds: tuple[float, float],
+    progress: Progress | None = None,
 ) -> tuple[NDArray, NDArray]:
     """First estimate by thresholds, second by Wiener's rule with the first as its guide.
 
     The image is in units of its noise. Also the mean number of coefficients over each pixel.
     """
     clean = cleaner(rule, image.dtype)
-    guide, counts = sweep(image, patch_shape, clean, bounds=bounds)
-    cleaned, _ = sweep(image, patch_shape, clean, guide=guide, bounds=bounds)
+    first, second = section(progress, 0, 0.5), section(progress, 0.5, 1)
+    guide, counts = sweep(image, patch_shape, clean, bounds=bounds, progress=first)
+    cleaned, _ = sweep(image, patch_shape, clean, guide=guide, bounds=bounds, progress=second)
     return cleaned, counts
 
 
@@ -164,6 +177,7 @@ def sweep(
     clean: Cleaner,
     guide: NDArray | None = None,
     bounds: tuple[float, float] = (-math.inf, math.inf),
+    progress: Progress | None = None,
 ) -> tuple[NDArray, NDArray]:
     """The cleaned image, and for each pixel the mean number of coefficients of its patches.
 
@@ -192,8 +206,9 @@ def sweep(
 
     n_rows = grid.counts[0]
     parts = [slice(row, min(row + _PART_ROWS, n_rows)) for row in range(0, n_rows, _PART_ROWS)]
+    watch = None if progress is None else lambda n_done: progress(n_done / len(parts))
     sums = np.zeros((3, *image.shape), image.dtype)
-    for part, some in zip(parts, mapped_in_order(sums_of, parts), strict=True):
+    for part, some in zip(parts, mapped_in_order(sums_of, parts, watch), strict=True):
         sums[:, part.start : part.stop + patch_shape[0] - 1] += some
     return sums[0] / sums[1], sums[2] / grid.overlaps().astype(np.float32)
 

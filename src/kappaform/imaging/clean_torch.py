@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from kappaform.arrays import float_dtype, library_of
 from kappaform.engines.torch_engine import check_tensor
 from kappaform.imaging.clean import Recipe, Rule, representable, rule_of
+from kappaform.imaging.options import Progress, section
 from kappaform.imaging.patches import Grid, mean_free
 
 if TYPE_CHECKING:
@@ -46,13 +47,13 @@ class TensorImage:
             starts = torch.as_tensor(grid.starts(numbers), device=flat.device)
             yield mean_free(flat[starts[:, None] + offsets].double())
 
-    def cleaned(self, recipe: Recipe) -> tuple[NDArray, NDArray]:
+    def cleaned(self, recipe: Recipe, progress: Progress | None) -> tuple[NDArray, NDArray]:
         import torch
 
         exact = (self.values.double() - recipe.centre) / recipe.sigma
         noisy = exact.to(torch.float32 if recipe.dtype == np.float32 else torch.float64)
         rule = rule_of(recipe.transform, recipe.covariance)
-        cleaned, counts = clean_image(noisy, recipe.patch_shape, rule, recipe.bounds)
+        cleaned, counts = clean_image(noisy, recipe.patch_shape, rule, recipe.bounds, progress)
         restored = cleaned.double() * recipe.sigma + recipe.centre
         restored.clamp_(*representable(recipe.value_range, self.dtype))
         return restored.to(self.values.dtype).cpu().numpy(), counts.float().cpu().numpy()
@@ -110,14 +111,19 @@ def n_above(patches: Tensor, transform: NDArray, limits: NDArray) -> NDArray:
 
 
 def clean_image(
-    image: Tensor, patch_shape: tuple[int, ...], rule: Rule, bounds: tuple[float, float]
+    image: Tensor,
+    patch_shape: tuple[int, ...],
+    rule: Rule,
+    bounds: tuple[float, float],
+    progress: Progress | None = None,
 ) -> tuple[Tensor, Tensor]:
     """What `clean.clean_image` does, on the device of the image."""
     import torch
 
     rule = Rule(*(torch.tensor(a, dtype=image.dtype, device=image.device) for a in rule))
-    guide, counts = _sweep(image, patch_shape, rule, None, bounds)
-    cleaned, _ = _sweep(image, patch_shape, rule, guide, bounds)
+    first, second = section(progress, 0, 0.5), section(progress, 0.5, 1)
+    guide, counts = _sweep(image, patch_shape, rule, None, bounds, first)
+    cleaned, _ = _sweep(image, patch_shape, rule, guide, bounds, second)
     return cleaned, counts
 
 
@@ -127,6 +133,7 @@ def _sweep(
     rule: Rule,
     guide: Tensor | None,
     bounds: tuple[float, float],
+    progress: Progress | None = None,
 ) -> tuple[Tensor, Tensor]:
     """What `clean.sweep` does, a slab of patches at a time."""
     import torch
@@ -148,6 +155,10 @@ def _sweep(
         grid = (rows.stop - rows.start, *positions[1:])
         total[pixels] += _overlapped(cleaned.view(*patch_shape, *grid), image.ndim)
         weights[rows], counts[rows] = weight.view(grid), count.view(grid)
+        if progress is not None:
+            if image.is_cuda:
+                torch.cuda.synchronize(image.device)  # what was asked for is done only then
+            progress(rows.stop / positions[0])
     overlaps = _spread(torch.ones_like(counts), patch_shape)
     return total / _spread(weights, patch_shape), _spread(counts, patch_shape) / overlaps
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from kappaform.arrays import float_dtype
 from kappaform.engines.dask_engine import check_dask_array
 from kappaform.imaging.clean import Recipe, clean_slabs
+from kappaform.imaging.options import Progress
 from kappaform.imaging.patches import Grid, grid_of, mean_free, rows_at
 from kappaform.threads import at_most_threads, single_threaded_blas
 
@@ -49,7 +50,10 @@ class DaskImage:
         cuts = np.cumsum([0, *map(len, drawn)])
         return [mean_free(gathered[a:b].astype(np.float64)) for a, b in pairwise(cuts)]
 
-    def cleaned(self, recipe: Recipe) -> tuple[Any, Any]:
+    def cleaned(self, recipe: Recipe, progress: Progress | None) -> tuple[Any, Any]:
+        """Dask arrays, which are computed later: nothing is left to do in this call."""
+        if progress is not None:
+            progress(1.0)
         from dask.array import map_overlap
         from dask.delayed import delayed
 

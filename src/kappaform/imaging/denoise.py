@@ -18,11 +18,22 @@ from kappaform.imaging.options import (
     Callback,
     MethodName,
     Options,
+    Progress,
     checked_axes,
     checked_options,
+    checked_progress,
+    equal_parts,
     of_ordinary_scale,
+    section,
 )
-from kappaform.imaging.training import N_TRAINING, Drawn, Source, drawn_rounds, learned
+from kappaform.imaging.training import (
+    N_TRAINING,
+    Drawn,
+    Source,
+    drawn_rounds,
+    learned,
+    share_of_learning,
+)
 from kappaform.imaging.values import check_scale, computed, limits
 from kappaform.learning import LearnResult
 from kappaform.threads import single_threaded_blas
@@ -89,6 +100,7 @@ def denoise(
     share: bool = False,
     rng: int | np.random.Generator | None = None,
     callback: Callback | None = None,
+    progress: Progress | None = None,
 ) -> NDArray:
     """Remove noise from an image, a volume or a stack.
 
@@ -135,6 +147,10 @@ def denoise(
     callback : callable, optional
         Called with the LearnResult after every iteration (with the preset, after every round);
         returning True ends that learning.
+    progress : callable, optional
+        Told the share of the work that is done, a float that never falls and ends at 1, in the
+        thread of the caller. Of a Dask image that is the work of the call, which learns: cleaning
+        comes later and is not told.
 
     Returns
     -------
@@ -163,6 +179,7 @@ def denoise_with_details(
     share: bool = False,
     rng: int | np.random.Generator | None = None,
     callback: Callback | None = None,
+    progress: Progress | None = None,
 ) -> DenoiseResult:
     """Remove noise, and tell how: `denoise` with all that it found.
 
@@ -186,7 +203,7 @@ def denoise_with_details(
     options = checked_options(
         space, method, max_condition, patch_size, preset, transform, value_range, rng, callback
     )
-    options = replace(options, device=device)
+    options = replace(options, device=device, progress=checked_progress(progress))
     with single_threaded_blas():
         lowest, highest = limits(stack)
         noises = _noises(sigma, noise, stack, options)
@@ -195,7 +212,8 @@ def denoise_with_details(
         images = list(zip(stack, noises, lowest, highest, strict=True))
         if share:
             options, history = _shared(images, options)
-        slices = [_denoise_slice(*each, options) for each in images]
+        parts = zip(images, equal_parts(options, len(images)), strict=True)
+        slices = [_denoise_slice(*each, part) for each, part in parts]
     cleaned = axes.from_stack(together([each.image for each in slices], axis=0))
     counts = together([each.counts for each in slices], axis=0)
     if not share:
@@ -281,7 +299,8 @@ def _denoise_slice(
     """One image of a stack, component by component."""
     components = components_of(image, noise, lowest, highest, options)
     rng = np.random.default_rng(options.seed)
-    cleaned = [_denoise_part(part, options, rng) for part in components.parts]
+    parts = zip(components.parts, equal_parts(options, len(components.parts)), strict=True)
+    cleaned = [_denoise_part(part, its_options, rng) for part, its_options in parts]
     counts = sum(each.counts for each in cleaned) / np.float32(len(cleaned))
     return _Cleaned(
         components.restored([each.image for each in cleaned]),
@@ -295,6 +314,8 @@ def _denoise_part(part: Part, options: Options, rng: np.random.Generator) -> _Cl
     """Learn a transform or take the given one, centre, sweep and restore, where the pixels are."""
     image, sigma = part.image, part.sigma
     if _is_clean(part):
+        if options.progress is not None:
+            options.progress(1.0)
         unchanged = image.astype(float_dtype(image.dtype))
         return _Cleaned(unchanged, np.zeros_like(image, dtype=np.float32), [], [])
     if options.paper:
@@ -305,11 +326,12 @@ def _denoise_part(part: Part, options: Options, rng: np.random.Generator) -> _Cl
     place = _place_of(image, options.device)
     history: list[LearnResult] = []
     transform = options.transform
+    learning = share_of_learning(image, options)
     if transform is None:
         source = Source(place, image.shape, sigma, part.covariance)
-        history = learned(
-            ([each] for each in drawn_rounds(source, N_TRAINING, options, rng)), options
-        )
+        drawn = ([each] for each in drawn_rounds(source, N_TRAINING, options, rng))
+        told = replace(options, progress=section(options.progress, 0, learning))
+        history = learned(drawn, told)
         transform = history[-1].transform
     peak = (part.highest / 2 - part.lowest / 2) / sigma
     recipe = Recipe(
@@ -321,7 +343,8 @@ def _denoise_part(part: Part, options: Options, rng: np.random.Generator) -> _Cl
         dtype=np.dtype(np.float32 if peak <= _SINGLE_PRECISION_PEAK else np.float64),
         value_range=part.value_range,
     )
-    return _Cleaned(*place.cleaned(recipe), [transform], history)
+    rest = section(options.progress, learning, 1)
+    return _Cleaned(*place.cleaned(recipe, rest), [transform], history)
 
 
 def _is_clean(part: Part) -> bool:
@@ -337,7 +360,8 @@ def _shared(images: list[tuple[Any, ...]], options: Options) -> tuple[Options, l
     parts = [part for rounds in drawn for part in rounds]
     if not parts:
         return options, []
-    history = learned((list(together) for together in zip(*parts, strict=True)), options)
+    quiet = replace(options, progress=None)  # a small part of the work
+    history = learned((list(together) for together in zip(*parts, strict=True)), quiet)
     return replace(options, transform=history[-1].transform), history
 
 

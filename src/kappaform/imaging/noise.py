@@ -85,8 +85,10 @@ class White(Noise):
 
     def mixed(self, weights: Array, _: tuple[int, ...]) -> tuple[float, None]:
         parts = weights * self.sigma
+        largest = float(np.abs(parts).max())  # whose square may not be within float64
+        parts = parts / (largest or 1.0)
         between = np.eye(len(parts)) if self.correlation is None else self.correlation
-        return math.sqrt(max(float(parts @ between @ parts), 0.0)), None
+        return largest * math.sqrt(max(float(parts @ between @ parts), 0.0)), None
 
     def scaled(self, factor: float) -> White:
         return replace(self, sigma=_times(self.sigma, factor))

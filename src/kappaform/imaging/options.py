@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count, pairwise
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from kappaform.learning.result import learned
 
 MethodName = Literal["conditioned", "log-det", "orthonormal"]
 Callback = Callable[[LearnResult], bool | None]
+Progress = Callable[[float], object]  #: is told the share of the work that is done
 
 ANY_VALUE = (-math.inf, math.inf)
 GREY_LEVELS = (0.0, 255.0)  #: of the paper's images
@@ -39,6 +41,44 @@ class Options:
     seed: int  #: of the patches that are drawn from each image
     callback: Callback | None
     device: Any = None  #: of torch, where images are learned from and cleaned; None: the host
+    progress: Progress | None = None
+
+
+def checked_progress(progress: Any) -> Progress | None:
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress={progress!r}: give a function of a share, 0 to 1, or None.")
+    return progress
+
+
+def section(progress: Progress | None, start: float, stop: float) -> Progress | None:
+    """Progress of the work between two shares of the whole work.
+
+    Told 1, it tells exactly `stop`, and it never falls: both survive rounding.
+    """
+    if progress is None:
+        return None
+    return lambda share: progress(max(start, stop - (stop - start) * (1 - share)))
+
+
+def equal_parts(options: Options, number: int) -> list[Options]:
+    """The options of equal parts of the work, each with its part of the progress."""
+    shares = [i / number for i in range(number + 1)]
+    parts = [section(options.progress, *ends) for ends in pairwise(shares)]
+    return [replace(options, progress=part) for part in parts]
+
+
+def telling_callback(options: Options, n_iter: int) -> Callback | None:
+    """The callback of a round of learning, which tells progress of each of its iterations."""
+    callback, progress = options.callback, options.progress
+    if progress is None:
+        return callback
+    iterations = count(1)
+
+    def tell(result: LearnResult) -> bool | None:
+        progress(next(iterations) / n_iter)
+        return None if callback is None else callback(result)
+
+    return tell
 
 
 class Axes(NamedTuple):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from kappaform.arrays import float_dtype
 from kappaform.imaging.clean import Cleaner, product, sweep
 from kappaform.imaging.kernels import leave_out
-from kappaform.imaging.options import GREY_LEVELS, Callback, Options
+from kappaform.imaging.options import GREY_LEVELS, Callback, Options, Progress, section
 from kappaform.imaging.patches import grid_of, patches_at
 from kappaform.learning import Conditioned, LearnResult, LogDet, Method, Orthonormal, learn
 from kappaform.learning.methods import Variant
@@ -24,6 +24,10 @@ N_ITER = 12
 ERROR_GAIN = 1.15
 WEIGHT = 0.0031
 
+# Patches that could be cleaned in the time of a round: measured, 76 000 to 87 000 (11 x 11 and
+# 8 x 8 pixels). It matters to the progress that is told only.
+_ROUND_COST = 80_000
+
 
 def published_denoise(
     image: NDArray,
@@ -33,6 +37,7 @@ def published_denoise(
     training: Iterator[NDArray],
     callback: Callback | None = None,
     variant: Variant = "public",
+    progress: Progress | None = None,
 ) -> tuple[NDArray, NDArray, list[LearnResult]]:
     """Cleaned image, numbers of coefficients and what was learned in each round.
 
@@ -46,17 +51,22 @@ def published_denoise(
     with single_threaded_blas():
         patches = patches_at(image, grid, next(training))
         sparsity = np.full(len(patches), round(0.1 * n))
-        for _ in range(5 if sigma >= 100 else 20):
+        n_rounds = 5 if sigma >= 100 else 20
+        learning = n_rounds * _ROUND_COST / (n_rounds * _ROUND_COST + grid.n_patches)
+        for number in range(1, n_rounds + 1):
             result = _learn_round(patches, sparsity, method, variant, transforms)
             history.append(result)
             patches = patches_at(image, grid, next(training))
             clean = error_cleaner(result.transform, error, 6 * round(0.1 * n), damping, image.dtype)
             _, sparsity = clean(patches.copy(), None, {})
+            if progress is not None:
+                progress(learning * number / n_rounds)
             if callback is not None:
                 with users_blas():
                     if callback(result):
                         break
-        cleaned, counts = sweep(image, patch_shape, clean, bounds=GREY_LEVELS)
+        rest = section(progress, learning, 1)
+        cleaned, counts = sweep(image, patch_shape, clean, bounds=GREY_LEVELS, progress=rest)
     return np.clip(cleaned, *GREY_LEVELS), counts, history
 
 
@@ -74,7 +84,13 @@ def denoise_as_published(
     rng = np.random.default_rng(options.seed)
     positions = random_positions(image.shape, patch_shape, rng)
     cleaned, counts, history = published_denoise(
-        values, sigma, options.method_name, patch_shape, positions, options.callback
+        values,
+        sigma,
+        options.method_name,
+        patch_shape,
+        positions,
+        options.callback,
+        progress=options.progress,
     )
     dtype = float_dtype(image.dtype)
     return cleaned.astype(dtype, copy=False), counts.astype(np.float32), history

@@ -7,13 +7,21 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+_FEWEST_BITS = 8  # a dark picture of 8 bit is still one of 8 bit
+
 
 def data_range(reference: NDArray) -> float:
-    """What the reference could span: all values of an integer type, the values of a float one."""
-    if reference.dtype.kind in "iu":
-        limits = np.iinfo(reference.dtype)
-        return float(limits.max) - float(limits.min)
-    return float(np.ptp(reference))
+    """What the reference could span.
+
+    Floats span their own values. Integers span 2^b - 1, with b the fewest bits, at least 8, that
+    hold every value of the reference: cameras store 10, 12 or 14 bit in files of 16. Below zero,
+    one bit is the sign.
+    """
+    if reference.dtype.kind not in "iu":
+        return float(np.ptp(reference))
+    low, high = int(reference.min()), int(reference.max())
+    n_bits = max(high, -1 - low).bit_length() + (low < 0)
+    return float(2 ** max(n_bits, _FEWEST_BITS) - 1)
 
 
 def psnr(reference: NDArray, image: NDArray) -> float:

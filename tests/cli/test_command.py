@@ -1,0 +1,218 @@
+"""The command as such: help, progress, how it ends."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from cli.command import PICTURE, ended, noisy, put, refused
+
+import kappaform as kf
+from kappaform.cli import main
+from kappaform.cli.io import _OPTIONS, failure, in_options, progress, warn
+
+COMMANDS = ("demo", "denoise", "learn", "encode", "decode", "path", "info")
+
+
+def test_the_declared_command_is_this_function():
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    module, _, function = project["scripts"]["kappaform"].partition(":")
+    assert getattr(import_module(module), function) is main
+
+
+def test_help_names_every_command_and_imports_nothing_heavy():
+    script = "import sys; from kappaform.cli import main; main(['--help']); print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    *text, modules = done.stdout.splitlines()
+    for name in COMMANDS:
+        assert re.search(rf"^    {name} ", "\n".join(text), re.MULTILINE)
+    assert not {"numpy", "scipy", "numba", "matplotlib", "tqdm"} & set(modules.split())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_with_an_example(name, capsys):
+    code, out, err = ended(capsys, name, "--help")
+    assert (code, err) == (0, "")
+    assert f"example:\n  kappaform {name}" in out
+    assert "--json" in out
+
+
+def test_version(capsys):
+    assert ended(capsys, "--version") == (0, f"kappaform {kf.__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "COMMAND"),
+        (["clean"], "invalid choice: 'clean'"),
+        (["denoise"], "IN"),
+        (["denoise", "a.png", "--sigma", "-1"], "--sigma: -1: give a finite number >= 0"),
+        (["denoise", "a.png", "--sigma", "nan"], "--sigma: nan: give a finite number >= 0"),
+        (["denoise", "a.png", "--sigma", "much"], "--sigma"),
+        (["denoise", "a.png", "--max-condition", "0.5"], "0.5: give a finite number >= 1"),
+        (["denoise", "a.png", "--patch-size", "0"], "0: give an integer >= 1"),
+        (["denoise", "a.png", "--method", "best"], "invalid choice: 'best'"),
+        (["denoise", "a.png", "--volume", "--stack"], "not allowed with"),
+        (["denoise", "a.png", "--sig", "3"], "unrecognized arguments"),
+        (["denoise", "a.png", "--strength", "1.5"], "1.5: give a finite number from 0 to 1"),
+        (["denoise", "a.png", "--strength", "nan"], "nan: give a finite number from 0 to 1"),
+        (["denoise", "a.png", "--sigma", "inf"], "inf: give a finite number >= 0"),
+        (["learn", "a.npy"], "-o/--output"),
+    ],
+)
+def test_wrong_usage_is_one_line_with_the_way_to_help(arguments, message, capsys):
+    line = refused(capsys, *arguments)
+    assert message in line
+    assert "--help" in line
+
+
+# --- Demonstration, progress, defects
+
+
+def test_the_demonstration_improves_its_picture_and_draws(folder, capsys, monkeypatch):
+    monkeypatch.setattr("skimage.data.camera", lambda: np.kron(PICTURE, np.ones((2, 2), np.uint8)))
+    monkeypatch.setattr("kappaform.cli.demo._BOUNDS", (1, 2))
+    code, out, err = ended(capsys, "demo", "--json")
+    assert (code, err) == (0, "")
+    facts = json.loads(out)
+    assert facts["psnr_after"] > facts["psnr_before"] + 3
+    assert facts["ssim_after"] > facts["ssim_before"]
+    assert facts["condition_number"] <= 2 * (1 + 1e-9)
+    for name in ("report.png", "path.png"):
+        assert (folder / "demo" / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_progress_is_shown_on_a_terminal_only(monkeypatch, capsys):
+    with progress("learning") as callback:
+        assert callback is None
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with progress("learning") as callback:
+        assert not callback(SimpleNamespace())  # nothing that would stop learning
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "learning" in err
+
+
+@pytest.mark.parametrize("defect", [AssertionError, TypeError, KeyError, RecursionError])
+def test_a_defect_is_called_one_and_not_taken_for_bad_input(monkeypatch, capsys, defect):
+    def broken(*_, **__):
+        raise defect("of ours")
+
+    monkeypatch.setattr(kf, "denoise_with_details", broken)
+    monkeypatch.setattr(kf, "load", broken)
+    put("a.png", noisy())
+    put("b.gif.png", noisy())
+    for words in (["denoise", "a.png"], ["info", "m.kf"]):
+        code, out, err = ended(capsys, *words)
+        assert (code, out, err.count("\n")) == (3, "", 1)
+        assert f"this is a bug in kappaform: {defect.__name__}: " in err
+        assert "--debug" in err
+
+
+def test_debug_shows_where_an_error_occurred(capsys):
+    code, _, err = ended(capsys, "denoise", "missing.png", "--debug")
+    assert code == 2
+    assert err.startswith("Traceback")
+    assert err.endswith("kappaform: error: missing.png: No such file or directory\n")
+
+
+def test_errors_of_many_lines_become_one():
+    assert failure(ValueError("one\n  two")) == (2, "one two")
+    assert failure(ValueError("one"), source="a.png") == (2, "a.png: one")
+    assert failure(FileNotFoundError(2, "No such file", "a.png")) == (2, "a.png: No such file")
+    assert failure(MemoryError())[1].startswith("not enough memory")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("patch_size=8 exceeds the image", "--patch-size 8 exceeds the image"),
+        ("preset='paper' with values", "--preset paper with values"),
+        ("a preset has its own", "a preset has its own"),
+        ("sigma=0.1 is small, sigma is", "--sigma 0.1 is small, sigma is"),
+        ("n_nonzero_coefs=17 exceeds", "--n-nonzero 17 exceeds"),
+        ("raise max_iter or tol.", "raise --max-iter or --tol."),
+        ("value_range=(9, 1): give", "--value-range (9, 1): give"),
+        ("device 'foo' is unknown", "--device foo is unknown"),
+        ("in/patch_size.png is damaged", "in/patch_size.png is damaged"),
+        ("patch_size.png is damaged", "patch_size.png is damaged"),
+        ("my_patch_size and --max-iter", "my_patch_size and --max-iter"),
+    ],
+)
+def test_messages_speak_of_options_and_leave_names_of_files_alone(text, expected, capsys):
+    assert in_options(text) == expected
+    assert failure(ValueError(text))[1] == expected
+    warn(UserWarning(text))
+    assert capsys.readouterr().err == f"kappaform: warning: {expected}\n"
+
+
+def test_every_option_that_messages_speak_of_is_one(capsys):
+    helps = [ended(capsys, name, "--help")[1] for name in ("denoise", "learn")]
+    for option in _OPTIONS.values():
+        assert any(f"{option} " in text for text in helps)
+
+
+@pytest.mark.parametrize(
+    ("words", "left"),
+    [
+        (["--help"], "stdout"),
+        (["denoise", "a.png", "--sigma", "0"], "stdout"),
+        (["denoise", "missing.png"], "stderr"),
+    ],
+)
+def test_a_reader_who_leaves_ends_the_command_quietly(folder, words, left):
+    put("a.png", noisy())
+    read, write = os.pipe()
+    os.close(read)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with os.fdopen(write, "wb") as closed:
+        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, left: closed}
+        arguments = [sys.executable, "-m", "kappaform", *words]
+        done = subprocess.run(arguments, **streams, cwd=folder, env=environment, check=False)
+    assert done.returncode == 141
+    assert not done.stdout
+    assert not done.stderr
+
+
+def test_names_that_the_terminal_cannot_show_are_no_bug(folder):
+    put("a.png", noisy())
+    name = "b\N{SNOWMAN}.png"
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    arguments = [sys.executable, "-m", "kappaform", "denoise", "a.png", "-o", name, "--sigma", "0"]
+    done = subprocess.run(arguments, capture_output=True, cwd=folder, env=environment, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"b\\u2603.png: 36 \\xd7 36" in done.stdout
+    assert (folder / name).is_file()
+
+
+def test_a_batch_shows_which_file_how_much_of_it_and_the_time_left(monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    put("a.png", noisy())
+    put("b.png", noisy())
+    code, _, err = ended(capsys, "denoise", "a.png", "b.png", "--sigma", 15, "--patch-size", 4)
+    assert code == 0
+    shown = re.findall(r"file (\d) of 2, ([ab])\.png: +(\d+) % of 0.0013 megapixels", err)
+    for number, name in (("1", "a"), ("2", "b")):
+        shares = [int(share) for n, letter, share in shown if (n, letter) == (number, name)]
+        assert shares == sorted(shares)
+        assert len(set(shares)) > 3
+        assert shares[-1] == 100
+    assert re.search(r"\d\d:\d\d passed, \d\d:\d\d left", err)
+
+
+def test_one_picture_is_not_counted(monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    put("a.png", noisy())
+    err = ended(capsys, "denoise", "a.png", "--sigma", 15, "--patch-size", 4)[2]
+    assert "a.png: 100 % of" in err
+    assert "file 1" not in err

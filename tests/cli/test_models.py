@@ -1,0 +1,268 @@
+"""`kappaform learn`, `path`, `encode`, `decode` and `info`."""
+
+import json
+import re
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli.command import ended, noisy, put, refused
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+
+import kappaform as kf
+
+
+def test_learning_from_signals_saves_what_the_library_learns(signals, capsys):
+    words = ["learn", "signals.npy", "-o", "m.kf", "--max-condition", 3, "--n-nonzero", 4]
+    code, out, err = ended(capsys, *words, "--tol", 1e-3, "--json")
+    assert (code, err) == (0, "")
+    expected = kf.learn(signals, kf.Conditioned(3.0), n_nonzero_coefs=4, tol=1e-3)
+    model = kf.load("m.kf")
+    assert_array_equal(model.result_.transform, expected.transform)
+    assert (model.patch_shape_, model.patch_mean_) == (None, "kept")
+    document = json.loads(out)
+    assert document["n_signals"] == 200
+    assert_allclose(document["condition_number"], expected.condition_number)
+
+
+@pytest.mark.parametrize("method", ["conditioned", "log-det", "orthonormal"])
+def test_learning_from_pictures_takes_mean_free_patches(capsys, method):
+    put("a.png", noisy())
+    put("b.png", np.stack([noisy(seed) for seed in range(3)], axis=-1), has_channels=True)
+    words = ["learn", "a.png", "b.png", "-o", "m.kf", "--patch-size", 4, "--method", method]
+    assert ended(capsys, *words, "--max-iter", 3, "--n-patches", 301)[0] == 0
+    model = kf.load("m.kf")
+    assert (model.patch_shape_, model.patch_mean_) == ((4, 4), "removed")
+    assert json.loads(_info(capsys, "m.kf"))["patch_mean"] == "removed"
+
+
+def _info(capsys, name):
+    code, out, err = ended(capsys, "info", name, "--json")
+    assert (code, err) == (0, "")
+    return out
+
+
+def test_encoding_and_decoding_are_those_of_the_estimator(signals, capsys):
+    result = kf.learn(signals, n_nonzero_coefs=4, max_iter=5)
+    kf.save("m.kf", result)
+    assert ended(capsys, "encode", "m.kf", "signals.npy", "-o", "codes.npz")[0] == 0
+    codes = sparse.load_npz("codes.npz")
+    model = kf.load("m.kf")
+    assert_array_equal(codes.toarray(), model.transform(signals))
+    assert ended(capsys, "decode", "m.kf", "codes.npz", "-o", "back.npy")[0] == 0
+    assert_allclose(np.load("back.npy"), model.inverse_transform(codes), rtol=1e-12, atol=1e-12)
+
+
+def test_means_that_a_model_removes_come_back_with_decoding(signals, capsys):
+    shifted = signals + 1000
+    np.save("signals.npy", shifted)
+    centred = shifted - shifted.mean(axis=1, keepdims=True)
+    kf.save("m.kf", kf.learn(centred, n_nonzero_coefs=16, max_iter=2), patch_mean="removed")
+    assert ended(capsys, "encode", "m.kf", "signals.npy", "-o", "codes.npz")[0] == 0
+    assert ended(capsys, "decode", "m.kf", "codes.npz", "-o", "back.npy")[0] == 0
+    assert_allclose(np.load("back.npy"), shifted, rtol=1e-10)
+
+
+def test_info_computes_the_condition_number(signals, capsys):
+    result = kf.learn(signals, kf.Conditioned(1.7), max_iter=5)
+    kf.save("m.kf", result)
+    document = json.loads(_info(capsys, "m.kf"))
+    assert_allclose(document["condition_number"], np.linalg.cond(result.transform), rtol=1e-12)
+    assert document["max_condition"] == 1.7
+    code, out, _ = ended(capsys, "info", "m.kf")
+    assert code == 0
+    assert re.search(r"^condition number +1\.7$", out, re.MULTILINE)
+
+
+def test_info_refuses_a_file_whose_condition_number_is_not_what_it_says(signals, capsys):
+    kf.save("m.kf", kf.learn(signals, kf.LogDet(), max_iter=5))
+    with np.load("m.kf") as archive:
+        entries = dict(archive)
+    entries["transform"] = entries["transform"] * np.linspace(1, 9, 16)
+    np.savez("forged.npz", **entries)
+    assert "the header says" in refused(capsys, "info", "forged.npz")
+
+
+def test_path_shows_every_bound_and_draws(folder, signals, capsys):
+    words = ["path", "signals.npy", "--bounds", 1, 2, 4, "--max-iter", 5, "--plot", "p.png"]
+    code, out, err = ended(capsys, *words)
+    assert (code, err) == (0, "")
+    assert re.findall(r"^ +(\d+) ", out, re.MULTILINE) == ["1", "2", "4"]
+    assert (folder / "p.png").read_bytes().startswith(b"\x89PNG")
+    table = json.loads(ended(capsys, *words, "--overwrite", "--json")[1])["table"]
+    expected = kf.condition_path(
+        signals[::2], [1, 2, 4], validation=signals[1::2], max_iter=5, tol=1e-3
+    )
+    assert_allclose(table["validation_reconstruction"], expected["validation_reconstruction"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["learn", "missing.npy", "-o", "n.kf"], "missing.npy: No such file"),
+        (["learn", "signals.npy", "-o", "signals.npy"], "signals.npy is an input"),
+        (["learn", "signals.npy", "a.png", "-o", "n.kf"], "mixed"),
+        (["learn", "signals.npy", "wide.npy", "-o", "n.kf"], "wide.npy has signals of 17 features"),
+        (
+            ["learn", "cube.npy", "-o", "n.kf"],
+            "cube.npy has shape (2, 2, 2) of float64: signals are 2-D",
+        ),
+        (["learn", "text.npy", "-o", "n.kf"], "text.npy is not a valid NPY file"),
+        (["learn", "signals.npy", "-o", "n.kf", "--n-nonzero", "17"], "--n-nonzero 17 exceeds"),
+        (["learn", "a.png", "-o", "n.kf", "--patch-size", "20"], "--patch-size 20 exceeds a.png"),
+        (["learn", "a.png", "-o", "n.kf", "--patch-size", "65"], "give 64 at most, 8 to 16 are"),
+        (["path", "signals.npy", "--bounds", "0.5"], "0.5: give a finite number >= 1"),
+        (["path", "one.npy"], "give at least 2"),
+        (
+            ["path", "signals.npy", "--plot", "p.txt"],
+            "give a name that ends with .png or .pdf or .svg",
+        ),
+        (["encode", "m.kf", "wide.npy", "-o", "c.npz"], "wide.npy has signals of 17 features"),
+        (["encode", "m.kf", "signals.npy", "-o", "c.npy"], "give a name that ends with .npz"),
+        (
+            ["encode", "a.png", "signals.npy", "-o", "c.npz"],
+            "a.png is a picture, not a transform",
+        ),
+        (
+            ["decode", "m.kf", "missing.npz", "-o", "c.npy"],
+            "missing.npz: No such file",
+        ),
+        (["decode", "m.kf", "m.npz", "-o", "c.npy"], "m.npz is a transform, not sparse codes"),
+        (["decode", "m.kf", "a.png", "-o", "c.npy"], "a.png is a picture, not sparse codes"),
+        (["decode", "wide.npz", "wide.npz", "-o", "c.npy"], "wide.npz is sparse codes, not a tr"),
+        (
+            ["encode", "signals.npy", "m.kf", "-o", "c.npz"],
+            "signals.npy is an array of NumPy",
+        ),
+        (["encode", "m.kf", "m.npz", "-o", "c.npz"], "m.npz is a transform, not signals: give sig"),
+        (["encode", "m.kf", "wide.npz", "-o", "c.npz"], "wide.npz is sparse codes, not signals"),
+        (["info", "wide.npz"], "wide.npz is sparse codes, not a transform"),
+        (["decode", "m.kf", "text.npz", "-o", "c.npy"], "text.npz is damaged or holds no codes"),
+        (["decode", "m.kf", "wide.npz", "-o", "c.npy"], "17 features"),
+        (["decode", "m.kf", "signals.npy", "-o", "c.npy"], "signals.npy is an array of NumPy, not"),
+        (
+            ["encode", "m.kf", "a.png", "-o", "c.npz"],
+            "a.png is a picture, not signals: give ",
+        ),
+        (["encode", "m.kf", "complex.npy", "-o", "c.npz"], "of real numbers"),
+        (["learn", "header.npy", "-o", "n.kf"], "header.npy is not a valid NPY file"),
+        (["encode", "m.kf", "header.npy", "-o", "c.npz"], "header.npy is not a valid NPY"),
+        (["learn", "complex.npy", "-o", "n.kf"], "complex.npy has shape (3, 16) of complex128"),
+        (["learn", "signals.npy", "-o", "/dev/null"], "/dev/null is a device, a pipe or a socket"),
+        (["info", "missing.kf"], "missing.kf: No such file"),
+        (["info", "text.npy"], "text.npy is not a transform"),
+    ],
+)
+def test_bad_models_and_signals_are_one_line(files, signals, capsys, arguments, message):
+    result = kf.learn(signals, max_iter=1)
+    kf.save("m.kf", result)
+    kf.save("m.npz", result)
+    put("a.png", noisy()[:12])
+    np.save("wide.npy", np.ones((3, 17)))
+    np.save("one.npy", np.ones((1, 16)))
+    np.save("complex.npy", np.ones((3, 16), complex))
+    np.save("cube.npy", np.ones((2, 2, 2)))
+    sparse.save_npz("wide.npz", sparse.csr_array(np.ones((3, 17))))
+    for name in ("text.npy", "text.npz"):
+        Path(name).write_text("no array")
+    header = Path("signals.npy").read_bytes().replace(b"}", b" ", 1)
+    Path("header.npy").write_bytes(header)
+    before = files()
+    assert message in refused(capsys, *arguments)
+    assert files() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["--method", "orthonormal", "--max-condition", "3"],
+            "with --method orthonormal: only the",
+        ),
+        (
+            ["--method", "log-det", "--max-condition", "3"],
+            "--max-condition has no effect with --me",
+        ),
+        (["--patch-size", "8"], "--patch-size has no effect on signals, .npy: leave it out"),
+        (["--n-patches", "100"], "--n-patches has no effect on signals, .npy: leave it out"),
+        (["--seed", "0"], "--seed has no effect on signals, .npy: leave it out"),
+    ],
+)
+@pytest.mark.usefixtures("signals")
+def test_options_without_effect_on_learning_are_refused(files, capsys, arguments, message):
+    before = files()
+    assert message in refused(capsys, "learn", "signals.npy", "-o", "m.kf", *arguments)
+    assert files() == before
+
+
+OUTPUTS = {
+    "learn": ["learn", "signals.npy", "--max-iter", 1, "-o", "n.kf"],
+    "encode": ["encode", "m.kf", "signals.npy", "-o", "n.npz"],
+    "decode": ["decode", "m.kf", "codes.npz", "-o", "n.npy"],
+    "path": ["path", "signals.npy", "--bounds", 1, "--max-iter", 1, "--plot", "n.png"],
+}
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_a_file_that_is_there_is_replaced_only_when_asked_for(signals, files, capsys, name):
+    kf.save("m.kf", kf.learn(signals, max_iter=1))
+    sparse.save_npz("codes.npz", sparse.csr_array(np.ones((3, 16))))
+    words = OUTPUTS[name]
+    target = Path(words[-1])
+    target.write_text("mine")
+    before = files()
+    line = refused(capsys, *words)
+    assert f"{target} is there already: give another name, or --overwrite." in line
+    assert files() == before
+    assert ended(capsys, *words, "--overwrite")[0] == 0
+    assert target.read_bytes() != b"mine"
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_an_interruption_keeps_what_was_learned(capsys, monkeypatch, name, code):
+    learn, seen = kf.learn, []
+
+    def interrupted_at_the_third(result):
+        seen.append(result)
+        if len(seen) == 3:
+            signal.raise_signal(getattr(signal, name))
+
+    def watched(*arguments, **options):
+        return learn(*arguments, **options | {"callback": interrupted_at_the_third})
+
+    monkeypatch.setattr(kf, "learn", watched)
+    put("a.png", noisy())
+    ending = ended(capsys, "learn", "a.png", "--patch-size", 4, "--tol", 0, "-o", "m.kf")
+    text = "kappaform: error: interrupted: what was learned in 3 iterations is in m.kf\n"
+    assert ending == (code, "", text)
+    model = kf.load("m.kf")
+    assert_array_equal(model.result_.transform, seen[-1].transform)
+    assert (model.patch_shape_, model.patch_mean_) == ((4, 4), "removed")
+
+
+@pytest.mark.usefixtures("signals")
+def test_an_interruption_before_anything_is_learned_leaves_no_file(files, capsys, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(kf, "learn", interrupted)
+    before = files()
+    ending = ended(capsys, "learn", "signals.npy", "-o", "m.kf")
+    assert ending == (130, "", "kappaform: error: interrupted\n")
+    assert files() == before
+
+
+def test_encode_says_that_it_removes_means_where_there_are_any(signals, capsys):
+    centred = signals - signals.mean(axis=1, keepdims=True)
+    kf.save("m.kf", kf.learn(centred, max_iter=2), patch_mean="removed")
+    kf.save("kept.kf", kf.learn(signals, max_iter=2))
+    np.save("centred.npy", centred.astype(np.float32))
+    said = {}
+    for model, source in (("m.kf", "signals"), ("m.kf", "centred"), ("kept.kf", "signals")):
+        words = ["encode", model, f"{source}.npy", "-o", "c.npz", "--overwrite", "--json"]
+        said[model, source] = json.loads(ended(capsys, *words)[1]).get("means")
+    assert said["m.kf", "signals"].startswith("removed")
+    assert said["m.kf", "centred"] is None
+    assert said["kept.kf", "signals"] is None

@@ -1,0 +1,182 @@
+"""What `denoise` tells of its progress: how much of the work is done, and nothing that is not."""
+
+import re
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import kappaform as kf
+from kappaform.imaging import clean
+from kappaform.imaging.options import section
+from kappaform.threads import at_most_threads, mapped_in_order
+
+# The package has a function of the same name as this module.
+denoising = sys.modules["kappaform.imaging.denoise"]
+
+
+def noisy(*shape):
+    steps = np.add.outer(np.arange(shape[0]) // 8, np.arange(shape[1]) // 8) % 2 * 100.0
+    image = np.broadcast_to(steps.reshape(*shape[:2], *[1] * (len(shape) - 2)), shape)
+    return kf.add_noise(image, 10, rng=0)
+
+
+def told(image, sigma=10, **options):
+    """All shares that are told, after checks that hold for every call."""
+    shares, threads = [], set()
+
+    def progress(share):
+        shares.append(share)
+        threads.add(threading.current_thread())
+
+    options = {"patch_size": 4} | options
+    result = kf.denoise(image, sigma, progress=progress, **options)
+    assert all(type(share) is float for share in shares)
+    assert shares[0] >= 0
+    assert shares == sorted(shares)
+    assert shares[-1] == 1
+    assert threads == {threading.current_thread()}
+    assert np.array_equal(result, kf.denoise(image, sigma, **options))
+    return shares
+
+
+def assert_thirds_are_among(shares):
+    for third in (1 / 3, 2 / 3):
+        assert any(share == pytest.approx(third, abs=1e-12) for share in shares)
+
+
+@pytest.mark.parametrize("n_threads", [1, 3])
+@pytest.mark.parametrize(
+    ("shape", "options"),
+    [
+        ((70, 40), {}),
+        ((70, 40), {"method": "orthonormal"}),
+        ((70, 40), {"preset": "paper", "sigma": 120.0}),
+        ((70, 40), {"transform": kf.dct_basis((4, 4))}),
+        ((40, 40, 3), {"channel_axis": -1}),
+        ((40, 40, 6), {"stack_axis": -1}),
+        ((20, 12, 12), {"patch_size": 3}),
+        ((40, 40), {"sigma": 0}),
+    ],
+)
+def test_the_share_never_falls_and_ends_at_one_in_the_thread_of_the_caller(
+    monkeypatch, n_threads, shape, options
+):
+    monkeypatch.setenv("KAPPAFORM_NUM_THREADS", str(n_threads))
+    told(noisy(*shape), **options)
+
+
+def test_it_moves_while_learning_and_while_cleaning_every_part(monkeypatch):
+    monkeypatch.setenv("KAPPAFORM_NUM_THREADS", "1")
+    image = noisy(200, 60)
+    learning = denoising._LEARNING_COST / (denoising._LEARNING_COST + 1)  # all patches are drawn
+    shares = told(image)
+    n_parts = -(-(200 - 3) // clean._PART_ROWS)
+    assert len({share for share in shares if share > learning}) == 2 * n_parts  # of both sweeps
+    assert len({share for share in shares if share <= learning}) > denoising.N_ROUNDS
+
+
+def test_it_moves_over_slabs(monkeypatch):
+    monkeypatch.setattr(clean, "_SLAB_PIXELS", 1)
+    monkeypatch.setenv("KAPPAFORM_NUM_THREADS", "1")
+    height = 4 * 2 * 3  # four times what patches of 4 pixels depend on
+    shares = told(noisy(3 * height, 30), transform=kf.dct_basis((4, 4)))
+    assert_thirds_are_among(shares)
+
+
+@pytest.mark.parametrize("axis", ["channel_axis", "stack_axis"])
+def test_channels_and_slices_are_equal_parts_of_the_work(axis):
+    shares = told(noisy(40, 40, 3), **{axis: -1})
+    assert_thirds_are_among(shares)
+
+
+def test_a_slice_without_noise_is_done_at_once():
+    assert told(noisy(40, 40, 2), [0, 10], stack_axis=-1)[0] == 0.5
+
+
+def test_the_callback_is_called_as_without_progress():
+    seen = []
+    options = {"patch_size": 4, "callback": lambda result: seen.append(result.n_iter)}
+    kf.denoise(noisy(40, 40), 10, **options)
+    before, seen[:] = list(seen), []
+    kf.denoise(noisy(40, 40), 10, progress=lambda _: None, **options)
+    assert seen == before
+
+
+def test_learning_that_the_callback_ends_counts_as_done():
+    shares = told(noisy(40, 40), callback=lambda _: True)
+    assert shares[-1] == 1
+
+
+@pytest.mark.parametrize("transform", [None, kf.dct_basis((4, 4))])
+def test_of_a_dask_image_the_work_of_the_call_is_told(transform):
+    da = pytest.importorskip("dask.array")
+    shares = []
+    image = da.from_array(noisy(60, 40), chunks=(30, 40))
+    options = {"patch_size": 4, "transform": transform}
+    result = kf.denoise(image, 10, progress=shares.append, **options)
+    assert shares == sorted(shares)
+    assert shares[-1] == 1
+    n_told = len(shares)
+    result.compute(scheduler="synchronous")
+    assert len(shares) == n_told
+
+
+def test_what_progress_raises_ends_the_work():
+    class EnoughError(Exception):
+        pass
+
+    def progress(share):
+        if share > 0.97:
+            raise EnoughError
+
+    for n_threads in (1, 2):
+        with at_most_threads(n_threads), pytest.raises(EnoughError):
+            kf.denoise(noisy(200, 60), 10, patch_size=4, progress=progress)
+
+
+def test_a_progress_that_cannot_be_called_is_refused():
+    message = "progress=0.5: give a function of a share, 0 to 1, or None."
+    with pytest.raises(TypeError, match=re.escape(message)):
+        kf.denoise(noisy(40, 40), 10, progress=0.5)
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_a_map_tells_how_many_items_are_done_and_all_of_them_in_the_end(monkeypatch, n_threads):
+    monkeypatch.setattr("kappaform.threads._WATCH_SECONDS", 0)
+    counts = []
+    with at_most_threads(n_threads):
+        results = mapped_in_order(lambda item, _: item**2, range(500), counts.append)
+    assert results == [item**2 for item in range(500)]
+    assert counts == sorted(counts)
+    assert counts[-1] == 500
+
+
+def test_a_map_tells_while_threads_still_work():
+    told = threading.Event()
+    with at_most_threads(2):
+        results = mapped_in_order(lambda *_: told.wait(10), range(2), lambda _: told.set())
+    assert all(results)  # the items ended because they had been told of
+
+
+@pytest.mark.parametrize("number", [3, 7, 10, 49, 1000])
+def test_sections_follow_each_other_without_gap_or_fall(number):
+    shares = []
+    for i in range(number):
+        part = section(shares.append, i / number, (i + 1) / number)
+        for share in (0, 0.1, 1 / 3, 0.999, 1):
+            part(share)
+        assert shares[-1] == (i + 1) / number
+    assert shares == sorted(shares)
+
+
+def test_a_section_ends_exactly_where_the_next_one_begins(rng):
+    for start, stop in np.sort(rng.uniform(size=(500, 2))).tolist():
+        shares = []
+        part = section(shares.append, start, stop)
+        for share in (0, 1e-17, 0.5, 1 - 1e-16, 1):
+            part(share)
+        assert shares == sorted(shares)
+        assert shares[0] >= start
+        assert shares[-1] == stop
