@@ -2,13 +2,14 @@
 
 from kappaform.imaging.denoise import DenoiseResult, denoise, denoise_with_details
 from kappaform.imaging.estimate import estimate_noise, estimate_sigma
-from kappaform.imaging.noise import Correlated, Shot, Varying, White, add_noise
+from kappaform.imaging.noise import Correlated, Shot, Varying, White
 from kappaform.imaging.patches import (
     average_patches,
     extract_patches,
     iterate_patches,
     sum_patches,
 )
+from kappaform.imaging.simulate import add_noise
 
 __all__ = [
     "Correlated",

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from kappaform.arrays import float_dtype
 from kappaform.imaging.clean import representable
 from kappaform.imaging.noise import Noise
-from kappaform.imaging.options import ANY_VALUE, Options
-from kappaform.imaging.values import limits
+from kappaform.imaging.options import ANY_VALUE, Options, limits
 
 
 class Part(NamedTuple):

@@ -19,10 +19,13 @@ from kappaform.imaging.options import (
     MethodName,
     Options,
     Progress,
+    check_scale,
     checked_axes,
     checked_options,
     checked_progress,
+    computed,
     equal_parts,
+    limits,
     of_ordinary_scale,
     section,
 )
@@ -34,7 +37,6 @@ from kappaform.imaging.training import (
     learned,
     share_of_learning,
 )
-from kappaform.imaging.values import check_scale, computed, limits
 from kappaform.learning import LearnResult
 from kappaform.threads import single_threaded_blas
 

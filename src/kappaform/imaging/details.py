@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kappaform.arrays import Array, float_dtype
-from kappaform.imaging.values import check_finite, computed
+from kappaform.imaging.options import check_finite, computed
 
 _WAVELET = "db2"
 WAVELET_LENGTH = 4  # along shorter axes details are not taken

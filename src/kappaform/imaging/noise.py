@@ -11,11 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from kappaform.arrays import Array, as_real_array, float_dtype, generator
+from kappaform.arrays import Array, as_real_array
 from kappaform.imaging import stabilise
-from kappaform.imaging.clean import representable
 
 _ROUNDING = 1e-6  # of a covariance that was computed: how far it may be from symmetric or positive
 
@@ -309,80 +307,6 @@ def covariance_of(autocovariance: Array, patch_shape: tuple[int, ...]) -> Array:
     middle = np.array(autocovariance.shape)[:, np.newaxis, np.newaxis] // 2
     within = (np.abs(distances) <= middle).all(axis=0)
     return np.where(within, autocovariance[tuple(np.where(within, distances + middle, 0))], 0.0)
-
-
-def add_noise(
-    image: npt.ArrayLike,
-    sigma: float | None = None,
-    rng: int | np.random.Generator | None = None,
-    *,
-    noise: Noise | None = None,
-) -> Array:
-    """Image plus noise, by default white Gaussian noise of deviation `sigma`; not clipped.
-
-    Parameters
-    ----------
-    image : array
-    sigma : float
-        In the image's own units; 0 or more.
-    rng : int or numpy.random.Generator, optional
-        One seed is one noise. None: 0, the same call gives the same result.
-    noise : White, Shot or Correlated, optional
-        In place of `sigma`. Of `Shot`, the image holds the mean brightness. `Correlated` needs an
-        autocovariance of as many axes as the image, and no `stabiliser`.
-
-    Returns
-    -------
-    ndarray
-        A new array of the image's shape and dtype; float64 for integers.
-    """
-    image = as_real_array(image, "image")
-    if (sigma is None) == (noise is None):
-        raise ValueError("give sigma or noise, and only one of them.")
-    if sigma is not None and not (np.ndim(sigma) == 0 and 0 <= sigma < math.inf):
-        raise ValueError(f"sigma={sigma} is not a noise level: give one finite number >= 0.")
-    random = generator(rng)
-    # Drawn in float64 for every dtype: one seed is one noise.
-    noisy = random.standard_normal(image.shape)
-    if noise is not None:
-        noisy = _with_noise(image.astype(np.float64), noise, noisy, random)
-    elif sigma is not None:
-        noisy *= sigma
-        noisy += image
-    dtype = float_dtype(image.dtype)
-    limits = representable((-math.inf, math.inf), dtype)
-    return noisy.clip(*limits, out=noisy).astype(dtype, copy=False)
-
-
-def _with_noise(image: Array, noise: Noise, normal: Array, random: np.random.Generator) -> Array:
-    """The image with noise that is made of independent normal numbers."""
-    if isinstance(noise, White) and noise.correlation is None:
-        return image + normal * noise.sigma
-    if isinstance(noise, Varying):
-        return image + normal * np.interp(image, noise.brightness, noise.sigma)
-    if isinstance(noise, Shot):
-        photons = (image - noise.offset) / noise.gain
-        if photons.min() < 0:
-            raise ValueError(
-                f"image has values below offset={noise.offset}: there are no fewer photons than 0."
-            )
-        return random.poisson(photons) * noise.gain + noise.offset + normal * noise.read_noise
-    known = isinstance(noise, Correlated) and noise.stabiliser is None
-    array = np.asarray(noise.autocovariance) if known else np.empty(0)  # type: ignore[attr-defined]
-    shape = array.shape
-    if len(shape) != image.ndim or array.dtype == object:
-        raise ValueError(
-            f"noise={noise}: to add it, give White without correlation, Shot, or Correlated by an "
-            f"autocovariance of {image.ndim} axes."
-        )
-    # On a torus that is larger by the autocovariance, so that opposite borders do not meet.
-    size = [n + side for n, side in zip(image.shape, shape, strict=True)]
-    kernel = np.zeros(size)
-    kernel[tuple(slice(side) for side in shape)] = array
-    kernel = np.roll(kernel, [-(side // 2) for side in shape], axis=tuple(range(image.ndim)))
-    power = np.maximum(np.fft.fftn(kernel).real, 0)
-    made = np.fft.ifftn(np.fft.fftn(random.standard_normal(size)) * np.sqrt(power)).real
-    return image + made[tuple(slice(n) for n in image.shape)]
 
 
 # --- Checks

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.arrays import as_real_array, generator, warn
+from kappaform.arrays import as_real_array, generator, library_of, warn
 from kappaform.imaging.patches import check_axis, checked_patch_shape
 from kappaform.learning import Conditioned, LearnResult, LogDet, Method, Orthonormal
 from kappaform.learning.result import learned
@@ -25,6 +25,8 @@ GREY_LEVELS = (0.0, 255.0)  #: of the paper's images
 
 _PAPER_PATCH_SIDE = 11
 _PATCH_SIDE = {2: _PAPER_PATCH_SIDE, 3: 4}  # in 3-D about half as many pixels
+_LARGEST_VALUE = 1e300  # sums over a patch stay within float64
+_LARGEST_PEAK = 2.0**52  # distance from the centre over noise: float64 has no more digits
 _WORST_CONDITION = 1e12  # of a given transform: its inverse still has some digits
 
 
@@ -146,6 +148,43 @@ def check_not_colour(shape: Sequence[int], space: Sequence[int]) -> None:
             f"image has shape {tuple(shape)} and is taken for a volume of {first} slices: for "
             f"colours give channel_axis={axis}, for unrelated images stack_axis={axis}."
         )
+
+
+def limits(stack: NDArray) -> tuple[NDArray, NDArray]:
+    """Lowest and highest value of each slice and channel of a stack, as float64."""
+    space = tuple(range(1, stack.ndim - 1))
+    lowest, highest = computed(stack.min(space), stack.max(space))
+    check_finite(lowest, highest)
+    return lowest.astype(np.float64), highest.astype(np.float64)
+
+
+def check_finite(lowest: NDArray, highest: NDArray) -> None:
+    """Refuse an image with such extreme values: NaN is one wherever it occurs."""
+    if not (np.isfinite(lowest) & np.isfinite(highest)).all():
+        raise ValueError("image contains NaN or inf: fill such pixels first.")
+
+
+def check_scale(lowest: NDArray, highest: NDArray, sigmas: NDArray) -> None:
+    """Refuse an image for which float64 has no room, or too few digits to see the noise."""
+    too_large = np.maximum(-lowest, highest) > _LARGEST_VALUE
+    too_far = ((highest / 2 - lowest / 2) / _LARGEST_PEAK > sigmas) & (sigmas > 0)
+    for where in np.argwhere(too_large | too_far)[:1].tolist():
+        at = tuple(where)
+        raise ValueError(
+            f"image has values from {lowest[at]:.3g} to {highest[at]:.3g}, and sigma is "
+            f"{sigmas[at]:.3g}: more than the 16 digits of float64, or near its largest number. "
+            "Fill outliers, such as pixels without data; scale huge values and sigma; give sigma=0 "
+            "where there is no noise."
+        )
+
+
+def computed(*arrays: NDArray) -> tuple[NDArray, ...]:
+    """The same arrays in memory, those of a Dask array together."""
+    if library_of(arrays[0]) != "dask":
+        return arrays
+    from dask.base import compute
+
+    return compute(*arrays)
 
 
 def checked_options(
