@@ -23,6 +23,7 @@ from skimage import color, data
 
 import kappaform as kf
 from kappaform.imaging.noise import Correlated, Noise, Shot, White
+from kappaform.paper.data import read_pair
 
 GREY = ["camera", "coins", "moon", "page", "text", "clock", "brick", "grass", "gravel"]
 GREY += ["astronaut", "coffee", "cat", "rocket", "immunohistochemistry"]
@@ -102,21 +103,22 @@ def _bayer() -> Iterator[dict]:
     for name, clean in (("astronaut", data.astronaut()), ("coffee", data.coffee())):
         light = (clean / 255) ** 2.2
         rng = np.random.default_rng(0)
-        noisy = _jpeg(_eight_bit(255 * _demosaiced(light, 0.02, rng) ** (1 / 2.2)), 92)
+        noisy = _jpeg(_eight_bit(255 * _demosaiced(light, rng) ** (1 / 2.2)), 92)
         found = kf.denoise_with_details(noisy, channel_axis=-1, value_range=(0, 255))
         before = _psnr(clean, noisy)
         gain = _psnr(clean, _eight_bit(found.image)) - before
         yield _row(f"bayer, {name}", gain, "dB gained", 1.6, before, found) | _UP
 
 
-def _demosaiced(light: np.ndarray, sigma: float, rng: np.random.Generator) -> np.ndarray:
-    """Colours of a Bayer mosaic with noise, interpolated bilinearly."""
+def _demosaiced(light: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Colours of a Bayer mosaic, 150 photons at most and read noise 2, interpolated bilinearly."""
     rows, columns = np.indices(light.shape[:2]) % 2
     masks = [(rows == 0) & (columns == 0), rows != columns, (rows == 1) & (columns == 1)]
     kernel = np.array([[1, 2, 1], [2, 4, 2], [1, 2, 1]]) / 4
     channels = []
     for channel, mask in enumerate(masks):
-        seen = (light[..., channel] + sigma * rng.standard_normal(mask.shape)) * mask
+        photons = rng.poisson(150 * light[..., channel]) + 2 * rng.standard_normal(mask.shape)
+        seen = photons / 150 * mask
         channels.append(convolve(seen, kernel) / convolve(mask.astype(float), kernel))
     return np.clip(np.stack(channels, axis=-1), 0, 1)
 
@@ -187,18 +189,10 @@ def _paper_pictures() -> Iterator[tuple[np.ndarray, np.ndarray, float]]:
     folder = os.environ.get("KAPPAFORM_PAPER_DATA")
     if not folder:
         return
-    from scipy.io import loadmat
-
     for name in ("Barbara", "Cameraman", "Couple", "Hill", "Lena", "MRI"):
-        home = Path(folder) / "img" / name
-        clean = _only_array(loadmat(home / "clean" / "I7.mat"))
         for sigma in (5, 10, 15, 20, 100):
-            noisy = _only_array(loadmat(home / f"sigma{sigma}" / "I1.mat"))
-            yield clean.astype(float), noisy.astype(float), float(sigma)
-
-
-def _only_array(file: dict) -> np.ndarray:
-    return next(value for name, value in file.items() if not name.startswith("_"))
+            pair = read_pair(Path(folder), name, sigma)
+            yield pair.clean.astype(float), pair.noisy.astype(float), float(sigma)
 
 
 def _eight_bit(image: np.ndarray) -> np.ndarray:

@@ -19,6 +19,7 @@ from kappaform.imaging.noise import Shot
 _LEAST_GROWTH = 1.25  # of the deviation, from the darkest to the brightest quiet area
 _LEAST_SLOPES = 6.0  # slope of the line over its own uncertainty
 _LARGEST_MISFIT = 0.6  # of the line, over that of a constant
+_LARGEST_BUSY = 1.2  # texture, over that of white noise
 
 _MOST_GROUPS = 16  # of brightness
 _LEAST_QUIET = 50  # coefficients of a group whose deviation is measured: off by 17 %
@@ -38,6 +39,7 @@ class _Curve(NamedTuple):
     brightness: Array
     deviations: Array
     weights: Array  #: of the groups: their size, and how free of texture they are
+    busy: float  #: texture of most groups, in units of that which white noise has
 
 
 class _Line(NamedTuple):
@@ -102,7 +104,7 @@ def _curve(details: Details, used: Array) -> _Curve | None:
     means, sizes, numbers, busy = np.array(rows).T
     # Groups with more texture than most weigh little, steeply so.
     calm = np.minimum(1, 1.2 * np.quantile(busy, 0.25) / busy) ** 4
-    return _Curve(means, sizes, numbers * calm)
+    return _Curve(means, sizes, numbers * calm, float(np.median(busy)))
 
 
 def _line(curve: _Curve) -> _Line:
@@ -117,7 +119,8 @@ def _line(curve: _Curve) -> _Line:
     uncertainty = np.sqrt(inverse[0, 0] * noise)
     growth = np.sqrt(fitted[-1] / fitted[0])
     certain = (
-        growth >= _LEAST_GROWTH
+        curve.busy <= _LARGEST_BUSY
+        and growth >= _LEAST_GROWTH
         and slope >= _LEAST_SLOPES * uncertainty
         and misfit <= _LARGEST_MISFIT * misfit_of_constant
     )

@@ -137,6 +137,8 @@ def _measure(image: Array, sample: Sample) -> tuple[Array, ...]:
 
 def _without_huge(values: Array) -> Array:
     """Values clipped far outside of those that are common."""
+    if np.abs(values).max() <= _FAR * np.abs(values).mean():
+        return values
     low, high = np.percentile(values, (1, 99))
     return np.clip(values, low - _FAR * (high - low), high + _FAR * (high - low))
 

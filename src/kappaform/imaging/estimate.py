@@ -242,9 +242,9 @@ def _correlated(
     seen = quiet_of(patches, patch_shape)
     if shots is None and not seen.is_white:
         varying = _varying(patches)
-        if varying is not None:
-            seen = quiet_of(varying.stabilised(patches), patch_shape)
-            stabiliser = _in_image_units(varying, units)
+        even = seen if varying is None else quiet_of(varying.stabilised(patches), patch_shape)
+        if varying is not None and even.is_correlated_noise >= seen.is_correlated_noise:
+            seen, stabiliser = even, _in_image_units(varying, units)
     if not (asked or seen.is_correlated_noise):
         if seen.is_structure:
             warn(

@@ -29,16 +29,18 @@ _LOW, _MIDDLE = 0.15, 0.4
 
 # Chosen on pictures of scikit-image and 16 photographs with white, blurred and interpolated noise,
 # so that none with white noise was called correlated (benchmarks/bench_noise.py).
-_LEAST_TILT = 1.3  # deviation of middle over high frequencies, or the other way
-_LARGE_TILT = 2.0
-_FILLING = (0.08, 0.55)  # less than the share of patches that are chosen cannot be
-_KURTOSIS = (1.04, 1.18)  # at most, of a small tilt and of a large one
+#: Tilts (deviation of middle over high frequencies, or the other way) from which on noise is not
+#: white, with the largest filling and kurtosis of each: the nearer to white, the stricter. The
+#: structure of pictures tilts by 2 to 3.
+_TILTS = ((1.4, 0.55, 1.04), (2.0, 0.55, 1.18), (3.0, 0.85, 1.18), (5.0, 0.55, math.inf))
 _LOW_KURTOSIS = 1.1
+_INFLATION = 2.4  # of noise that is shared over two pixels 2.3, of slopes 100
 _STRUCTURE = 0.25  # deviation of the quietest patches over that of the image
 
 _N_GROUPS = 10  # of brightness
 _LEAST_RANGE = 1.4  # of the deviations over brightness, for noise that depends on it
 _LARGEST_MISFIT = 0.6  # of a curve, over that of a constant
+_FAR = math.log(2)  # how much deviations change, at most, beyond what was seen
 
 
 class Quiet(NamedTuple):
@@ -46,6 +48,7 @@ class Quiet(NamedTuple):
 
     covariance: Array  #: (channels, channels, n, n)
     filling: float  #: part of the noise that lies within the ball
+    inflation: float  #: of the energy, by undoing the choice
     kurtosis: float  #: fourth moments of middle frequencies over those of normal numbers
     low_kurtosis: float
     tilt: float  #: deviation of middle frequencies over that of high ones
@@ -53,23 +56,28 @@ class Quiet(NamedTuple):
 
     @property
     def is_white(self) -> bool:
-        return 1 / _LEAST_TILT < self.tilt < _LEAST_TILT
+        return max(self.tilt, 1 / self.tilt) < _TILTS[0][0]
 
     @property
     def is_correlated_noise(self) -> bool:
         """Whether the patches show noise, beyond doubt, and it is not white."""
-        is_clear = not 1 / _LARGE_TILT < self.tilt < _LARGE_TILT
+        tilt = max(self.tilt, 1 / self.tilt)
+        allowed = [limits for least, *limits in _TILTS if tilt >= least]
+        if not allowed:
+            return False
+        filling, kurtosis = allowed[-1]
         return (
-            not self.is_white
-            and _FILLING[0] <= self.filling <= _FILLING[1]
-            and self.kurtosis <= _KURTOSIS[is_clear]
+            self.filling <= filling
+            and self.kurtosis <= kurtosis
             and self.low_kurtosis <= _LOW_KURTOSIS
+            and self.inflation <= _INFLATION
         )
 
     @property
     def is_structure(self) -> bool:
         """Whether even the quietest patches are full of something that may not be noise."""
-        return self.tilt >= _LEAST_TILT and not self.is_correlated_noise and self.share > _STRUCTURE
+        is_noise = self.is_white or self.is_correlated_noise
+        return self.tilt > 1 and not is_noise and self.share > _STRUCTURE
 
 
 def drawn_patches(
@@ -101,7 +109,8 @@ def quiet_of(patches: Array, patch_shape: tuple[int, ...]) -> Quiet:
     spread = patches.reshape(-1, n_channels).var(axis=0).sum()
     free = (patches - patches.mean(axis=1, keepdims=True)).transpose(0, 2, 1)
     chosen, limit = _quietest(free.reshape(n_patches, -1))
-    moments, filling = _undone(chosen.T @ chosen / len(chosen), limit)
+    shown = chosen.T @ chosen / len(chosen)
+    moments, filling = _undone(shown, limit)
     covariance = moments.reshape(n_channels, n, n_channels, n).transpose(0, 2, 1, 3)
     basis = dct_basis(patch_shape)
     coefs = chosen.reshape(-1, n_channels, n) @ basis.T
@@ -113,6 +122,7 @@ def quiet_of(patches: Array, patch_shape: tuple[int, ...]) -> Quiet:
     return Quiet(
         covariance,
         filling,
+        float(np.trace(moments) / np.trace(shown)),
         float(kurtosis[middle].mean()),
         float(kurtosis[low].mean()),
         math.sqrt(variances[middle].mean() / max(variances[high].mean(), 1e-300)),
@@ -144,11 +154,16 @@ def levels_of(patches: Array) -> tuple[Array, Array] | None:
         size = math.sqrt(shape * limit / scaled / patches.shape[1])
         # Groups that seem full are texture.
         rows.append((means[group].mean(), size, np.clip((0.8 - filling) / 0.3, 0.02, 1)))
-    return _smooth_levels(*np.array(rows).T)
+    return _smooth_levels(*np.array(rows).T, ends=(patches.min(), patches.max()))
 
 
-def _smooth_levels(means: Array, sizes: Array, weights: Array) -> tuple[Array, Array] | None:
-    """A parabola through the logarithms of the deviations, if it says more than a constant."""
+def _smooth_levels(
+    means: Array, sizes: Array, weights: Array, ends: tuple[float, float]
+) -> tuple[Array, Array] | None:
+    """A parabola through the logarithms of the deviations, if it says more than a constant.
+
+    From the outer groups to the ends of all values it goes on straight, but not far.
+    """
     centred = (means - means.mean()) / np.ptp(means)
     logs, trust = np.log(sizes), weights
     for _ in range(10):
@@ -164,7 +179,10 @@ def _smooth_levels(means: Array, sizes: Array, weights: Array) -> tuple[Array, A
     varies = np.ptp(curve) >= math.log(_LEAST_RANGE)
     if not varies or misfits[0] > _LARGEST_MISFIT**2 * misfits[1]:
         return None
-    return means, np.exp(curve)
+    slopes = np.diff(curve)[[0, -1]] / np.diff(means)[[0, -1]]
+    beyond = np.clip(slopes * (np.array(ends) - means[[0, -1]]), -_FAR, _FAR)
+    curve = np.concatenate([[curve[0] + beyond[0]], curve, [curve[-1] + beyond[1]]])
+    return np.concatenate([ends[:1], means, ends[1:]]), np.exp(curve)
 
 
 def _gamma_shape(moments: Array) -> float:
