@@ -240,7 +240,7 @@ def _correlated(
     units = [math.ldexp(s, each.exponent) for s, each in zip(sigmas, samples, strict=True)]
     stabiliser: Shot | Varying | None = found if isinstance(found, Shot) else None
     seen = quiet_of(patches, patch_shape)
-    if shots is None and not seen.is_white:
+    if shots is None and not seen.is_white and seen.has_own_colours:
         varying = _varying(patches)
         even = seen if varying is None else quiet_of(varying.stabilised(patches), patch_shape)
         if varying is not None and even.is_correlated_noise >= seen.is_correlated_noise:
@@ -254,8 +254,6 @@ def _correlated(
         return None
     if stabiliser is not None:
         return Correlated(seen.covariance, stabiliser=stabiliser)
-    if not asked and any(_below_rounding(seen.covariance, units, samples)):
-        return None
     return Correlated(seen.covariance * np.multiply.outer(units, units)[..., None, None])
 
 
@@ -292,15 +290,6 @@ def _varying(patches: Array) -> Varying | None:
 def _in_image_units(varying: Varying, units: list[float]) -> Varying:
     scale = np.array(units)[:, np.newaxis]
     return Varying(varying.brightness * scale, varying.sigma * scale)
-
-
-def _below_rounding(covariance: Array, scale: list[float], samples: list[Sample]) -> list[bool]:
-    """Whether the noise of a channel of integers is no more than one of them."""
-    sizes = np.sqrt(np.einsum("aaii->a", covariance) / covariance.shape[-1]) * scale
-    return [
-        bool(size < 1) and all((np.ldexp(slab, s.exponent) % 1 == 0).all() for slab in s.slabs)
-        for size, s in zip(sizes, samples, strict=True)
-    ]
 
 
 # --- Impulses
