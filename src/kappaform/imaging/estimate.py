@@ -31,6 +31,9 @@ _LEAST_CANDIDATES = 100  # details: with fewer, clipped and flat places count to
 _LEAST_CORRELATION = 0.1  # of channels: below, it may be chance
 _IMPULSE = 6.0  # deviations from all neighbours: of normal noise, next to never
 _LEAST_IMPULSES = 1e-3  # share of the pixels
+_LEAST_STEP = (
+    0.01  # from pixel to pixel, over the range of values: less is no noise to compare with
+)
 
 
 def estimate_sigma(image: npt.ArrayLike, channel_axis: int | None = None) -> float | Array:
@@ -125,9 +128,9 @@ def noise_of(image: Any, kind: str | None, patch_shape: tuple[int, ...]) -> Nois
         _per_channel([math.ldexp(s, e.exponent) for s, e in zip(sigmas, samples, strict=True)]),
         _correlation(details, sigmas),
     )
+    _warn_of_impulses(samples)
     if kind == "white" or min(sigmas) == 0:
         return white
-    _warn_of_impulses(samples)
     shots = _shots(samples, details, kind)
     found: White | Shot = white if shots is None else _joined(shots, samples)
     if kind == "shot":
@@ -307,10 +310,11 @@ def _warn_of_impulses(samples: list[Sample]) -> None:
             above = slab - maximum_filter(slab, footprint=ring)
             below = minimum_filter(slab, footprint=ring) - slab
             steps = np.abs(np.diff(slab, axis=-1))
-            usual = 1.4826 / math.sqrt(2) * float(np.median(steps)) if steps.size else 0.0
+            usual = 1.4826 / math.sqrt(2) * float(np.median(steps)) if steps.size else math.inf
+            usual = max(usual, _LEAST_STEP * (sample.highest - sample.lowest))
             far = (slab == sample.highest) & (above > _IMPULSE * usual)
             far |= (slab == sample.lowest) & (below > _IMPULSE * usual)
-            n_found += int(np.count_nonzero(far)) if usual > 0 else 0
+            n_found += int(np.count_nonzero(far))
             n_pixels += slab.size
     if n_found > _LEAST_IMPULSES * n_pixels:
         warn(
