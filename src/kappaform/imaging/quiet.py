@@ -113,11 +113,16 @@ def quiet_of(patches: Array, patch_shape: tuple[int, ...]) -> Quiet:
     return Quiet(
         covariance,
         filling,
-        float(kurtosis[middle].mean()),
-        float(kurtosis[low].mean()),
-        math.sqrt(variances[middle].mean() / max(variances[high].mean(), 1e-300)),
+        _mean(kurtosis[middle]),
+        _mean(kurtosis[low]),
+        math.sqrt(_mean(variances[middle]) / max(_mean(variances[high]), 1e-300)),
         math.sqrt(np.trace(total) / n / spread),
     )
+
+
+def _mean(values: Array) -> float:
+    """NaN, which no rule accepts, of a band that small patches do not have."""
+    return float(values.mean()) if values.size else math.nan
 
 
 def levels_of(patches: Array) -> tuple[Array, Array] | None:
