@@ -104,7 +104,7 @@ def test_dask_images_are_learned_from_as_arrays_are():
         ([], {}, "images is empty: give at least one image"),
         ([np.zeros((20, 20))], {}, "images have no noise, so there is nothing to learn from"),
         ([noisy(), noisy()[:8]], {}, "patch_size=(11, 11) is larger than the image: give at most"),
-        ([noisy(), np.zeros((20, 20, 20))], {}, "patch_size=(11, 11)"),
+        ([noisy(), np.zeros((20, 20, 20))], {}, "image has 3 dimensions of space, the first one 2"),
         ([noisy(), noisy() * np.nan], {}, "image contains NaN or inf"),
         ([noisy()], {"noise": kf.White(1)}, "give one of them"),
     ],

@@ -28,6 +28,7 @@ from kappaform.image_files import (
     read_image,
     write_image,
 )
+from kappaform.imaging.options import default_patch_shape
 
 _SUFFIX = "_denoised"
 
@@ -196,7 +197,8 @@ def _learned_from_all(
     """
     if all(_is_kept(job, taken, arguments) for job in jobs):
         return None
-    read: list[str] = []  # names of files, and then a last one if all are looked at
+    read: list[str] = []  # names of files, and an empty one when all are looked at
+    spaces: list[tuple[int, ...]] = []
 
     def images(progress: Callable[[float], None] | None) -> Iterator[NDArray]:
         for number, job in enumerate(jobs, start=1):
@@ -205,9 +207,11 @@ def _learned_from_all(
                 stack = _floats(picture.as_stack(_has_volumes(picture, arguments)), None)
             except Exception:
                 continue
-            read.append(f"{job.source}: ")
             # Grey has one channel, so that it may stand beside colours.
-            yield from stack if picture.channel_axis else stack[..., np.newaxis]
+            stack = stack if picture.channel_axis else stack[..., np.newaxis]
+            read.append(f"{job.source}: ")
+            spaces.append(stack.shape[1:-1])
+            yield from stack
             if progress:
                 progress(number / len(jobs))
         if read:
@@ -224,7 +228,7 @@ def _learned_from_all(
         if not read:
             return None
         raise ValueError(f"--share: {read[-1]}{error}") from error
-    return Given(learned.transform, None)
+    return Given(learned.transform, default_patch_shape(spaces[0]))
 
 
 # --- One picture

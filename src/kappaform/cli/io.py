@@ -47,6 +47,7 @@ _ADVICE = {
     "noise=Shot(gain, read_noise)": "--gain and --read-noise",
     "noise=Correlated(autocovariance=...)": "--noise white or --sigma",
     "give sigma or noise": "give --sigma or --noise",
+    "denoise it plane by plane": "leave out --volume",
 }
 _ASSIGNED = re.compile(rf"(?<![\w./-])({'|'.join(_OPTIONS)})=(?:'([^']*)')?")
 _NAMED = re.compile(rf"(?<![\w./-])({'|'.join(sorted({*_OPTIONS} - _WORDS))})(?![\w/-]|\.\w)")

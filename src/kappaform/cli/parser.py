@@ -123,7 +123,7 @@ def _check_effects(options: dict[str, Any], given: set[str]) -> None:
     for name in ("read_noise", "offset"):
         if name in given and "gain" not in given:
             text = f"{as_option(name)} has no effect without --gain"
-            raise ValueError(f"{text}: they describe shot noise together; give both or none.")
+            raise ValueError(f"{text}: they describe shot noise together; give both or neither.")
 
 
 def _shown(name: str, options: dict[str, Any]) -> str:

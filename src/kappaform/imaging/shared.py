@@ -95,6 +95,12 @@ def learn_from_images(
 def _look(image: Any, channel_axis: int | None, sigma: Any, noise: Any, options: Options) -> Look:
     pixels, _ = pixels_of(image)
     stack = checked_axes(pixels.shape, channel_axis).to_stack(pixels)
+    n_axes, n_first = stack.ndim - 2, len(options.patch_shape)
+    if n_axes != n_first:
+        raise ValueError(
+            f"image has {n_axes} dimensions of space, the first one {n_first}: learn from pictures "
+            "or from volumes, not from both."
+        )
     checked_patch_shape(options.patch_shape, stack.shape[1:-1])
     lowest, highest = limits(stack)
     noises = noises_of(sigma, noise, stack, options)
