@@ -8,7 +8,6 @@ import time
 import warnings
 from argparse import Namespace
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 import kappaform as kf
 from kappaform.cli import io
-from kappaform.cli.words import compared, line_of, noise_facts, short
+from kappaform.cli.words import compared, facts_of, line_of, short
 from kappaform.image_files import (
     LOSSY_SUFFIXES,
     SUFFIXES,
@@ -270,26 +269,27 @@ def _denoise_file(
         "output": str(job.target),
         **size,
         "n_volumes": len(noisy) if volumes else 0,
-        "noise": noise_facts(details, noisy.shape[-1] if picture.channel_axis else 1),
+        **facts_of(details, noisy.shape[-1] if picture.channel_axis else 1),
         "noise_estimated": arguments.sigma is None and arguments.gain is None,
-        "sigma": details.sigma,
         "strength": arguments.strength,
-        "condition_number": details.condition_number,
-        "patch_shape": details.patch_shape,
         "seconds": round(time.perf_counter() - started, 3),
     }
     if reference is not None:
         axes = {name: options[name] for name in ("channel_axis", "stack_axis")}
         record |= compared(reference, noisy, cleaned, **axes)
-    with ExitStack() as results:  # picture and report, or neither
-        if job.report:
-            shown, channel_axis = replace(details, image=cleaned), picture.channel_axis
-            figure = kf.plots.plot_denoising(noisy, shown, reference, channel_axis=channel_axis)
-            results.enter_context(io.saved_figure(job.report, figure))
-            record["report"] = str(job.report)
-        quality = arguments.quality if _is_lossy(job.target) else None
-        write_image(job.target, picture.with_stack(cleaned, volumes), quality)
+    done = picture.with_stack(cleaned, volumes)
+    if job.report:
+        shown, channel_axis = replace(details, image=cleaned), picture.channel_axis
+        figure = kf.plots.plot_denoising(noisy, shown, reference, channel_axis=channel_axis)
+        with io.saved_figure(job.report, figure):  # picture and report, or neither
+            _write(job.target, done, arguments)
+        return record | {"report": str(job.report)}
+    _write(job.target, done, arguments)
     return record
+
+
+def _write(path: Path, picture: Picture, arguments: Namespace) -> None:
+    write_image(path, picture, arguments.quality if _is_lossy(path) else None)
 
 
 def _size(picture: Picture) -> dict[str, int]:

@@ -47,13 +47,18 @@ def compared(
     }
 
 
-def noise_facts(details: kf.DenoiseResult, n_channels: int) -> list[dict[str, Any]]:
-    """Kind and parameters of the noise that was assumed in each picture of a file."""
+def facts_of(details: kf.DenoiseResult, n_channels: int) -> dict[str, Any]:
+    """How a picture was denoised; its noise for every image of its stack."""
     noises = details.noise if isinstance(details.noise, tuple) else (details.noise,)
-    return [_facts_of(noise, n_channels, details.patch_shape) for noise in noises]
+    return {
+        "noise": [_noise_facts(noise, n_channels, details.patch_shape) for noise in noises],
+        "sigma": details.sigma,
+        "condition_number": details.condition_number,
+        "patch_shape": details.patch_shape,
+    }
 
 
-def _facts_of(noise: Any, n_channels: int, patch_shape: tuple[int, ...]) -> dict[str, Any]:
+def _noise_facts(noise: Any, n_channels: int, patch_shape: tuple[int, ...]) -> dict[str, Any]:
     kind = type(noise).__name__.lower()
     if not isinstance(noise, kf.Correlated):
         return {"kind": kind} | {name: v for name, v in vars(noise).items() if v is not None}
@@ -62,7 +67,7 @@ def _facts_of(noise: Any, n_channels: int, patch_shape: tuple[int, ...]) -> dict
     matrix: Any = noise.covariance  # too large to be told
     facts["covariance_shape"] = matrix.shape
     if noise.stabiliser is not None:  # the deviation is that of stabilised values
-        facts["stabiliser"] = _facts_of(noise.stabiliser, n_channels, patch_shape)
+        facts["stabiliser"] = _noise_facts(noise.stabiliser, n_channels, patch_shape)
     return facts
 
 
