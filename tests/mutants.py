@@ -404,6 +404,41 @@ MUTANTS = [
         "if False:",
         ("cli/test_denoise.py",),
     ),
+    Mutant(
+        "the noise that is given to the command is not used",
+        "cli/denoise.py",
+        'return {"noise": kf.Shot(arguments.gain, arguments.read_noise, arguments.offset)}',
+        'return {"sigma": None}',
+        ("cli/test_noise.py",),
+    ),
+    Mutant(
+        "a warning does not name its file",
+        "cli/io.py",
+        'name = "" if is_named else f"{files[0]}: "',
+        'name = ""',
+        ("cli/test_noise.py",),
+    ),
+    Mutant(
+        "pictures that share a transform learn each its own",
+        "cli/denoise.py",
+        'options["transform"] = given.transform',
+        "pass",
+        ("cli/test_stacks.py",),
+    ),
+    Mutant(
+        "slices of a volume are planes of their own",
+        "cli/denoise.py",
+        "return arguments.volume and picture.has_pages",
+        "return False",
+        ("cli/test_stacks.py",),
+    ),
+    Mutant(
+        "the first of several images gives most of the patches",
+        "imaging/shared.py",
+        "if len(drawn.patches) <= number:",
+        "if True:",
+        ("imaging/test_shared.py",),
+    ),
 ]
 
 

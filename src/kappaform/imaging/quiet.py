@@ -61,7 +61,7 @@ class Quiet(NamedTuple):
 
     @property
     def is_white(self) -> bool:
-        return max(self.tilt, 1 / self.tilt) < _TILTS[0][0]
+        return not max(self.tilt, 1 / self.tilt) >= _TILTS[0][0]
 
     @property
     def is_correlated_noise(self) -> bool:
@@ -133,16 +133,22 @@ def quiet_of(patches: Array, patch_shape: tuple[int, ...]) -> Quiet:
         covariance,
         filling,
         float(np.trace(moments) / np.trace(shown)),
-        float(kurtosis[middle].mean()),
-        float(kurtosis[low].mean()),
-        math.sqrt(variances[middle].mean() / max(variances[high].mean(), 1e-300)),
+        _mean(kurtosis[middle]),
+        _mean(kurtosis[low]),
+        math.sqrt(_mean(variances[middle]) / max(_mean(variances[high]), 1e-300)),
         _between(covariance),
         math.sqrt(np.trace(shown) / n / spread),
         math.sqrt(np.trace(total) / n / np.sum(np.ptp(patches, axis=(0, 1)) ** 2)),
     )
 
 
+def _mean(values: Array) -> float:
+    """NaN, which no rule accepts, of a band that small patches do not have."""
+    return float(values.mean()) if values.size else math.nan
+
+
 def _between(covariance: Array) -> float:
+    """Largest correlation of two channels, of all pixels of a patch together."""
     traces = np.einsum("abii->ab", covariance)
     sizes = np.sqrt(np.diag(traces))
     others = traces / np.outer(sizes, sizes) - np.eye(len(sizes))
