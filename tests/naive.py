@@ -229,6 +229,40 @@ def sweep(image, patch_shape, clean, bounds=(-np.inf, np.inf), guide=None):
     return total / weights, counts / overlaps
 
 
+def threshold_cleaner(transform, covariance, threshold):
+    """Keep coefficients above so many deviations of their noise; weigh by the noise that stays."""
+    columns = np.linalg.inv(transform).T
+
+    def clean(patch):
+        restored, left, count = np.zeros(len(patch)), 0.0, 0
+        for atom, column in zip(transform, columns, strict=True):
+            variance = atom @ covariance @ atom
+            if abs(atom @ patch) > threshold * math.sqrt(variance):
+                restored += (atom @ patch) * column
+                left += variance * (column @ column)
+                count += 1
+        return restored, 1 / (1 + left), count
+
+    return clean
+
+
+def wiener_cleaner(transform, covariance, noise):
+    """Scale each coefficient by its share of signal; weigh by the noise that stays."""
+    columns = np.linalg.inv(transform).T
+
+    def clean(patch, guide):
+        restored, left, count = np.zeros(len(patch)), 0.0, 0.0
+        for atom, column in zip(transform, columns, strict=True):
+            variance = atom @ covariance @ atom
+            share = (atom @ guide) ** 2 / ((atom @ guide) ** 2 + noise * variance)
+            restored += share * (atom @ patch) * column
+            left += share**2 * variance * (column @ column)
+            count += share**2
+        return restored, 1 / (1 / len(patch) + left), count
+
+    return clean
+
+
 def clean_to_error(patch, transform, error, most, damping):
     """Try 0, 1, 2, ... of the largest coefficients until the patch is near enough."""
     n = len(patch)
