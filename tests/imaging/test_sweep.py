@@ -84,7 +84,10 @@ def test_the_variances_of_a_rule_are_those_of_the_coefficients_of_noise(rng):
     np.testing.assert_allclose(rule.variances / 0.5, coefs.var(axis=0), rtol=0.025)
     np.testing.assert_allclose(rule.limits / 3.0, coefs.std(axis=0), rtol=0.0125)
     # What each coefficient alone brings into a patch.
-    brought = [np.sum(np.outer(z, column) ** 2) for z, column in zip(coefs.T, rule.synthesis.T)]
+    brought = [
+        np.sum(np.outer(z, column) ** 2)
+        for z, column in zip(coefs.T, rule.synthesis.T, strict=True)
+    ]
     np.testing.assert_allclose(rule.energies, np.array(brought) / len(coefs), rtol=0.025)
 
 
