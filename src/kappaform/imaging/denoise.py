@@ -246,7 +246,7 @@ def _noises(sigma: ArrayLike | None, noise: Any, stack: Any, options: Options) -
         kind = "white" if options.paper and noise is None else noise
         noises = [noise_of(image, kind, options.patch_shape) for image in stack]
     else:
-        noises = [noise] * n_slices if isinstance(noise, Noise) else list(noise)
+        noises = list(noise) if isinstance(noise, Sequence) else [noise] * n_slices
     if len(noises) != n_slices or not all(isinstance(each, Noise) for each in noises):
         raise TypeError(
             f"noise={noise!r}: give White, Shot or Correlated, the name of a kind, or one for each "
