@@ -40,7 +40,8 @@ def components_of(
     image: Any, noise: Noise, lowest: NDArray, highest: NDArray, options: Options
 ) -> Components:
     """The components of one image of a stack; its channels are last."""
-    values = noise.stabilised(image)
+    is_constant = np.array_equal(lowest, highest)  # it has no noise, and no bias of noise
+    values = image if is_constant else noise.stabilised(image)
     if values is image:
         return _rotated(image, noise, lowest, highest, options.value_range, options)
     ends = [noise.stabilised(np.full(lowest.shape, end)) for end in options.value_range]
