@@ -272,3 +272,35 @@ def test_the_command_says_in_a_line_that_there_is_no_gpu(noisy, tmp_path, capsys
     np.save(tmp_path / "noisy.npy", noisy)
     assert main(["denoise", str(tmp_path / "noisy.npy"), "--sigma", "20", "--device", "cuda"]) == 2
     assert "torch finds no CUDA GPU here" in capsys.readouterr().err
+
+
+KINDS = {
+    "white": kf.White(20.0),
+    "shot": kf.Shot(8.5, 3.0),
+    "varying": kf.Varying([0.0, 128.0, 255.0], [4.0, 16.0, 30.0]),
+    "correlated": kf.Correlated(autocovariance=225 * np.array([[0.2, 1.0, 0.2]])),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_noise_is_removed_from_a_tensor(clean, kind, through_torch, device):
+    noise = KINDS[kind]
+    noisy = kf.add_noise(clean, noise=noise, rng=1)
+    options = {"noise": noise, "transform": dct_basis((6, 6))}
+    expected = kf.denoise_with_details(noisy, **options)
+    by_sweeps = through_torch(noisy, None, **options)
+    np.testing.assert_allclose(by_sweeps.image, expected.image, rtol=0, atol=1e-2)
+    found = kf.denoise_with_details(torch.tensor(noisy, device=device), **options)
+    assert found.image.device.type == device.type
+    assert found.noise is noise
+    np.testing.assert_allclose(found.image.cpu(), expected.image, rtol=0, atol=1e-2)
+
+
+def test_images_of_a_tensor_may_share_one_transform(clean, noisy, through_torch):
+    stack = np.stack([noisy, kf.add_noise(clean, 10.0, rng=2)])
+    options = {"stack_axis": 0, "share": True, "patch_size": 5}
+    expected = kf.denoise_with_details(stack, [20.0, 10.0], **options)
+    found = through_torch(stack, [20.0, 10.0], **options)
+    assert all(each is found.transform for each in found.transforms)
+    for one, other in zip(found.image, expected.image, strict=True):
+        assert psnr(clean, one) == pytest.approx(psnr(clean, other), abs=0.02)
