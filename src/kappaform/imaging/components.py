@@ -70,7 +70,7 @@ def noises_of(sigma: ArrayLike | None, noise: Any, stack: Any, options: Options)
         kind = "white" if options.paper and noise is None else noise
         noises = [noise_of(image, kind, options.patch_shape) for image in stack]
     else:
-        noises = [noise] * n_slices if isinstance(noise, Noise) else list(noise)
+        noises = list(noise) if isinstance(noise, Sequence) else [noise] * n_slices
     if len(noises) != n_slices or not all(isinstance(each, Noise) for each in noises):
         raise TypeError(
             f"noise={noise!r}: give White, Shot or Correlated, the name of a kind, or one for each "
@@ -114,7 +114,8 @@ def components_of(
     image: Any, noise: Noise, lowest: NDArray, highest: NDArray, options: Options
 ) -> Components:
     """The components of one image of a stack; its channels are last."""
-    values = noise.stabilised(image)
+    is_constant = np.array_equal(lowest, highest)  # it has no noise, and no bias of noise
+    values = image if is_constant else noise.stabilised(image)
     if values is image:
         return _rotated(image, noise, lowest, highest, options.value_range, options)
     ends = [noise.stabilised(np.full(lowest.shape, end)) for end in options.value_range]

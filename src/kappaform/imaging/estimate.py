@@ -23,6 +23,7 @@ from kappaform.imaging.noise import Correlated, Noise, Shot, Varying, White
 from kappaform.imaging.options import check_not_colour, checked_axes, default_patch_shape
 from kappaform.imaging.patches import Size, check_axis, checked_patch_shape
 from kappaform.imaging.quiet import drawn_patches, levels_of, quiet_of
+from kappaform.threads import single_threaded_blas
 
 Kind = Literal["white", "shot", "correlated"]
 KINDS: tuple[Kind, ...] = ("white", "shot", "correlated")
@@ -109,7 +110,8 @@ def estimate_noise(
     space = stack.shape[1:-1]
     if patch_size is None:
         patch_size = default_patch_shape(space)
-    return noise_of(stack[0], kind, checked_patch_shape(patch_size, space))
+    with single_threaded_blas():
+        return noise_of(stack[0], kind, checked_patch_shape(patch_size, space))
 
 
 def check_kind(kind: str | None) -> None:

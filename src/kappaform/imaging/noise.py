@@ -43,14 +43,7 @@ class Noise:
     def check_channels(self, n_channels: int) -> None:
         """Refuse parameters of another number of channels than an image has."""
         for name, value in vars(self).items():
-            n_given = np.shape(value)[0] if np.ndim(value) in (1, 4) else 1
-            if name == "correlation" and value is not None:
-                n_given = len(value)
-            if n_given not in (1, n_channels):
-                raise ValueError(
-                    f"{name} is for {n_given} channels, the image has {n_channels}: give one "
-                    "number, or one for each channel."
-                )
+            _check_n_channels(name, len(value) if np.ndim(value) else 1, n_channels)
 
     def scaled(self, factor: float) -> Any:
         """The noise of an image whose values are multiplied by a positive number."""
@@ -175,9 +168,7 @@ class Varying(Noise):
             raise ValueError("brightness must increase from each number to the next.")
 
     def check_channels(self, n_channels: int) -> None:
-        n_given = 1 if np.ndim(self.sigma) == 1 else len(self.sigma)
-        if n_given not in (1, n_channels):
-            raise ValueError(f"sigma has {n_given} rows, the image has {n_channels} channels.")
+        _check_n_channels("sigma", 1 if np.ndim(self.sigma) == 1 else len(self.sigma), n_channels)
 
     def stabilised(self, image: Any) -> Any:
         return stabilise.by_levels(image, self.brightness, self.sigma)
@@ -238,6 +229,14 @@ class Correlated(Noise):
             _check_covariance("covariance", np.asarray(self.covariance))
         else:
             _check_autocovariance(np.asarray(self.autocovariance))
+        if not isinstance(self.stabiliser, Shot | Varying | None):
+            raise TypeError(f"stabiliser={self.stabiliser!r}: give Shot, Varying or None.")
+
+    def check_channels(self, n_channels: int) -> None:
+        if self.covariance is not None and np.ndim(self.covariance) == 4:
+            _check_n_channels("covariance", len(self.covariance), n_channels)
+        if self.stabiliser is not None:
+            self.stabiliser.check_channels(n_channels)
 
     def stabilised(self, image: Any) -> Any:
         return image if self.stabiliser is None else self.stabiliser.stabilised(image)
@@ -263,8 +262,14 @@ class Correlated(Noise):
                     f"covariance has shape {matrix.shape}: patches of shape {patch_shape} need "
                     f"({n}, {n}); give the patch_size that it was measured for."
                 )
-            return matrix
-        matrix = covariance_of(np.asarray(self.autocovariance, np.float64), patch_shape)
+            return matrix[0, 0] if len(matrix) == 1 and matrix.ndim == 4 else matrix
+        array = np.asarray(self.autocovariance, np.float64)
+        if array.ndim != len(patch_shape):
+            raise ValueError(
+                f"autocovariance has shape {array.shape}: patches of shape {patch_shape} need one "
+                f"of {len(patch_shape)} axes."
+            )
+        matrix = covariance_of(array, patch_shape)
         _check_covariance("autocovariance", matrix)
         return matrix
 
@@ -312,11 +317,20 @@ def covariance_of(autocovariance: Array, patch_shape: tuple[int, ...]) -> Array:
 # --- Checks
 
 
+def _check_n_channels(name: str, n_given: int, n_channels: int) -> None:
+    if n_given not in (1, n_channels):
+        raise ValueError(
+            f"{name} is for {n_given} channels, the image has {n_channels}: give what holds for "
+            "all of them, or one for each."
+        )
+
+
 def _check_numbers(
     name: str, value: Any, least: float = -math.inf, above: float = -math.inf
 ) -> None:
     array = as_real_array(value, name)
-    if array.ndim > 1 or not (np.isfinite(array) & (array >= least) & (array > above)).all():
+    valid = np.isfinite(array) & (array >= least) & (array > above)
+    if array.ndim > 1 or not array.size or not valid.all():
         rule = f" >= {least:g}" if least > -math.inf else f" > {above:g}" if above == 0 else ""
         raise ValueError(f"{name}={value!r}: give a finite number{rule}, or one for each channel.")
 

@@ -36,10 +36,7 @@ def anscombe(image: Any, gain: Any, read_noise: Any, offset: Any) -> Any:
     gain = np.asarray(gain, np.float64)
     photons = (image - np.asarray(offset, np.float64)) / gain
     values = 2 * np.sqrt(np.maximum(photons + (_SHIFT + np.square(read_noise / gain)), 0.0))
-    if library_of(image) == "dask":
-        return values
-    small = values.max() < _SINGLE_PRECISION_LIMIT
-    return values.astype(np.float32 if small else np.float64, copy=False)
+    return _of_few_digits(values)
 
 
 def inverse_anscombe(image: Any, gain: Any, read_noise: Any, offset: Any) -> Any:
@@ -61,12 +58,20 @@ def inverse_anscombe(image: Any, gain: Any, read_noise: Any, offset: Any) -> Any
 
 def by_levels(image: Any, brightness: Any, sigma: Any) -> Any:
     """f of the values of an image (channels last) whose noise has these deviations."""
-    return _looked_up(image, brightness, sigma, inverse=False)
+    return _of_few_digits(_looked_up(image, brightness, sigma, inverse=False))
 
 
 def inverse_by_levels(image: Any, brightness: Any, sigma: Any) -> Any:
     """Mean values of an image (channels last), from the means of their stabilised values."""
     return _looked_up(image, brightness, sigma, inverse=True)
+
+
+def _of_few_digits(values: Any) -> Any:
+    """Stabilised values in single precision if that shows their noise; chunks stay as they are."""
+    if library_of(values) == "dask":
+        return values
+    small = np.abs(values).max() < _SINGLE_PRECISION_LIMIT
+    return values.astype(np.float32 if small else np.float64, copy=False)
 
 
 def _looked_up(image: Any, brightness: Any, sigma: Any, inverse: bool) -> Any:
@@ -86,7 +91,7 @@ def _looked_up(image: Any, brightness: Any, sigma: Any, inverse: bool) -> Any:
             out[..., channel] = np.interp(values, unbiased, means)
         else:
             out[..., channel] = np.interp(values, means, stabilised)
-    return out if inverse else out.astype(np.float32)
+    return out
 
 
 def _levels_table(points: NDArray, sizes: NDArray) -> tuple[NDArray, NDArray, NDArray]:
