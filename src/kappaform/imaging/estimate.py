@@ -304,7 +304,7 @@ def _warn_of_impulses(samples: list[Sample]) -> None:
     """Say that an image has salt and pepper: no kind of noise that is known here."""
     from scipy.ndimage import maximum_filter, minimum_filter
 
-    n_found = n_pixels = 0
+    n_salt = n_pepper = n_pixels = 0
     for sample in samples:
         for slab in sample.slabs:
             ring = np.ones((3,) * slab.ndim, bool)
@@ -314,12 +314,14 @@ def _warn_of_impulses(samples: list[Sample]) -> None:
             steps = np.abs(np.diff(slab, axis=-1))
             usual = 1.4826 / math.sqrt(2) * float(np.median(steps)) if steps.size else math.inf
             usual = max(usual, _LEAST_STEP * (sample.highest - sample.lowest))
-            far = (slab == sample.highest) & (above > _IMPULSE * usual)
-            far |= (slab == sample.lowest) & (below > _IMPULSE * usual)
-            n_found += int(np.count_nonzero(far))
+            far = _IMPULSE * usual
+            n_salt += int(np.count_nonzero((slab == sample.highest) & (above > far)))
+            n_pepper += int(np.count_nonzero((slab == sample.lowest) & (below > far)))
             n_pixels += slab.size
-    if n_found > _LEAST_IMPULSES * n_pixels:
+    # Single bright pixels may be photons, or stars.
+    if min(n_salt, n_pepper) > _LEAST_IMPULSES / 2 * n_pixels:
+        share = 100 * (n_salt + n_pepper) / n_pixels
         warn(
-            f"{100 * n_found / n_pixels:.2g} % of the pixels are impulses (salt and pepper): this "
+            f"{share:.2g} % of the pixels are impulses (salt and pepper): this "
             "denoiser keeps them; use a median filter first."
         )

@@ -39,6 +39,7 @@ _LOW_KURTOSIS = 1.1
 _INFLATION = 2.4  # of noise that is shared over two pixels 2.3, of slopes 100
 _LEAST_SHARE = 0.01  # of noise in the range of values: less is not told from grain
 _STRUCTURE = 0.35  # deviation of the quietest patches over that of the image
+_NOISE_EVERYWHERE = 0.16  # filling; 0.1, the share that is chosen, of an image that is only noise
 
 _N_GROUPS = 10  # of brightness
 _LEAST_RANGE = 1.4  # of the deviations over brightness, for noise that depends on it
@@ -74,7 +75,7 @@ class Quiet(NamedTuple):
             and self.kurtosis <= allowed[-1]
             and self.low_kurtosis <= _LOW_KURTOSIS
             and self.inflation <= _INFLATION
-            and self.share <= _STRUCTURE
+            and (self.share <= _STRUCTURE or self.filling <= _NOISE_EVERYWHERE)
             and self.of_range >= _LEAST_SHARE
         )
 
