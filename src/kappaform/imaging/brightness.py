@@ -18,6 +18,7 @@ from kappaform.imaging.noise import Shot
 # none with white noise was called shot (benchmarks/bench_noise.py).
 _LEAST_GROWTH = 1.25  # of the deviation, from the darkest to the brightest quiet area
 _LEAST_SLOPES = 6.0  # slope of the line over its own uncertainty
+_LIKELY_SLOPES = 3.0  # the same, if values are as far apart as the slope says that photons are
 _LARGEST_MISFIT = 0.6  # of the line, over that of a constant
 _LARGEST_BUSY = 1.2  # texture, over that of white noise
 
@@ -48,6 +49,7 @@ class _Line(NamedTuple):
     slope: float
     constant: float
     certain: bool  #: whether noise that grows is beyond doubt
+    likely: bool  #: whether it is, if there is other evidence
 
 
 def shot_of(sample: Sample, details: Details, *, doubted: bool = True) -> Shot | None:
@@ -60,10 +62,13 @@ def shot_of(sample: Sample, details: Details, *, doubted: bool = True) -> Shot |
         used = used if used.mean() >= _LEAST_CLEAR else np.ones_like(used)
     curve = _curve(details, used)
     line = None if curve is None else _line(curve)
-    if line is None or line.slope <= 0 or (doubted and not line.certain):
+    if line is None or line.slope <= 0:
         return None
     step = _step(sample)
-    if 2 / 3 < step / line.slope < 3 / 2:
+    are_counts = 2 / 3 < step / line.slope < 3 / 2
+    if doubted and not (line.certain or (are_counts and line.likely)):
+        return None
+    if are_counts:
         # The values are counts: the step is the gain, their zero a whole number of steps away.
         zero = -line.constant / line.slope
         return Shot(step, 0.0, sample.lowest - step * max(round((sample.lowest - zero) / step), 0))
@@ -124,7 +129,8 @@ def _line(curve: _Curve) -> _Line:
         and slope >= _LEAST_SLOPES * uncertainty
         and misfit <= _LARGEST_MISFIT * misfit_of_constant
     )
-    return _Line(float(slope), float(constant), bool(certain))
+    likely = slope >= _LIKELY_SLOPES * uncertainty
+    return _Line(float(slope), float(constant), bool(certain), bool(likely))
 
 
 def _robust_fit(columns: Array, values: Array, weights: Array) -> tuple[Array, Array, Array]:
