@@ -27,6 +27,7 @@ _LEAST_QUIET = 50  # coefficients of a group whose deviation is measured: off by
 _GROUP_QUIET = 250  # and how many are wanted: off by 7 %
 _LEAST_CLEAR = 0.3  # share of details away from limits, below which zeros may be photon counts
 _MOST_LEVELS = 128  # of values that may be photon counts: fewer than 8 bit have
+_DARK = 10.0  # photons: where there are so few, some pixels of many see next to none
 _N_VALUES = 2**16  # that are looked at for levels
 _N_REWEIGHTINGS = 20
 _WELL_WITHIN = 1.5  # deviations that a robust fit does not doubt
@@ -61,22 +62,29 @@ def shot_of(sample: Sample, details: Details, *, doubted: bool = True) -> Shot |
         used = details.clear & ~details.high
         used = used if used.mean() >= _LEAST_CLEAR else np.ones_like(used)
     curve = _curve(details, used)
-    line = None if curve is None else _line(curve)
-    if line is None or line.slope <= 0:
+    if curve is None:
+        return None
+    line = _line(curve)
+    if line.slope <= 0:
         return None
     step = _step(sample)
     are_counts = 2 / 3 < step / line.slope < 3 / 2
     if doubted and not (line.certain or (are_counts and line.likely)):
         return None
     if are_counts:
-        # The values are counts: the step is the gain, their zero a whole number of steps away.
-        zero = -line.constant / line.slope
-        return Shot(step, 0.0, sample.lowest - step * max(round((sample.lowest - zero) / step), 0))
+        return Shot(step, 0.0, _zero(sample.lowest, step, line, curve))
     if counted and doubted:
         return None
     if line.constant < 0:
         return Shot(line.slope, 0.0, -line.constant / line.slope)
     return Shot(line.slope, float(np.sqrt(line.constant)), 0.0)
+
+
+def _zero(lowest: float, step: float, line: _Line, curve: _Curve) -> float:
+    """The value of no photon: the lowest of a dark image, or a whole number of steps below it."""
+    if curve.brightness.min() - lowest < _DARK * step:
+        return lowest
+    return lowest - step * max(round((lowest + line.constant / line.slope) / step), 0)
 
 
 def _step(sample: Sample) -> float:

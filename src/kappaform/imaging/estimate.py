@@ -29,7 +29,7 @@ Kind = Literal["white", "shot", "correlated"]
 KINDS: tuple[Kind, ...] = ("white", "shot", "correlated")
 
 _LEAST_CANDIDATES = 100  # details: with fewer, clipped and flat places count too
-_LEAST_CORRELATION = 0.1  # of channels: below, it may be chance
+_LEAST_CORRELATION = 0.25  # of channels: below, it may be texture (0.14 in a picture of coffee)
 _IMPULSE = 6.0  # deviations from all neighbours: of normal noise, next to never
 _LEAST_IMPULSES = 1e-3  # share of the pixels
 _LEAST_STEP = (
