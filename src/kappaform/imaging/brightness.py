@@ -31,8 +31,7 @@ _DARK = 10.0  # photons: where there are so few, some pixels of many see next to
 _N_VALUES = 2**16  # that are looked at for levels
 _N_REWEIGHTINGS = 20
 _WELL_WITHIN = 1.5  # deviations that a robust fit does not doubt
-# Mean magnitude of the other details of white noise, over its deviation: a mean of two of them.
-_WHITE_TEXTURE = 2 * np.sqrt(2 / np.pi)
+_NORMAL_MEAN = np.sqrt(2 / np.pi)  # magnitude of a standard normal variable
 
 
 class _Curve(NamedTuple):
@@ -75,9 +74,10 @@ def shot_of(sample: Sample, details: Details, *, doubted: bool = True) -> Shot |
         return Shot(step, 0.0, _zero(sample.lowest, step, line, curve))
     if counted and doubted:
         return None
-    if line.constant < 0:
-        return Shot(line.slope, 0.0, -line.constant / line.slope)
-    return Shot(line.slope, float(np.sqrt(line.constant)), 0.0)
+    # Many offsets and read noises make the same line: the offset is 0, unless values are below it.
+    no_noise = -line.constant / line.slope
+    offset = max(min(sample.lowest, 0.0), no_noise)
+    return Shot(line.slope, float(np.sqrt(line.slope * (offset - no_noise))), offset)
 
 
 def _zero(lowest: float, step: float, line: _Line, curve: _Curve) -> float:
@@ -110,7 +110,7 @@ def _curve(details: Details, used: Array) -> _Curve | None:
         chosen = group[quiet(texture[group], _LEAST_QUIET)]
         size = deviation(coefs[chosen])
         if size > 0:
-            busy = texture[chosen].mean() / (_WHITE_TEXTURE * size)
+            busy = texture[chosen].mean() / (_NORMAL_MEAN * size)
             rows.append((brightness[chosen].mean(), size, chosen.size, busy))
     if len(rows) < 4:
         return None

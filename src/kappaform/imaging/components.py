@@ -114,19 +114,20 @@ def components_of(
     image: Any, noise: Noise, lowest: NDArray, highest: NDArray, options: Options
 ) -> Components:
     """The components of one image of a stack; its channels are last."""
-    is_constant = np.array_equal(lowest, highest)  # it has no noise, and no bias of noise
-    values = image if is_constant else noise.stabilised(image)
+    noise.check_values(highest)
+    is_constant = lowest == highest  # it has no noise, and no bias of noise
+    values = image if is_constant.all() else noise.stabilised(image)
     if values is image:
         return _rotated(image, noise, lowest, highest, options.value_range, options)
-    ends = [noise.stabilised(np.full(lowest.shape, end)) for end in options.value_range]
-    inner = (float(ends[0].min()), float(ends[1].max()))
     low, high = (noise.stabilised(limit).astype(np.float64) for limit in (lowest, highest))
-    components = _rotated(values, noise, low, high, inner, options)
+    # Means of stabilised values may be beyond what values become, so these are not clipped.
+    components = _rotated(values, noise, low, high, ANY_VALUE, options)
     dtype = float_dtype(image.dtype)
 
     def restored(images: Sequence[Any]) -> Any:
         means = noise.restored(components.restored(images))
-        return means.clip(*representable(options.value_range, dtype)).astype(dtype)
+        means = means.clip(*representable(options.value_range, dtype)).astype(dtype)
+        return np.where(is_constant, image, means) if is_constant.any() else means
 
     return components._replace(restored=restored)
 

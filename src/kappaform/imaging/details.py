@@ -104,10 +104,11 @@ def _slabs(image: Array) -> Iterator[Array]:
     if image.size <= _LARGEST_SAMPLE:
         yield image
         return
-    image = np.moveaxis(image, int(np.argmax(image.shape)), 0)
-    thickness = max(16, len(image) * _LARGEST_SAMPLE // (image.size * _N_SLABS))
-    for start in np.linspace(0, max(0, len(image) - thickness), _N_SLABS).astype(int):
-        yield image[start : start + thickness]
+    axis = int(np.argmax(image.shape))
+    length = image.shape[axis]
+    thickness = max(16, length * _LARGEST_SAMPLE // (image.size * _N_SLABS))
+    for start in np.linspace(0, max(0, length - thickness), _N_SLABS).astype(int):
+        yield image[(slice(None),) * axis + (slice(start, start + thickness),)]
 
 
 def _measure(image: Array, sample: Sample) -> tuple[Array, ...]:
@@ -119,7 +120,7 @@ def _measure(image: Array, sample: Sample) -> tuple[Array, ...]:
     means /= math.sqrt(2) ** len(axes)
     texture = np.zeros_like(coefs)
     for band in others:
-        texture += np.abs(band)
+        texture += np.abs(band) / len(others)
     low, high = (_largest_seen(image == end, axes) for end in (sample.lowest, sample.highest))
     # Running sums would spread the rounding of a huge value, such as one for missing data.
     texture, means = _without_huge(texture), _without_huge(means)

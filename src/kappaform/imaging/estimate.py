@@ -126,18 +126,57 @@ def noise_of(image: Any, kind: str | None, patch_shape: tuple[int, ...]) -> Nois
         return White(_per_channel([_small_sigma(sample) for sample in samples]))
     details = [details_of(sample) for sample in samples]
     sigmas = [_sigma(*each) for each in zip(samples, details, strict=True)]
-    white = White(
-        _per_channel([math.ldexp(s, e.exponent) for s, e in zip(sigmas, samples, strict=True)]),
-        _correlation(details, sigmas),
-    )
+    units = [math.ldexp(s, each.exponent) for s, each in zip(sigmas, samples, strict=True)]
+    white = White(_per_channel(units), _correlation(details, sigmas))
     _warn_of_impulses(samples)
-    if kind == "white" or min(sigmas) == 0:
+    if kind == "white" or max(sigmas) == 0:
         return white
+    if min(sigmas) == 0:
+        return _without_empty(image, samples, sigmas, kind, patch_shape) or white
     shots = _shots(samples, details, kind)
-    found: White | Shot = white if shots is None else _joined(shots, samples)
+    found: White | Shot = white if shots is None else _joined(shots)
     if kind == "shot":
         return found
-    return _correlated(found, samples, sigmas, shots, kind, patch_shape) or found
+    return _correlated(found, samples, units, shots, kind, patch_shape) or found
+
+
+def _without_empty(
+    image: Any,
+    samples: list[Sample],
+    sigmas: list[float],
+    kind: str | None,
+    patch_shape: tuple[int, ...],
+) -> Noise | None:
+    """The noise of channels that have some, if the others are constant; these are left alone."""
+    noisy = [c for c, sigma in enumerate(sigmas) if sigma > 0]
+    empty = [c for c, sigma in enumerate(sigmas) if sigma == 0]
+    if any(samples[c].lowest < samples[c].highest for c in empty):
+        return None
+    return _spread(noise_of(image[..., noisy], kind, patch_shape), noisy, len(samples))
+
+
+def _spread(noise: Any, places: list[int], n_channels: int) -> Any:
+    """The noise of more channels: those in `places` have it, the others are constant."""
+
+    def placed(value: Any, empty: float | None = None) -> Array:
+        """A parameter of each channel; where there is none, `empty` or that of the first."""
+        rows = np.broadcast_to(value, (len(places), *np.shape(value)[1:]))
+        full = np.full((n_channels, *rows.shape[1:]), rows[0] if empty is None else empty)
+        full[places] = rows
+        return full
+
+    if isinstance(noise, White):
+        between = None if noise.correlation is None else np.eye(n_channels)
+        if between is not None:
+            between[np.ix_(places, places)] = noise.correlation
+        return White(placed(noise.sigma, 0.0), between)
+    if isinstance(noise, Shot | Varying):
+        return type(noise)(**{name: placed(value) for name, value in vars(noise).items()})
+    n = noise.covariance.shape[-1]
+    covariance = np.zeros((n_channels, n_channels, n, n))
+    covariance[np.ix_(places, places)] = noise.covariance
+    stabiliser = noise.stabiliser and _spread(noise.stabiliser, places, n_channels)
+    return Correlated(covariance, stabiliser=stabiliser)
 
 
 # --- White
@@ -183,38 +222,42 @@ def _correlation(details: list[Details], sigmas: list[float]) -> Array | None:
     if np.abs(matrix - np.eye(n_channels)).max() < _LEAST_CORRELATION:
         return None
     values, vectors = np.linalg.eigh(matrix)
-    return (vectors * np.maximum(values, 0)) @ vectors.T
+    positive = (vectors * np.maximum(values, 0)) @ vectors.T
+    sizes = np.sqrt(np.diag(positive))
+    return positive / np.outer(sizes, sizes)
 
 
 # --- Shot
 
 
 def _shots(samples: list[Sample], details: list[Details], kind: str | None) -> list[Shot] | None:
-    """Shot noise of each channel, if most of them have it; in units of the samples."""
+    """Shot noise of each channel, if most of them have it; in units of the image."""
     doubted = kind != "shot"
-    found = [shot_of(*each, doubted=doubted) for each in zip(samples, details, strict=True)]
-    n_found = sum(shot is not None for shot in found)
-    if n_found == 0 and not doubted:
+    pairs = zip(samples, details, strict=True)
+    found = [_shot_in_units(*pair, doubted) for pair in pairs]
+    known = [shot for shot in found if shot is not None]
+    if not known and not doubted:
         raise ValueError(
-            "noise='shot': the noise of this image does not grow with its brightness; give the "
-            "gain and the read noise, noise=Shot(gain, read_noise)."
+            "noise='shot': the noise of this image does not grow with its brightness, or the image "
+            "is too small to see it; give gain and read noise, noise=Shot(gain, read_noise)."
         )
-    if 2 * n_found <= len(found):
+    if 2 * len(known) <= len(found):
         return None
-    # Of a channel in doubt, what is likely; or what the others have.
-    likely = [shot_of(*each, doubted=False) for each in zip(samples, details, strict=True)]
-    usual = next(shot for shot in found if shot is not None)
-    return [one or other or usual for one, other in zip(found, likely, strict=True)]
-
-
-def _joined(shots: list[Shot], samples: list[Sample]) -> Shot:
-    """Shot noise of all channels, in units of the image."""
-    whole = [
-        shot.scaled(math.ldexp(1.0, sample.exponent))
-        for shot, sample in zip(shots, samples, strict=True)
-    ]
+    # A channel in doubt has what the others have: it is of the same sensor.
     names = ("gain", "read_noise", "offset")
-    return Shot(*(_per_channel([getattr(shot, name) for shot in whole]) for name in names))
+    usual = Shot(*(float(np.median([getattr(shot, name) for shot in known])) for name in names))
+    return [shot or usual for shot in found]
+
+
+def _shot_in_units(sample: Sample, details: Details, doubted: bool) -> Shot | None:
+    shot = shot_of(sample, details, doubted=doubted)
+    return None if shot is None else shot.scaled(math.ldexp(1.0, sample.exponent))
+
+
+def _joined(shots: list[Shot]) -> Shot:
+    """Shot noise of all channels."""
+    names = ("gain", "read_noise", "offset")
+    return Shot(*(_per_channel([getattr(shot, name) for shot in shots]) for name in names))
 
 
 def _per_channel(numbers: list[float]) -> float | Array:
@@ -227,14 +270,14 @@ def _per_channel(numbers: list[float]) -> float | Array:
 def _correlated(
     found: Noise,
     samples: list[Sample],
-    sigmas: list[float],
+    units: list[float],
     shots: list[Shot] | None,
     kind: str | None,
     patch_shape: tuple[int, ...],
 ) -> Correlated | None:
     """Correlated noise, if there is no doubt or it is asked for."""
     asked = kind == "correlated"
-    patches = drawn_patches(*_stabilised(samples, sigmas, shots), patch_shape)
+    patches = drawn_patches(*_stabilised(samples, units, shots), patch_shape)
     if patches is None:
         if asked:
             raise ValueError(
@@ -242,14 +285,15 @@ def _correlated(
                 "give noise=Correlated(autocovariance=...)."
             )
         return None
-    units = [math.ldexp(s, each.exponent) for s, each in zip(sigmas, samples, strict=True)]
     stabiliser: Shot | Varying | None = found if isinstance(found, Shot) else None
     seen = quiet_of(patches, patch_shape)
     if shots is None and not seen.is_white and seen.has_own_colours:
-        varying = _varying(patches)
-        even = seen if varying is None else quiet_of(varying.stabilised(patches), patch_shape)
+        varying = _varying(patches, units)
+        even = (
+            seen if varying is None else quiet_of(varying.stabilised(patches * units), patch_shape)
+        )
         if varying is not None and even.is_correlated_noise >= seen.is_correlated_noise:
-            seen, stabiliser = even, _in_image_units(varying, units)
+            seen, stabiliser = even, varying
     if not (asked or seen.is_correlated_noise):
         if seen.is_structure:
             warn(
@@ -263,17 +307,21 @@ def _correlated(
 
 
 def _stabilised(
-    samples: list[Sample], sigmas: list[float], shots: list[Shot] | None
+    samples: list[Sample], units: list[float], shots: list[Shot] | None
 ) -> tuple[list[Array], list[Array]]:
     """Slabs (channels last) in units of their noise, and where they are clipped."""
     slabs, clipped = [], []
     for number in range(len(samples[0].slabs)):
         parts = [sample.slabs[number] for sample in samples]
         if shots is None:
-            channels = [part / sigma for part, sigma in zip(parts, sigmas, strict=True)]
+            scales = [math.ldexp(u, -s.exponent) for u, s in zip(units, samples, strict=True)]
+            channels = [part / scale for part, scale in zip(parts, scales, strict=True)]
             ends = [sample.at_limits()[number] for sample in samples]
         else:  # no photon is not a clipped value
-            pairs = zip(shots, parts, strict=True)
+            scaled = [
+                h.scaled(math.ldexp(1.0, -s.exponent)) for h, s in zip(shots, samples, strict=True)
+            ]
+            pairs = zip(scaled, parts, strict=True)
             channels = [shot.stabilised(part[..., np.newaxis])[..., 0] for shot, part in pairs]
             ends = [p == sample.highest for p, sample in zip(parts, samples, strict=True)]
         slabs.append(np.stack(channels, axis=-1))
@@ -281,20 +329,14 @@ def _stabilised(
     return slabs, clipped
 
 
-def _varying(patches: Array) -> Varying | None:
-    """Noise that depends on brightness, in most channels of some patches."""
-    n_channels = patches.shape[-1]
-    levels = [levels_of(patches[..., c]) for c in range(n_channels)]
+def _varying(patches: Array, units: list[float]) -> Varying | None:
+    """Noise that depends on brightness, in most channels of some patches, in units of the image."""
+    levels = [levels_of(patches[..., c] * unit) for c, unit in enumerate(units)]
     known = [each for each in levels if each is not None]
-    if 2 * len(known) <= n_channels:
+    if 2 * len(known) <= len(levels):
         return None
     brightness, sigma = np.transpose([each or known[0] for each in levels], (1, 0, 2))
     return Varying(brightness, sigma)
-
-
-def _in_image_units(varying: Varying, units: list[float]) -> Varying:
-    scale = np.array(units)[:, np.newaxis]
-    return Varying(varying.brightness * scale, varying.sigma * scale)
 
 
 # --- Impulses

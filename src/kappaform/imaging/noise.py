@@ -45,6 +45,9 @@ class Noise:
         for name, value in vars(self).items():
             _check_n_channels(name, len(value) if np.ndim(value) else 1, n_channels)
 
+    def check_values(self, highest: Array) -> None:
+        """Refuse channels with these highest values, if they cannot have such noise."""
+
     def scaled(self, factor: float) -> Any:
         """The noise of an image whose values are multiplied by a positive number."""
         raise NotImplementedError
@@ -72,7 +75,17 @@ class White(Noise):
     def __post_init__(self) -> None:
         _check_numbers("sigma", self.sigma, least=0)
         if self.correlation is not None:
-            _check_covariance("correlation", np.asarray(self.correlation))
+            matrix = np.asarray(self.correlation)
+            _check_covariance("correlation", matrix)
+            if matrix.ndim != 2 or np.abs(np.diag(matrix) - 1).max() > _ROUNDING:
+                raise ValueError("correlation must be a matrix with 1 along its diagonal.")
+
+    def check_channels(self, n_channels: int) -> None:
+        super().check_channels(n_channels)
+        if self.correlation is not None and len(self.correlation) != n_channels:
+            raise ValueError(
+                f"correlation is of {len(self.correlation)} channels, not {n_channels}."
+            )
 
     def mixed(self, weights: Array, _: tuple[int, ...]) -> tuple[float, None]:
         parts = weights * self.sigma
@@ -122,6 +135,13 @@ class Shot(Noise):
 
     def restored(self, image: Any) -> Any:
         return stabilise.inverse_anscombe(image, self.gain, self.read_noise, self.offset)
+
+    def check_values(self, highest: Array) -> None:
+        if np.any(highest < self.offset):
+            raise ValueError(
+                f"offset={_in_words(self.offset)} is above all values of the image, which has at "
+                f"most {_in_words(highest)}: light only adds to the offset; give a smaller one."
+            )
 
     def mixed(self, weights: Array, _: tuple[int, ...]) -> tuple[float, None]:
         return math.sqrt(float(weights @ weights)), None
@@ -243,6 +263,10 @@ class Correlated(Noise):
 
     def restored(self, image: Any) -> Any:
         return image if self.stabiliser is None else self.stabiliser.restored(image)
+
+    def check_values(self, highest: Array) -> None:
+        if self.stabiliser is not None:
+            self.stabiliser.check_values(highest)
 
     def mixed(self, weights: Array, patch_shape: tuple[int, ...]) -> tuple[float, Array | None]:
         matrix = self._of_patch(patch_shape)

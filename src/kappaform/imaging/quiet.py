@@ -38,7 +38,8 @@ _BETWEEN = 0.5
 _LOW_KURTOSIS = 1.1
 _INFLATION = 2.4  # of noise that is shared over two pixels 2.3, of slopes 100
 _LEAST_SHARE = 0.01  # of noise in the range of values: less is not told from grain
-_STRUCTURE = 0.35  # deviation of the quietest patches over that of the image
+_STRUCTURE = 0.45  # deviation of the quietest patches over that of the image
+_STEEP = 5.0  # tilt, more than structure has
 _NOISE_EVERYWHERE = 0.16  # filling; 0.1, the share that is chosen, of an image that is only noise
 
 _N_GROUPS = 10  # of brightness
@@ -55,7 +56,7 @@ class Quiet(NamedTuple):
     inflation: float  #: of the energy, by undoing the choice
     kurtosis: float  #: fourth moments of middle frequencies over those of normal numbers
     low_kurtosis: float
-    tilt: float  #: deviation of middle frequencies over that of high ones
+    tilt: float  #: deviation of middle frequencies over that of high ones, of brightness or colour
     between: float  #: largest correlation of two channels; 1 if there is only one
     share: float  #: deviation of these patches over that of the image
     of_range: float  #: deviation of the noise over the range of the values
@@ -75,7 +76,7 @@ class Quiet(NamedTuple):
             and self.kurtosis <= allowed[-1]
             and self.low_kurtosis <= _LOW_KURTOSIS
             and self.inflation <= _INFLATION
-            and (self.share <= _STRUCTURE or self.filling <= _NOISE_EVERYWHERE)
+            and (self.share <= _STRUCTURE or self.filling <= _NOISE_EVERYWHERE or tilt >= _STEEP)
             and self.of_range >= _LEAST_SHARE
         )
 
@@ -128,19 +129,30 @@ def quiet_of(patches: Array, patch_shape: tuple[int, ...]) -> Quiet:
     squares = np.maximum(np.mean(coefs**2, axis=0), 1e-300)
     kurtosis = (np.mean(coefs**4, axis=0) / (3 * squares**2)).mean(axis=0)
     total = np.einsum("aaij->ij", covariance)
-    variances = np.einsum("ij,jk,ik->i", basis, total, basis)
     low, middle, high = _bands(patch_shape)
+    spectra = np.einsum("ij,ca,abjk,cb,ik->ci", basis, *_mixtures(covariance), basis, optimize=True)
+    tilts = [math.sqrt(_mean(v[middle]) / max(_mean(v[high]), 1e-300)) for v in spectra]
     return Quiet(
         covariance,
         filling,
         float(np.trace(moments) / np.trace(shown)),
         _mean(kurtosis[middle]),
         _mean(kurtosis[low]),
-        math.sqrt(_mean(variances[middle]) / max(_mean(variances[high]), 1e-300)),
+        max(tilts, key=lambda tilt: abs(math.log(tilt)) if tilt > 0 else math.inf),
         _between(covariance),
         math.sqrt(np.trace(shown) / n / spread),
         math.sqrt(np.trace(total) / n / np.sum(np.ptp(patches, axis=(0, 1)) ** 2)),
     )
+
+
+def _mixtures(covariance: Array) -> tuple[Array, Array, Array]:
+    """Brightness and the differences of three colours; of other channels, all together."""
+    if len(covariance) == 3:
+        mixtures = np.array([[1, 1, 1], [1, 0, -1], [1, -2, 1]]) / np.sqrt([[3], [2], [6]])
+    else:
+        mixtures = np.ones((1, len(covariance)))
+        covariance = covariance * np.eye(len(covariance))[..., np.newaxis, np.newaxis]
+    return mixtures, covariance, mixtures
 
 
 def _mean(values: Array) -> float:
