@@ -282,13 +282,15 @@ def clean_to_error(patch, transform, error, most, damping):
 
 
 def mean_of_stabilised_photons(mean, read_noise):
-    """Mean of 2 sqrt(max(z + 3/8 + s**2, 0)), z a Poisson count plus normal noise: a sum."""
+    """Mean of 2 sqrt(z + 3/8 + s**2), straight below z = 0, z a count plus normal noise: a sum."""
+    shift = 3 / 8 + read_noise**2
     total = 0.0
     spread = 12 * math.sqrt(mean + 1) + 12
     for count in range(max(0, int(mean - spread)), int(mean + spread)):
         chance = math.exp(count * math.log(mean) - mean - math.lgamma(count + 1))
         seen = count + read_noise * _NORMAL_PLACES
-        roots = 2 * np.sqrt(np.maximum(seen + 3 / 8 + read_noise**2, 0))
+        straight = 2 * math.sqrt(shift) + seen / math.sqrt(shift)
+        roots = np.where(seen < 0, straight, 2 * np.sqrt(np.maximum(seen, 0) + shift))
         total += chance * float(_NORMAL_CHANCES @ roots)
     return total
 

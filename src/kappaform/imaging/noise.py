@@ -95,7 +95,7 @@ class White(Noise):
         return largest * math.sqrt(max(float(parts @ between @ parts), 0.0)), None
 
     def scaled(self, factor: float) -> White:
-        return replace(self, sigma=_times(self.sigma, factor))
+        return replace(self, sigma=np.multiply(self.sigma, factor)[()])
 
     def level(self, mean: Array) -> Array:
         return np.broadcast_to(self.sigma, mean.shape)
@@ -147,7 +147,8 @@ class Shot(Noise):
         return math.sqrt(float(weights @ weights)), None
 
     def scaled(self, factor: float) -> Shot:
-        return Shot(*(_times(value, factor) for value in (self.gain, self.read_noise, self.offset)))
+        values = (self.gain, self.read_noise, self.offset)
+        return Shot(*(np.multiply(value, factor)[()] for value in values))
 
     def level(self, mean: Array) -> Array:
         photons = np.maximum(mean - self.offset, 0) * self.gain
@@ -200,7 +201,7 @@ class Varying(Noise):
         return math.sqrt(float(weights @ weights)), None
 
     def scaled(self, factor: float) -> Varying:
-        return Varying(_times(self.brightness, factor), _times(self.sigma, factor))
+        return Varying(np.multiply(self.brightness, factor), np.multiply(self.sigma, factor))
 
     def level(self, mean: Array) -> Array:
         rows = zip(
@@ -392,10 +393,6 @@ def _check_autocovariance(array: Array) -> None:
             "autocovariance is not symmetric about its middle, or the middle, which is the "
             "variance, is not positive."
         )
-
-
-def _times(value: float | Array, factor: float) -> Any:
-    return float(value * factor) if np.ndim(value) == 0 else np.asarray(value) * factor
 
 
 def _in_words(value: Any) -> str:

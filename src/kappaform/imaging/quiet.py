@@ -39,6 +39,7 @@ _LOW_KURTOSIS = 1.1
 _INFLATION = 2.4  # of noise that is shared over two pixels 2.3, of slopes 100
 _LEAST_SHARE = 0.01  # of noise in the range of values: less is not told from grain
 _STRUCTURE = 0.45  # deviation of the quietest patches over that of the image
+_WARNING = 0.35  # the same, from which on it is said
 _STEEP = 5.0  # tilt, more than structure has
 _NOISE_EVERYWHERE = 0.16  # filling; 0.1, the share that is chosen, of an image that is only noise
 
@@ -89,7 +90,7 @@ class Quiet(NamedTuple):
     def is_structure(self) -> bool:
         """Whether even the quietest patches are full of something that may not be noise."""
         is_noise = self.is_white or self.is_correlated_noise
-        return self.tilt > 1 and not is_noise and self.share > _STRUCTURE
+        return self.tilt > 1 and not is_noise and self.share > _WARNING
 
 
 def drawn_patches(
