@@ -8,6 +8,7 @@ import pytest
 from cli.command import ended, noisy, put, refused
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.ndimage import gaussian_filter
+from skimage import data
 from skimage.data import camera
 
 import kappaform as kf
@@ -198,7 +199,7 @@ def test_noise_that_is_not_there_is_refused_in_words_of_the_command(capsys):
     np.save("a.npy", kf.add_noise(np.add.outer(np.arange(90.0), np.arange(90.0)), 9, rng=0))
     line = refused(capsys, "denoise", "a.npy", "--noise", "shot")
     assert "a.npy: --noise shot: the noise of this image does not grow with its brightness" in line
-    assert line.endswith("give the gain and the read noise, --gain and --read-noise.\n")
+    assert line.endswith("give gain and read noise, --gain and --read-noise.\n")
 
 
 # --- Warnings
@@ -234,13 +235,12 @@ def test_warnings_of_many_pages_are_one_line(capsys):
 
 
 def test_texture_everywhere_is_warned_about_with_the_options_to_give(capsys):
-    grass = gaussian_filter(np.random.default_rng(0).normal(128, 60, (200, 200)), 0.7)
-    put("a.png", as_stored(grass, np.uint8))
+    put("a.png", data.gravel()[:300, :300])
     code, _, err = ended(capsys, "denoise", "a.png")
     assert code == 0
     (line,) = err.splitlines()
     assert line.startswith("kappaform: warning: a.png: the noise could not be told from texture")
-    assert line.endswith("if that is wrong, give --sigma or --noise.")
+    assert line.endswith("if that is wrong, try --noise correlated, or give --sigma.")
 
 
 def test_a_warning_that_names_the_result_is_not_named_twice(capsys, monkeypatch):
@@ -258,3 +258,10 @@ def test_a_warning_that_names_the_result_is_not_named_twice(capsys, monkeypatch)
     put("a.png", noisy())
     err = ended(capsys, "denoise", "a.png", "--sigma", 0)[2]
     assert err == "kappaform: warning: a_denoised.png is written without the resolution.\n"
+
+
+def test_counts_of_a_few_photons_in_whole_numbers_are_warned_of(tmp_path, capsys):
+    counts = np.random.default_rng(0).poisson(CLEAN / 255 * 5).astype(np.uint8)
+    code, _, err = ended(capsys, "denoise", put(tmp_path / "counts.png", counts))
+    assert code == 0
+    assert "its values are whole numbers, to which the result is rounded" in err

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 import kappaform as kf
 from kappaform.cli import io
-from kappaform.cli.words import compared, facts_of, line_of, short
+from kappaform.cli.words import ROUGH, compared, facts_of, is_rough, line_of, short
 from kappaform.image_files import (
     LOSSY_SUFFIXES,
     SUFFIXES,
@@ -261,6 +261,8 @@ def _denoise_file(
     with io.progress(job.title, f"{short(math.prod(size.values()) / 1e6)} megapixels") as progress:
         image = _floats(noisy, arguments.device)
         details = kf.denoise_with_details(image, **options, progress=progress)
+    if is_rough(details, noisy.dtype):
+        io.warn(f"{job.source}: {ROUGH}")
     cleaned: Any = details.image
     cleaned = cleaned.cpu().numpy() if arguments.device else cleaned
     cleaned = as_stored(_blended(noisy, cleaned, arguments.strength), noisy.dtype)

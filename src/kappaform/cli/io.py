@@ -46,7 +46,7 @@ _WORDS = {"noise", "preset", "seed", "sigma"}
 _ADVICE = {
     "noise=Shot(gain, read_noise)": "--gain and --read-noise",
     "noise=Correlated(autocovariance=...)": "--noise white or --sigma",
-    "give sigma or noise": "give --sigma or --noise",
+    "or give sigma": "or give --sigma",
     "denoise it plane by plane": "leave out --volume",
 }
 _ASSIGNED = re.compile(rf"(?<![\w./-])({'|'.join(_OPTIONS)})=(?:'([^']*)')?")

@@ -98,3 +98,20 @@ def span(values: Any) -> str:
 def short(number: float) -> str:
     """Three digits, more only before the point."""
     return f"{number:.0f}" if abs(number) >= 100 else f"{number:.3g}"
+
+
+#: What is said of a picture that `is_rough`.
+ROUGH = (
+    "its noise is that of a few photons and its values are whole numbers, to which the result is "
+    "rounded: save it as floats (TIFF, NPY) first for a finer one."
+)
+_LEAST_NOISE = 3.0  # of whole numbers: what is left of less is near the error of rounding, 0.3
+
+
+def is_rough(details: Any, dtype: np.dtype) -> bool:
+    """Whether whole numbers cannot show what is left of the noise of a few photons."""
+    from kappaform.imaging.noise import Shot
+
+    noises = details.noise if isinstance(details.noise, tuple) else (details.noise,)
+    of_photons = any(isinstance(each, Shot) for each in noises)
+    return dtype.kind in "iu" and of_photons and bool(np.max(details.sigma) < _LEAST_NOISE)

@@ -32,6 +32,7 @@ _LEAST_CANDIDATES = 100  # details: with fewer, clipped and flat places count to
 _LEAST_CORRELATION = 0.25  # of channels: below, it may be texture (0.14 in a picture of coffee)
 _IMPULSE = 6.0  # deviations from all neighbours: of normal noise, next to never
 _LEAST_IMPULSES = 1e-3  # share of the pixels
+_DARK = 0.1  # share of pixels with the lowest value, where there are few photons
 _LEAST_STEP = (
     0.01  # from pixel to pixel, over the range of values: less is no noise to compare with
 )
@@ -298,7 +299,7 @@ def _correlated(
         if seen.is_structure:
             warn(
                 f"the noise could not be told from texture, which is everywhere in this image: "
-                f"{found} is assumed; if that is wrong, give sigma or noise."
+                f"{found} is assumed; if that is wrong, try noise='correlated', or give sigma."
             )
         return None
     if stabiliser is not None:
@@ -346,7 +347,7 @@ def _warn_of_impulses(samples: list[Sample]) -> None:
     """Say that an image has salt and pepper: no kind of noise that is known here."""
     from scipy.ndimage import maximum_filter, minimum_filter
 
-    n_salt = n_pepper = n_pixels = 0
+    n_salt = n_pepper = n_lowest = n_pixels = 0
     for sample in samples:
         for slab in sample.slabs:
             ring = np.ones((3,) * slab.ndim, bool)
@@ -359,9 +360,11 @@ def _warn_of_impulses(samples: list[Sample]) -> None:
             far = _IMPULSE * usual
             n_salt += int(np.count_nonzero((slab == sample.highest) & (above > far)))
             n_pepper += int(np.count_nonzero((slab == sample.lowest) & (below > far)))
+            n_lowest += int(np.count_nonzero(slab == sample.lowest))
             n_pixels += slab.size
-    # Single bright pixels may be photons, or stars.
-    if min(n_salt, n_pepper) > _LEAST_IMPULSES / 2 * n_pixels:
+    if not n_pepper and n_lowest > _DARK * n_pixels:  # single photons, or stars
+        return
+    if n_salt + n_pepper > _LEAST_IMPULSES * n_pixels:
         share = 100 * (n_salt + n_pepper) / n_pixels
         warn(
             f"{share:.2g} % of the pixels are impulses (salt and pepper): this "
