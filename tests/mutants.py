@@ -392,16 +392,25 @@ MUTANTS = [
     Mutant(
         "a shared transform is learned, and each image learns its own all the same",
         "imaging/denoise.py",
-        "return replace(options, transform=history[-1].transform), history",
-        "return options, history",
+        "options = replace(options, transform=history[-1].transform if history else None)",
+        "options = replace(options, transform=None)",
         ("imaging/test_denoise_noise.py::test_images_of_a_stack_may_share_one_transform",),
     ),
     Mutant(
-        "a constant image is moved by the bias of noise that it does not have",
+        "a constant channel is moved by the bias of noise that it does not have",
         "imaging/components.py",
-        "values = image if is_constant else noise.stabilised(image)",
-        "values = noise.stabilised(image)",
-        ("imaging/test_denoise_noise.py::test_a_constant_image_returns_itself",),
+        "return np.where(is_constant, image, means) if is_constant.any() else means",
+        "return means",
+        ("imaging/test_estimate_edges.py::test_a_constant_channel_stays_as_it_is",),
+    ),
+    Mutant(
+        "slabs of a large image are turned",
+        "imaging/details.py",
+        "yield image[(slice(None),) * axis + (slice(start, start + thickness),)]",
+        "yield np.moveaxis(image, axis, 0)[start : start + thickness]",
+        (
+            "imaging/test_estimate_edges.py::test_noise_that_neighbours_of_a_row_share_is_that_of_rows",
+        ),
     ),
     Mutant(
         "salt and pepper is taken in silence",
@@ -442,8 +451,8 @@ MUTANTS = [
     Mutant(
         "a result that is there is replaced without being asked",
         "cli/denoise.py",
-        "if is_there and not arguments.overwrite:",
-        "if False:",
+        "return is_there and not arguments.overwrite",
+        "return False",
         ("cli/test_denoise_files.py",),
     ),
     Mutant(

@@ -65,6 +65,13 @@ def test_a_channel_without_light_does_not_hide_the_noise_of_the_others(rng):
     assert psnr(clean, found.image) > psnr(clean, as_white) + 1
 
 
+def test_a_constant_channel_stays_as_it_is(rng):
+    image = np.full((64, 64, 2), 5.0)
+    image[..., 0] = rng.poisson(20, (64, 64))
+    cleaned = kf.denoise(image, noise=Shot(1.0), channel_axis=-1)
+    np.testing.assert_array_equal(cleaned[..., 1], 5.0)
+
+
 def test_colours_that_a_jpeg_has_halved_have_correlated_noise():
     clean = data.astronaut()[:256, :256]
     noisy = np.clip(np.rint(kf.add_noise(clean, 15, rng=0)), 0, 255).astype(np.uint8)
