@@ -55,7 +55,7 @@ def through_torch(monkeypatch, device):
     def denoised(image, sigma, **options):
         with monkeypatch.context() as patch:
             place = lambda image, _: clean_torch.TensorImage(image, device)  # noqa: E731
-            patch.setattr(module, "_place_of", place)
+            patch.setattr(module, "place_of", place)
             return kf.denoise_with_details(image, sigma, **options)
 
     return denoised
