@@ -84,6 +84,14 @@ def test_colours_that_a_jpeg_has_halved_have_correlated_noise():
     assert psnr(clean, found.image) > psnr(clean, as_white) + 0.5
 
 
+@pytest.mark.parametrize("sigma", [0, 10])
+def test_grey_that_is_stored_as_colour_has_the_noise_of_grey(sigma):
+    grey = kf.add_noise(data.camera()[:200, :200], sigma, rng=0)
+    found = kf.estimate_noise(np.stack([grey] * 3, axis=-1), channel_axis=-1)
+    assert isinstance(found, White)
+    np.testing.assert_allclose(found.sigma, kf.estimate_sigma(grey))
+
+
 def test_an_offset_above_all_values_is_refused():
     with pytest.raises(ValueError, match="offset=1000 is above all values"):
         kf.denoise(data.camera()[:64, :64], noise=Shot(1.0, 0.0, 1000.0))

@@ -40,6 +40,7 @@ _INFLATION = 2.4  # of noise that is shared over two pixels 2.3, of slopes 100
 _LEAST_SHARE = 0.01  # of noise in the range of values: less is not told from grain
 _STRUCTURE = 0.45  # deviation of the quietest patches over that of the image
 _WARNING = 0.35  # the same, from which on it is said
+_LEAST_COLOUR = 1e-3  # of the energy: the colours of a grey picture are rounding
 _STEEP = 5.0  # tilt, more than structure has
 _NOISE_EVERYWHERE = 0.16  # filling; 0.1, the share that is chosen, of an image that is only noise
 
@@ -132,7 +133,9 @@ def quiet_of(patches: Array, patch_shape: tuple[int, ...]) -> Quiet:
     total = np.einsum("aaij->ij", covariance)
     low, middle, high = _bands(patch_shape)
     spectra = np.einsum("ij,ca,abjk,cb,ik->ci", basis, *_mixtures(covariance), basis, optimize=True)
-    tilts = [math.sqrt(_mean(v[middle]) / max(_mean(v[high]), 1e-300)) for v in spectra]
+    energies = spectra.sum(axis=1)
+    seen = spectra[energies >= _LEAST_COLOUR * energies.max()]
+    tilts = [math.sqrt(_mean(v[middle]) / max(_mean(v[high]), 1e-300)) for v in seen]
     return Quiet(
         covariance,
         filling,
