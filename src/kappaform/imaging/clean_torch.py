@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.arrays import float_dtype, library_of
+from kappaform.arrays import float_dtype, library_of, representable
 from kappaform.engines.torch_engine import check_tensor
-from kappaform.imaging.clean import Recipe, Rule, representable, rule_of
-from kappaform.imaging.options import Progress, section
+from kappaform.imaging.clean import Rule
+from kappaform.imaging.groups_torch import refined
+from kappaform.imaging.options import Progress, Quality, section, sections
 from kappaform.imaging.patches import Grid, mean_free
+from kappaform.imaging.stages import Recipe, Tools, cleaned
+from kappaform.imaging.tiles import tiles_of
 
 if TYPE_CHECKING:
     import torch
@@ -31,32 +34,62 @@ _SLAB_ENTRIES = 2**25  # of the patches that are cleaned at once
 class TensorImage:
     """The place of an image that is learned from and cleaned on a device of torch."""
 
-    def __init__(self, image: NDArray, device: Any) -> None:
+    def __init__(self, components: Sequence[NDArray], device: Any) -> None:
         import torch
 
-        self.dtype = float_dtype(image.dtype)
-        values = np.ascontiguousarray(image, self.dtype)
-        self.values = torch.as_tensor(values, device=device)
+        self.dtypes = [float_dtype(image.dtype) for image in components]
+        self.components = [
+            torch.as_tensor(np.ascontiguousarray(image, dtype), device=device)
+            for image, dtype in zip(components, self.dtypes, strict=True)
+        ]
 
-    def patches(self, grid: Grid, rounds: Iterable[NDArray]) -> Iterator[Tensor]:
+    def patches(self, component: int, grid: Grid, rounds: Iterable[NDArray]) -> Iterator[Tensor]:
         import torch
 
-        flat = self.values.reshape(-1)
+        flat = self.components[component].reshape(-1)
         offsets = torch.as_tensor(grid.offsets, device=flat.device)
         for numbers in rounds:
             starts = torch.as_tensor(grid.starts(numbers), device=flat.device)
             yield mean_free(flat[starts[:, None] + offsets].double())
 
-    def cleaned(self, recipe: Recipe, progress: Progress | None) -> tuple[NDArray, NDArray]:
+    def cleaned(
+        self, recipes: Sequence[Recipe], quality: Quality, progress: Progress | None
+    ) -> tuple[list[NDArray], list[NDArray]]:
+        shape = tuple(self.components[0].shape)
+        outs = [np.empty(shape, dtype) for dtype in self.dtypes]
+        counts = [np.empty(shape, np.float32) for _ in outs]
+        tiles = list(tiles_of(shape, recipes[0].patch_shape))
+        for tile, part in zip(tiles, sections(progress, [1] * len(tiles)), strict=True):
+            inner = self._clean_tile(tile.outer, recipes, quality, part)
+            for c, (image, numbers) in enumerate(zip(*inner, strict=True)):
+                outs[c][tile.inner] = image[tile.within].cpu().numpy()
+                counts[c][tile.inner] = numbers[tile.within].float().cpu().numpy()
+        return outs, counts
+
+    def _clean_tile(
+        self,
+        where: tuple[slice, ...],
+        recipes: Sequence[Recipe],
+        quality: Quality,
+        progress: Progress | None,
+    ) -> tuple[list[Tensor], Sequence[Tensor]]:
         import torch
 
-        exact = (self.values.double() - recipe.centre) / recipe.sigma
-        noisy = exact.to(torch.float32 if recipe.dtype == np.float32 else torch.float64)
-        rule = rule_of(recipe.transform, recipe.covariance)
-        cleaned, counts = clean_image(noisy, recipe.patch_shape, rule, recipe.bounds, progress)
-        restored = cleaned.double() * recipe.sigma + recipe.centre
-        restored.clamp_(*representable(recipe.value_range, self.dtype))
-        return restored.to(self.values.dtype).cpu().numpy(), counts.float().cpu().numpy()
+        is_single = all(recipe.dtype == np.float32 for recipe in recipes)
+        dtype = torch.float32 if is_single else torch.float64
+        noisy = [
+            ((image[where].double() - recipe.centre) / recipe.sigma).to(dtype)
+            for image, recipe in zip(self.components, recipes, strict=True)
+        ]
+        images, counts = cleaned(noisy, recipes, quality, Tools(clean_image, refined), progress)
+        restored = []
+        for image, recipe, given, its in zip(
+            images, recipes, self.components, self.dtypes, strict=True
+        ):
+            values = image.double() * recipe.sigma + recipe.centre
+            values.clamp_(*representable(recipe.value_range, its))
+            restored.append(values.to(given.dtype))
+        return restored, counts
 
 
 def on_host(values: Any, name: str) -> Any:

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kappaform.arrays import as_real_array, float_dtype, library_of
-from kappaform.imaging.clean import representable
+from kappaform.arrays import as_real_array, float_dtype, library_of, representable
 from kappaform.imaging.estimate import check_kind, noise_of
 from kappaform.imaging.noise import Noise, White
 from kappaform.imaging.options import ANY_VALUE, Options, computed, limits

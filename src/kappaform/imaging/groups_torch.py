@@ -1,0 +1,208 @@
+"""What `groups` does, on a device of torch: many groups at a time.
+
+Weighted patches are added as integers, whose sums do not depend on their order: the same image
+gives the same result, however the device works.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kappaform.imaging.groups import Layout, Rounds, Search, share_of_noise, three_axes
+from kappaform.imaging.options import Progress, sections
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_DISTANCE_ENTRIES = 2**28  # that are compared at once
+_GROUP_ENTRIES = 2**25  # of the patches of groups that are cleaned at once
+_SUM_BITS = 62  # of the integers that sums are
+
+
+def refined(
+    noisy: Sequence[Tensor],
+    estimates: Sequence[Tensor],
+    covariances: Sequence[NDArray | None],
+    search: Search,
+    rounds: Rounds,
+    progress: Progress | None = None,
+) -> list[Tensor]:
+    """Better estimates of the components of a noisy image than the given ones."""
+    import torch
+
+    shape = noisy[0].shape
+    images = [image.reshape(three_axes(shape)) for image in noisy]
+    guides = [image.reshape(three_axes(shape)) for image in estimates]
+    mixed = images
+    groups = TensorGroups(tuple(images[0].shape), search, images[0].device)
+    for i, part in enumerate(sections(progress, [1] * rounds.number)):
+        if i % rounds.per_search == 0:
+            groups.find((1 - rounds.guided) * mixed[0] + rounds.guided * guides[0])
+        share = share_of_noise(rounds, i)
+        results = [
+            groups.cleaned(*each, share)
+            for each in zip(images, mixed, guides, covariances, strict=True)
+        ]
+        guides, mixed = ([result[j] for result in results] for j in range(2))
+        if part is not None:
+            if images[0].is_cuda:
+                torch.cuda.synchronize(images[0].device)  # what was asked for is done only then
+            part(1.0)
+    return [image.reshape(shape) for image in guides]
+
+
+class TensorGroups:
+    """The groups of an image of some shape."""
+
+    def __init__(self, shape: tuple[int, ...], search: Search, device: object) -> None:
+        import torch
+
+        self.layout = Layout.of(shape, search)
+        self.search = search
+        grid = self.layout.grid
+        starts = grid.starts(np.arange(grid.n_patches))
+        numbers = (starts, self.layout.steps, grid.offsets)
+        self.starts, self.steps, self.offsets = (torch.tensor(a, device=device) for a in numbers)
+        self.members = self.starts.new_empty((0, 0))
+
+    def find(self, image: Tensor) -> None:
+        """Find the groups in an image."""
+        import torch
+
+        counts = self.layout.grid.counts
+        per_row = counts[2] * len(self.steps)
+        height = max(1, _DISTANCE_ENTRIES // per_row)
+        found = []
+        for plane in range(counts[0]):
+            for first in range(0, counts[1], height):
+                rows = slice(first, min(first + height, counts[1]))
+                distances = self._distances(image, plane, rows)
+                found.append(distances.topk(self.layout.n_members, largest=False).indices)
+        self.members = torch.cat(found)
+
+    def _distances(self, image: Tensor, plane: int, rows: slice) -> Tensor:
+        """Of the references of some rows from the patches at every shift (columns)."""
+        import torch
+        from torch.nn.functional import avg_pool2d
+
+        grid, context = self.layout.grid, self.layout.context
+        sides = self.layout.compared
+        padded = _padded(image, context)
+        a = int(grid.places[0][plane])
+        b = torch.as_tensor(grid.places[1][rows], device=image.device)
+        c = torch.as_tensor(grid.places[2], device=image.device)
+        n_positions = [n - side + 1 for n, side in zip(image.shape, grid.patch_shape, strict=True)]
+        first, last = int(b[0]), int(b[-1]) + sides[1]
+        width = padded.shape[2]
+        along = sorted({int(step) for step in self.layout.shifts[:, 2]})
+        order = {step: i for i, step in enumerate(along)}
+        reach = max(along)
+        wide = torch.nn.functional.pad(padded, (reach, reach))
+        steps = torch.as_tensor(along, device=image.device)
+        outside = (c + steps[:, None] < 0) | (c + steps[:, None] >= n_positions[2])
+        distances = image.new_full((len(b) * len(c), len(self.steps)), math.inf)
+        for (da, db), columns in self.layout.runs():
+            if not 0 <= a + da < n_positions[0]:
+                continue
+            top, bottom = max(first + db, 0), min(last + db, padded.shape[1])
+            if top >= bottom:
+                continue
+            total = image.new_zeros((len(along), len(b), width))
+            for i in range(sides[0]):
+                ours = padded[a + i, first:last]
+                theirs = wide.new_zeros((last - first, wide.shape[2]))
+                theirs[top - first - db : bottom - first - db] = wide[a + da + i, top:bottom]
+                squares = (ours - theirs.unfold(1, width, 1).permute(1, 0, 2)) ** 2
+                squares = avg_pool2d(squares[:, None], (sides[1], 1), stride=1)[:, 0]
+                total += squares[:, b - first]
+            sums = avg_pool2d(total[:, None], (1, sides[2]), stride=1)[:, 0][:, :, c]
+            sums.masked_fill_(outside[:, None, :], math.inf)
+            invalid = (b + db < 0) | (b + db >= n_positions[1])
+            sums[:, invalid] = math.inf
+            which = [order[int(self.layout.shifts[j, 2])] for j in range(*columns)]
+            distances[:, slice(*columns)] = sums[which].reshape(len(which), -1).T
+        return distances
+
+    def cleaned(
+        self,
+        noisy: Tensor,
+        mixed: Tensor,
+        guide: Tensor,
+        covariance: NDArray | None,
+        share: float,
+    ) -> tuple[Tensor, Tensor]:
+        """An estimate of an image, and the image with this share of its noise."""
+        import torch
+
+        n, k = len(self.offsets), self.members.shape[1]
+        matrix = np.eye(n) if covariance is None else covariance
+        noise = torch.tensor(matrix, dtype=noisy.dtype, device=noisy.device)
+        flat = [image.reshape(-1) for image in (noisy, mixed, guide)]
+        values, weights = torch.zeros((2, 2, noisy.numel()), dtype=torch.int64, device=noisy.device)
+        largest = max(float(noisy.abs().max()), 1.0) * k * k * n * 64
+        unit = 2.0 ** (_SUM_BITS - math.ceil(math.log2(largest)))
+        for part in self._parts(n * k):
+            places = self.starts[part, None] + self.steps[self.members[part]]
+            pixels = places[..., None] + self.offsets
+            ours, given, known = (image[pixels] for image in flat)
+            cleaned, weight, left = _clean(ours, given, known, noise, share)
+            kept = share / left
+            weighted = cleaned * (weight[..., None] * unit)
+            values[0].index_add_(0, pixels.reshape(-1), weighted.round().long().reshape(-1))
+            weighted *= 1 - kept
+            values[1].index_add_(0, pixels.reshape(-1), weighted.round().long().reshape(-1))
+            marks = weight.double() * unit
+            weights[0].index_add_(0, places.reshape(-1), marks.round().long().reshape(-1))
+            marks *= kept[..., 0].double()
+            weights[1].index_add_(0, places.reshape(-1), marks.round().long().reshape(-1))
+        sums = [
+            (each.double() / unit).to(noisy.dtype).view(noisy.shape) for each in (*values, *weights)
+        ]
+        total, left_over = (_spread(each, self.layout.grid.patch_shape) for each in sums[2:])
+        return sums[0] / total, (sums[1] + left_over * mixed) / total
+
+    def _parts(self, entries: int) -> Iterator[slice]:
+        size = max(1, _GROUP_ENTRIES // entries)
+        return (slice(i, i + size) for i in range(0, len(self.members), size))
+
+
+def _clean(
+    noisy: Tensor, given: Tensor, known: Tensor, noise: Tensor, share: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Cleaned patches of groups (groups, members, n), their weights, and the noise in `given`."""
+    import torch
+
+    n_members, n = known.shape[1:]
+    lost = (noisy - given).flatten(1)
+    left = (1 - lost.std(1, correction=0)).clamp(min=share)[:, None, None]
+    known = known - known.mean(1, keepdim=True)
+    means = given.mean(1, keepdim=True)
+    matrix = torch.baddbmm(n * left.square() * noise, known.mT, known)
+    factor = torch.linalg.cholesky_ex(matrix).L
+    basis = torch.linalg.solve_triangular(factor, known.mT, upper=False)
+    cleaned = means + basis.mT @ (basis @ (given - means))
+    return cleaned, 1 / (1 / n_members + basis.square().sum(1)), left
+
+
+def _padded(image: Tensor, context: Sequence[int]) -> Tensor:
+    from torch.nn.functional import pad
+
+    ends = [c for along in reversed(context) for c in (along, along)]
+    return pad(image[None, None], ends, mode="replicate")[0, 0]
+
+
+def _spread(weights: Tensor, patch_shape: Sequence[int]) -> Tensor:
+    """Sum of the weights of the patches over each pixel, given where each begins."""
+    for axis, side in enumerate(patch_shape):
+        total, length = weights.clone(), weights.shape[axis]
+        for offset in range(1, side):
+            total.narrow(axis, offset, length - offset).add_(
+                weights.narrow(axis, 0, length - offset)
+            )
+        weights = total
+    return weights

@@ -1,0 +1,93 @@
+"""Where the pixels of an image are, and cleaning it there, tile by tile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kappaform.arrays import float_dtype, library_of, representable
+from kappaform.imaging.clean import clean_image
+from kappaform.imaging.groups import refined
+from kappaform.imaging.options import Progress, Quality, sections
+from kappaform.imaging.patches import Grid, patches_at
+from kappaform.imaging.stages import Recipe, Tools, cleaned
+from kappaform.imaging.tiles import tiles_of
+
+Cleaned = tuple[list[Any], list[Any]]  #: components, and the mean number of coefficients over each
+
+
+class Place(Protocol):
+    """The components of an image, where their pixels are."""
+
+    def patches(self, component: int, grid: Grid, rounds: Iterable[NDArray]) -> Iterable[Any]:
+        """Mean-free patches (rows, float64) of a component, of the numbers of each round."""
+
+    def cleaned(
+        self, recipes: Sequence[Recipe], quality: Quality, progress: Progress | None
+    ) -> Cleaned:
+        """The components of their float dtypes, and counts over each pixel."""
+
+
+def place_of(components: Sequence[Any], device: Any) -> Place:
+    """Where the pixels of the components of an image are."""
+    if library_of(components[0]) == "dask":
+        from kappaform.imaging.dask_images import DaskImage
+
+        return DaskImage(components)
+    if device is not None:
+        from kappaform.imaging.clean_torch import TensorImage
+
+        return TensorImage(components, device)
+    return HostImage(components)
+
+
+class HostImage:
+    """The place of arrays."""
+
+    tools = Tools(clean_image, refined)
+
+    def __init__(self, components: Sequence[NDArray]) -> None:
+        self.components = components
+
+    def patches(self, component: int, grid: Grid, rounds: Iterable[NDArray]) -> Iterator[NDArray]:
+        return (patches_at(self.components[component], grid, numbers) for numbers in rounds)
+
+    def cleaned(
+        self, recipes: Sequence[Recipe], quality: Quality, progress: Progress | None
+    ) -> Cleaned:
+        outs = [np.empty(image.shape, float_dtype(image.dtype)) for image in self.components]
+        counts = [np.empty(image.shape, np.float32) for image in self.components]
+        tiles = list(tiles_of(outs[0].shape, recipes[0].patch_shape))
+        for tile, part in zip(tiles, sections(progress, [1] * len(tiles)), strict=True):
+            noisy = [image[tile.outer] for image in self.components]
+            inner = clean_tile(noisy, recipes, quality, part)
+            for c, (image, numbers) in enumerate(zip(*inner, strict=True)):
+                outs[c][tile.inner] = image[tile.within]
+                counts[c][tile.inner] = numbers[tile.within]
+        return outs, counts
+
+
+def clean_tile(
+    components: Sequence[NDArray],
+    recipes: Sequence[Recipe],
+    quality: Quality,
+    progress: Progress | None = None,
+) -> Cleaned:
+    """The components of a part of an image, and numbers of coefficients."""
+    dtype = np.result_type(*(recipe.dtype for recipe in recipes))
+    noisy = []
+    for image, recipe in zip(components, recipes, strict=True):
+        values = np.subtract(image, recipe.centre, dtype=np.float64)
+        values /= recipe.sigma
+        noisy.append(values.astype(dtype, copy=False))
+    images, counts = cleaned(noisy, recipes, quality, HostImage.tools, progress)
+    restored = []
+    for image, recipe, given in zip(images, recipes, components, strict=True):
+        values = np.multiply(image, recipe.sigma, dtype=np.float64)
+        values += recipe.centre
+        limits = representable(recipe.value_range, float_dtype(given.dtype))
+        restored.append(values.clip(*limits, out=values))
+    return restored, list(counts)
