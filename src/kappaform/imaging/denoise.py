@@ -38,14 +38,16 @@ from kappaform.imaging.options import (
 )
 from kappaform.imaging.places import place_of
 from kappaform.imaging.shared import learned_from_all
-from kappaform.imaging.stages import Recipe
+from kappaform.imaging.stages import EFFORTS, Recipe
 from kappaform.imaging.training import Source, learned_at_scales, share_of_learning
 from kappaform.learning import LearnResult
 from kappaform.threads import single_threaded_blas
 
-# Above this distance from the centre, in units of the noise, single precision would show: its
-# rounding there, 2**-24 times as much, is 1/4000 of the noise.
+# Above this distance from the centre, in units of the noise, single precision would show. Patches
+# are rounded by 2**-24 times as much, 1/4000 of the noise. Groups need squares: products of their
+# patches are rounded by less than the noise adds to them.
 _SINGLE_PRECISION_PEAK = 4096
+_SINGLE_PRECISION_PEAK_OF_GROUPS = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -315,12 +317,14 @@ def _denoise_parts(parts: Sequence[Part], options: Options) -> _Cleaned:
 
 def _recipe(part: Part, transforms: Sequence[NDArray], options: Options) -> Recipe:
     peak = (part.highest / 2 - part.lowest / 2) / part.sigma
+    is_fast = EFFORTS[options.quality] is None
+    largest = _SINGLE_PRECISION_PEAK if is_fast else _SINGLE_PRECISION_PEAK_OF_GROUPS
     return Recipe(
         transforms=tuple(map(of_ordinary_scale, transforms)),
         patch_shape=options.patch_shape,
         sigma=part.sigma,
         covariance=part.covariance,
         centre=part.lowest / 2 + part.highest / 2,
-        dtype=np.dtype(np.float32 if peak <= _SINGLE_PRECISION_PEAK else np.float64),
+        dtype=np.dtype(np.float32 if peak <= largest else np.float64),
         value_range=part.value_range,
     )

@@ -17,6 +17,9 @@ from kappaform.jit import kernel
 # Sums may be reordered: that is what makes them fast, and on one machine they are always the same.
 _kernel = kernel({"contract", "reassoc", "nsz", "arcp"})
 
+#: Deviation of the noise that is left in the mixed image, at least: its estimate may be zero.
+LEAST_LEFT = 0.01
+
 
 @_kernel
 def nearest(guide, sides, first, columns, shifts, members):
@@ -93,7 +96,18 @@ def _replace_farthest(distances, members, distance, member):
 
 @_kernel
 def clean_groups(
-    noisy, mixed, guide, covariance, starts, members, steps, offsets, share, values, weights
+    noisy,
+    mixed,
+    guide,
+    covariance,
+    starts,
+    members,
+    steps,
+    offsets,
+    share,
+    rounding,
+    values,
+    weights,
 ):
     """Clean groups of patches and add them to images of sums.
 
@@ -103,6 +117,7 @@ def clean_groups(
     starts, members : the first pixels of the patches that groups are about, and their members
     steps : how far the first pixel of a member is from that, for each number of a shift
     share : of the noise that `mixed` shall keep
+    rounding : relative, of sums of n products
     values : two flat images that receive weighted patches: clean, and with that share of noise
     weights : two that receive the weights at the first pixel of each patch: the same for both, and
         of the part of `mixed` that is kept in the second
@@ -119,11 +134,11 @@ def clean_groups(
         for i in range(k):
             places[i] = starts[group] + steps[members[group, i]]
         removed = _gather(noisy, mixed, guide, places, offsets, known, given)
-        left = max(1 - removed, share)  # deviation of the noise that is left in `mixed`
+        left = max(1 - removed, share, LEAST_LEFT)
         _centre(known, means)
         _centre(given, means)
         np.dot(known, known.T, factor)
-        factor += (n * left * left) * covariance
+        _add_noise(factor, n * left * left, covariance, rounding)
         _solve(factor, known)
         np.dot(known, given.T, product)
         np.dot(product.T, known, cleaned)
@@ -169,6 +184,18 @@ def _centre(columns, means):
         means[j] = total / columns.shape[1]
         for i in range(columns.shape[1]):
             columns[j, i] -= means[j]
+
+
+@_kernel
+def _add_noise(matrix, variance, covariance, rounding):
+    """Add the covariance of the noise, and as much as rounding may have made the matrix smaller."""
+    largest = matrix[0, 0]
+    for i in range(matrix.shape[0]):
+        largest = max(largest, matrix[i, i])
+    for i in range(matrix.shape[0]):
+        for j in range(matrix.shape[0]):
+            matrix[i, j] += variance * covariance[i, j]
+        matrix[i, i] += rounding * largest
 
 
 @_kernel

@@ -150,7 +150,7 @@ class Groups:
 
         def found(strip: slice, _: Workspace) -> NDArray:
             n_rows = (strip.stop - strip.start) // len(columns)
-            members = np.empty((n_rows, len(columns), n_members), np.uint16)
+            members = np.zeros((n_rows, len(columns), n_members), np.uint16)
             for i, row in enumerate(members):
                 a, b, _column = self.grid.corners(np.array(strip.start + i * len(columns)))
                 nearest(padded, sides, (int(a), int(b)), columns, shifts, row)
@@ -173,6 +173,7 @@ class Groups:
         if covariance is None:
             covariance = np.eye(n)
         covariance = covariance.astype(noisy.dtype)
+        rounding = n * float(np.finfo(noisy.dtype).eps)
         layer = math.prod(noisy.shape[self.axis + 1 :])
         reach = self.search.radius[self.axis]
         side = self.search.patch_shape[self.axis]
@@ -190,7 +191,7 @@ class Groups:
             starts = self.grid.starts(np.arange(strip.start, strip.stop)) - part.start
             clean_groups(
                 *(image[part] for image in flat), covariance, starts, self.members[number],
-                self.layout.steps, self.grid.offsets, share, sums, marks,
+                self.layout.steps, self.grid.offsets, share, rounding, sums, marks,
             )  # fmt: skip
             return part, sums, marks
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from kappaform.imaging.group_kernels import LEAST_LEFT
 from kappaform.imaging.groups import Layout, Rounds, Search, share_of_noise, three_axes
 from kappaform.imaging.options import Progress, sections
 
@@ -179,10 +180,13 @@ def _clean(
 
     n_members, n = known.shape[1:]
     lost = (noisy - given).flatten(1)
-    left = (1 - lost.std(1, correction=0)).clamp(min=share)[:, None, None]
+    left = (1 - lost.std(1, correction=0)).clamp(min=max(share, LEAST_LEFT))[:, None, None]
     known = known - known.mean(1, keepdim=True)
     means = given.mean(1, keepdim=True)
-    matrix = torch.baddbmm(n * left.square() * noise, known.mT, known)
+    matrix = known.mT @ known
+    largest = matrix.diagonal(dim1=1, dim2=2).amax(1)[:, None, None]
+    rounding = n * torch.finfo(known.dtype).eps * largest
+    matrix += n * left.square() * noise + rounding * torch.eye(n, device=known.device)
     factor = torch.linalg.cholesky_ex(matrix).L
     basis = torch.linalg.solve_triangular(factor, known.mT, upper=False)
     cleaned = means + basis.mT @ (basis @ (given - means))
