@@ -144,10 +144,10 @@ def clean_groups(
         np.dot(product.T, known, cleaned)
         kept = share / left
         for i in range(k):
-            norm = means[0] * 0 + 1 / k
+            norm = known[0, i] * 0
             for j in range(n):
                 norm += known[j, i] * known[j, i]
-            weight = 1 / norm
+            weight = 1 / (norm + 1 / k)
             weights[0, places[i]] += weight
             weights[1, places[i]] += weight * kept
             for j in range(n):
@@ -178,7 +178,7 @@ def _gather(noisy, mixed, guide, places, offsets, known, given):
 def _centre(columns, means):
     """Subtract the mean of the columns, and return it in `means`."""
     for j in range(columns.shape[0]):
-        total = means[0] * 0
+        total = columns[j, 0] * 0
         for i in range(columns.shape[1]):
             total += columns[j, i]
         means[j] = total / columns.shape[1]
