@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
-from skimage.data import camera
+from skimage.data import astronaut, camera, coins
 from sklearn.base import clone
+from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.feature_extraction.image import extract_patches_2d
 from sklearn.linear_model import Ridge
@@ -87,6 +88,7 @@ def test_by_default_a_tenth_of_the_coefficients_is_kept(estimator_class, n_featu
 def test_codes_are_the_largest_coefficients(estimator_class, dtype, n_nonzero, signals):
     signals = signals.astype(dtype)
     estimator = estimator_class(n_nonzero, tol=1e-2).fit(signals)
+    estimator.coding = "largest"
     codes = estimator.transform(signals)
     assert np.count_nonzero(codes, axis=1).max() <= n_nonzero
     expected = naive.hard_threshold(
@@ -94,6 +96,62 @@ def test_codes_are_the_largest_coefficients(estimator_class, dtype, n_nonzero, s
     )
     tolerance = 1e-12 if dtype == np.float64 else 1e-4
     np.testing.assert_allclose(codes, expected, atol=tolerance)
+
+
+@pytest.mark.parametrize("estimator_class", [kf.ConditionedTransform, kf.LogDetTransform])
+@pytest.mark.parametrize("n_nonzero", [0, 1, 3, N_FEATURES])
+def test_by_default_codes_are_those_that_rebuild_best(estimator_class, n_nonzero, signals):
+    estimator = estimator_class(n_nonzero, tol=1e-2).fit(signals)
+    codes = estimator.transform(signals)
+    expected = naive.rebuilding_codes(signals, estimator.result_.transform, n_nonzero)
+    np.testing.assert_allclose(codes, expected, atol=1e-9 * np.abs(signals).max())
+    rebuilt = estimator.inverse_transform(codes)
+    lost = np.linalg.norm(signals - rebuilt) / np.linalg.norm(signals)
+    assert estimator.score(signals) == pytest.approx(-lost, rel=1e-9, abs=1e-12)
+    if n_nonzero not in (0, N_FEATURES):
+        assert estimator.score(signals) > estimator.set_params(coding="largest").score(signals)
+
+
+def test_how_codes_are_made_can_be_changed_after_learning_but_not_to_anything(signals):
+    estimator = kf.ConditionedTransform(3, tol=1e-2, coding="largest").fit(signals)
+    refitted = estimator.set_params(coding="refit").transform(signals)
+    fresh = kf.ConditionedTransform(3, tol=1e-2).fit(signals)
+    np.testing.assert_array_equal(refitted, fresh.transform(signals))
+    estimator.coding = "best"
+    for call in (estimator.transform, estimator.score, estimator.fit, estimator.partial_fit):
+        with pytest.raises(ValueError, match="coding='best' is unknown: give 'largest' for"):
+            call(signals)
+
+
+def test_codes_that_rebuild_need_a_regular_transform(signals):
+    estimator = kf.ConditionedTransform(3, max_condition=1e300, tol=1e-2).fit(signals)
+    spectrum = np.append(np.ones(N_FEATURES - 1), 1e-30)
+    object.__setattr__(estimator.result_, "transform", np.diag(spectrum))
+    with pytest.raises(ValueError, match=r"coding='refit': .*singular.*Or set coding='largest'"):
+        estimator.transform(signals)
+    assert estimator.set_params(coding="largest").transform(signals).any()
+
+
+def patches_and_digits():
+    """Signals to learn from and others of their kind: patches of photographs, and digits."""
+    size = {"patch_size": (8, 8), "max_patches": 2500, "random_state": 0}
+    photos = camera(), astronaut().mean(axis=2), coins()
+    patches = np.concatenate([extract_patches_2d(photo, **size) for photo in photos])
+    patches = patches.reshape(len(patches), -1) / 255.0
+    patches -= patches.mean(axis=1, keepdims=True)
+    return [
+        pytest.param(signals[::2], signals[1::2], id=name)
+        for name, signals in (("patches", patches), ("digits", load_digits().data))
+    ]
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(("signals", "others"), patches_and_digits())
+def test_the_default_rebuilds_better_than_a_cosine_or_a_learned_orthonormal_basis(signals, others):
+    score = kf.ConditionedTransform().fit(signals).score(others)
+    cosine = -kf.evaluate(others, kf.dct_basis((8, 8))).reconstruction
+    assert score > cosine
+    assert score > kf.OrthonormalTransform().fit(signals).score(others)
 
 
 @each_estimator

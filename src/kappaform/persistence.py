@@ -155,7 +155,9 @@ def _parameters(model: Estimator | LearnResult) -> dict[str, Any]:
     """Parameters of the estimator to load: the model, or the one for the method of a result."""
     if isinstance(model, LearnResult):
         known = _ESTIMATORS[type(model.method)]().get_params(deep=False)
-        return {name: value for name, value in asdict(model.method).items() if name in known}
+        described = {name: known[name] for name in ("coding",) if name in known}
+        described |= {name: value for name, value in asdict(model.method).items() if name in known}
+        return described
     _check_parameters(model, model.n_features_in_)  # what could not be loaded is not saved
     parameters = model.get_params(deep=False)
     del parameters["callback"]
@@ -247,6 +249,8 @@ def _restored(header: dict[str, Any], result: LearnResult, stream: State) -> Est
     parameters = header["parameters"]
     if not isinstance(parameters, dict) or not isinstance(parameters.get("init", ""), str):
         raise TypeError(f"its parameters are {parameters!r}.")
+    if "coding" in _ESTIMATORS[type(result.method)]().get_params(deep=False):
+        parameters = {"coding": "largest", **parameters}  # as it was before files said so
     estimator = _ESTIMATORS[type(result.method)](**parameters)
     _check_parameters(estimator, n_features)
     features: dict[str, Any] = {"n_features_in_": n_features}

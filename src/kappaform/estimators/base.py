@@ -23,7 +23,7 @@ from sklearn.utils import Tags, check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kappaform.arrays import is_store, library_of, working_dtype
-from kappaform.engines import SignalsUnreadable, engine_for
+from kappaform.engines import Refit, SignalsUnreadable, engine_for
 from kappaform.engines.blocks import block_rows, split_rows
 from kappaform.engines.stores import reader_of
 from kappaform.learning import (
@@ -34,7 +34,14 @@ from kappaform.learning import (
     evaluate,
 )
 from kappaform.learning.learn import begin_stream, learn_on
-from kappaform.learning.methods import Forgetting, Options, checked_options, one_sparsity
+from kappaform.learning.methods import (
+    Coding,
+    Forgetting,
+    Options,
+    checked_coding,
+    checked_options,
+    one_sparsity,
+)
 from kappaform.learning.state import State, as_stream, follow, result_of
 from kappaform.threads import single_threaded_blas
 
@@ -48,6 +55,7 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     """A learned transform of signals, one per row, and their codes."""
 
     _specification: ClassVar[type]  #: of the method; most of its fields are parameters here
+    coding: Coding = "largest"  #: a parameter, unless all ways to make codes are the same
 
     def __init__(
         self,
@@ -125,13 +133,15 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         return self
 
     def transform(self, X: Any) -> Any:
-        """Codes of signals: the largest coefficients of each row, the others zero.
+        """Codes of signals: a few coefficients for each row, the others zero.
 
-        Codes of a Dask array or a tensor are one too, all others are arrays in memory.
+        The parameter `coding` says which. Codes of a Dask array or a tensor are one too, all others
+        are arrays in memory.
         """
         check_is_fitted(self, "result_")
         signals, _ = self._received(X, reset=False)
-        engine, how = engine_for(signals), (self.result_.transform, self.n_nonzero_coefs_)
+        engine = engine_for(signals)
+        how = self.result_.transform, self.n_nonzero_coefs_, self._refit()
         if not self.sparse_output:
             return engine.encode(*how)
         if _has_own_codes(signals):
@@ -145,6 +155,18 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
             for rows, piece in reader_of(signals, "signals")(all_rows, length)
         )
         return sparse.vstack([sparse.csr_array(codes) for codes in pieces], "csr")
+
+    def _refit(self) -> Refit | None:
+        """What codes that rebuild best need; None, if they are the largest coefficients, or all."""
+        if (
+            checked_coding(self.coding) == "largest"
+            or self.n_nonzero_coefs_ == self._n_features_out
+        ):
+            return None
+        try:
+            return self.result_.refit
+        except ValueError as error:
+            raise ValueError(f"coding='refit': {error} Or set coding='largest'.") from error
 
     def inverse_transform(self, X: Any) -> Any:
         r"""Signals that have the given coefficients: :math:`X W^{-T}`.
@@ -170,11 +192,12 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     def score(self, X: Any, y: Any = None) -> float:  # noqa: ARG002
         r"""Minus the relative error of signals rebuilt from their codes; 0 is perfect.
 
-        .. math:: -\|Y - H_s(Y W^T) W^{-T}\|_F / \|Y\|_F
+        .. math:: -\|Y - X W^{-T}\|_F / \|Y\|_F
         """
         check_is_fitted(self, "result_")
         signals, _ = self._received(X, reset=False)
-        return -evaluate(signals, self.result_, self.n_nonzero_coefs_).reconstruction
+        errors = evaluate(signals, self.result_, self.n_nonzero_coefs_, coding=self.coding)
+        return -errors.reconstruction
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -197,6 +220,7 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
 
     def _options(self, basis: Any, init: Any, **others: Any) -> Options:
         sparsity = one_sparsity(self.n_nonzero_coefs, "an estimator")
+        checked_coding(self.coding)
         options = checked_options(self._method(basis), sparsity, init, self.callback, **others)
         return options._replace(callback=self._logged_callback) if self.verbose else options
 

@@ -6,14 +6,14 @@ from typing import Any, Literal
 
 from kappaform.estimators.base import SparsifyingTransform
 from kappaform.learning import Conditioned, LogDet, Orthonormal
-from kappaform.learning.methods import Forgetting
+from kappaform.learning.methods import Coding, Forgetting
 
 
 class ConditionedTransform(SparsifyingTransform):
     r"""Invertible sparse representation with a bounded condition number.
 
     Learns a square transform W under which signals Y, one per row, have sparse codes
-    :math:`X = H_s(Y W^T)`:
+    :math:`X = H_s(Y W^T)`, the s largest coefficients of each:
 
     .. math:: \min_W \|X - Y W^T\| \quad \text{s.t.} \quad \kappa(W) \le \kappa, \; \|W\|_F = \tau
 
@@ -39,6 +39,9 @@ class ConditionedTransform(SparsifyingTransform):
     forgetting : "auto" or float from 0 to 1
         What a batch given to `partial_fit` leaves of the weight of earlier signals: 1 never forgets
         any. See :func:`kappaform.learn_stream`.
+    coding : {"refit", "largest"}
+        What `transform` gives: codes that rebuild signals best, or the largest coefficients, with
+        which the transform was learned.
     sparse_output : bool
         Whether codes are a sparse CSR array.
     callback : callable, optional
@@ -91,6 +94,7 @@ class ConditionedTransform(SparsifyingTransform):
         max_iter: int = 100,
         tol: float = 1e-4,
         forgetting: Forgetting = "auto",
+        coding: Coding = "refit",
         sparse_output: bool = False,
         callback: Any = None,
         verbose: int = 0,
@@ -105,6 +109,7 @@ class ConditionedTransform(SparsifyingTransform):
             callback=callback,
             verbose=verbose,
         )
+        self.coding = coding
         self.max_condition = max_condition
         self.norm = norm
         self.objective = objective
@@ -113,7 +118,8 @@ class ConditionedTransform(SparsifyingTransform):
 class OrthonormalTransform(SparsifyingTransform):
     """Sparse representation in a learned orthonormal basis.
 
-    Parameters and attributes are those of :class:`ConditionedTransform`, without a bound.
+    Parameters and attributes are those of :class:`ConditionedTransform`, without a bound. There is
+    no `coding`: of an orthonormal basis the largest coefficients are the ones that rebuild best.
     """
 
     _specification = Orthonormal
@@ -134,7 +140,7 @@ class LogDetTransform(SparsifyingTransform):
         The larger, the lower the condition number; no bound on it is promised.
     frobenius_weight : float > 0, optional
         By default the same as `weight`.
-    init, max_iter, tol, forgetting, sparse_output, callback, verbose
+    init, max_iter, tol, forgetting, coding, sparse_output, callback, verbose
         As for :class:`ConditionedTransform`, and so are the attributes.
     """
 
@@ -150,6 +156,7 @@ class LogDetTransform(SparsifyingTransform):
         max_iter: int = 100,
         tol: float = 1e-4,
         forgetting: Forgetting = "auto",
+        coding: Coding = "refit",
         sparse_output: bool = False,
         callback: Any = None,
         verbose: int = 0,
@@ -164,5 +171,6 @@ class LogDetTransform(SparsifyingTransform):
             callback=callback,
             verbose=verbose,
         )
+        self.coding = coding
         self.weight = weight
         self.frobenius_weight = frobenius_weight

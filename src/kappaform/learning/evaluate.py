@@ -11,9 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.arrays import as_real_array, as_transform, sparsity_of
-from kappaform.engines import Engine, SignalsUnreadable, engine_for
+from kappaform.engines import Engine, SignalsUnreadable, engine_for, refit_of
 from kappaform.learning.learn import learn_on
-from kappaform.learning.methods import Conditioned, checked_options, one_sparsity
+from kappaform.learning.methods import (
+    Coding,
+    Conditioned,
+    checked_coding,
+    checked_options,
+    one_sparsity,
+)
 from kappaform.learning.result import LearningInterrupted, LearnResult, learned
 from kappaform.learning.state import result_of
 from kappaform.linalg import scaled_inverse
@@ -36,6 +42,8 @@ def evaluate(
     signals: Any,
     transform: Any,
     n_nonzero_coefs: int | NDArray | None = None,
+    *,
+    coding: Coding = "largest",
 ) -> Evaluation:
     """Absolute, relative and reconstruction error of a transform with its codes of `signals`.
 
@@ -45,7 +53,11 @@ def evaluate(
     transform : (n, n) array, LearnResult or fitted estimator
     n_nonzero_coefs : int or array of shape (m,), optional
         By default a tenth of n.
+    coding : {"largest", "refit"}
+        Codes that signals are rebuilt from: the largest coefficients, or those that rebuild best,
+        as of the estimators. The other two errors are always those of the largest coefficients.
     """
+    coding = checked_coding(coding)
     given = learned(transform, "transform")
     matrix = given.transform if isinstance(given, LearnResult) else given
     engine = engine_for(signals)
@@ -53,12 +65,17 @@ def evaluate(
         engine,
         as_transform(matrix, engine.n_features),
         sparsity_of(n_nonzero_coefs, engine.n_signals, engine.n_features),
+        coding,
     )
 
 
-def _evaluated(engine: Engine, matrix: NDArray, n_nonzero: int | NDArray) -> Evaluation:
+def _evaluated(
+    engine: Engine, matrix: NDArray, n_nonzero: int | NDArray, coding: Coding
+) -> Evaluation:
     with single_threaded_blas():
-        energies = engine.energies(matrix, scaled_inverse(matrix), n_nonzero)
+        some_are_left = np.min(n_nonzero) < engine.n_features
+        refit = refit_of(matrix) if coding == "refit" and some_are_left else None
+        energies = engine.energies(matrix, scaled_inverse(matrix), n_nonzero, refit)
     return Evaluation(energies.absolute, energies.relative, energies.reconstruction)
 
 
@@ -100,6 +117,7 @@ def condition_path(
     n_nonzero_coefs: int | None = None,
     validation: Any = None,
     method: Conditioned | None = None,
+    coding: Coding = "largest",
     max_iter: int = 100,
     tol: float = 1e-4,
     callback: Callable[[LearnResult], bool | None] | None = None,
@@ -121,6 +139,8 @@ def condition_path(
         Signals to measure on that are not learned from.
     method : Conditioned, optional
         Everything but the bound: norm, objective, variant.
+    coding : {"largest", "refit"}
+        Codes whose reconstruction error is measured, as for `evaluate`.
     max_iter, tol, callback
         As for `learn`, for each bound; a callback that returns True ends the path after this bound.
 
@@ -132,7 +152,7 @@ def condition_path(
     SignalsUnreadable
         If signals on disk or on a cluster fail, with the same two.
     """
-    methods = _methods(method, max_conditions)
+    methods, coding = _methods(method, max_conditions), checked_coding(coding)
     sparsity = one_sparsity(n_nonzero_coefs, "a path")
     stopped = False
 
@@ -155,7 +175,7 @@ def condition_path(
             # Its errors cost one more pass over the signals.
             result = result_of(replace(state, n_passes=state.n_passes + 1), reason)
             results.append(result)
-            rows.append(_row(result, engine, others, n_nonzero))
+            rows.append(_row(result, engine, others, n_nonzero, coding))
             if stopped:
                 break
         table = {name: np.array([row[name] for row in rows]) for name in rows[0]}
@@ -193,7 +213,11 @@ def _validation_engine(validation: Any, n_features: int) -> Engine:
 
 
 def _row(
-    result: LearnResult, engine: Engine, others: Engine | None, n_nonzero: int
+    result: LearnResult,
+    engine: Engine,
+    others: Engine | None,
+    n_nonzero: int,
+    coding: Coding,
 ) -> dict[str, float]:
     """What a table says of one bound."""
     row = {
@@ -203,6 +227,6 @@ def _row(
     }
     for prefix, data in (("", engine), ("validation_", others)):
         if data is not None:
-            errors = _evaluated(data, result.transform, n_nonzero)._asdict()
+            errors = _evaluated(data, result.transform, n_nonzero, coding)._asdict()
             row |= {f"{prefix}{name}": value for name, value in errors.items()}
     return row

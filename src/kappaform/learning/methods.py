@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 Objective = Literal["absolute", "relative"]
 Variant = Literal["monotone", "paper", "reference", "public"]
+Coding = Literal["largest", "refit"]
 
 
 @dataclass(frozen=True)
@@ -146,6 +147,15 @@ def checked_method(method: Any) -> Method:
     if not isinstance(method, Method):
         raise TypeError(f"method={method!r}: give Conditioned(...), LogDet(...) or Orthonormal().")
     return method
+
+
+def checked_coding(coding: Any) -> Coding:
+    if coding not in get_args(Coding):
+        raise ValueError(
+            f"coding={coding!r} is unknown: give 'largest' for the largest coefficients, or "
+            "'refit' for codes that rebuild signals best."
+        )
+    return coding
 
 
 def one_sparsity(value: Any, who: str) -> int | None:

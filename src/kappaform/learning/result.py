@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kappaform.engines import Refit, refit_of
 from kappaform.learning.methods import Method
 from kappaform.linalg import scaled_inverse
 from kappaform.threads import single_threaded_blas
@@ -86,7 +87,9 @@ class LearnResult:
     state: Any  #: a `State`, where to resume
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_inverse"}
+        return {
+            name: value for name, value in vars(self).items() if name not in ("_inverse", "_refit")
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -139,6 +142,14 @@ class LearnResult:
             with single_threaded_blas():
                 self.__dict__["_inverse"] = scaled_inverse(self.transform)
         return self.__dict__["_inverse"]
+
+    @property
+    def refit(self) -> Refit:
+        """What `coding="refit"` needs to make codes."""
+        if "_refit" not in self.__dict__:
+            with single_threaded_blas():
+                self.__dict__["_refit"] = refit_of(self.transform)
+        return self.__dict__["_refit"]
 
     @property
     def condition_number(self) -> float:
