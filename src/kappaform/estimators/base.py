@@ -267,11 +267,11 @@ def _convergence_message(estimator: SparsifyingTransform) -> str:
         f"{type(estimator).__name__} stopped after {result.n_iter} iterations, with "
         f"max_iter={estimator.max_iter}"
     )
-    # A change of no more than tol stops learning, unless its start was only chosen then.
-    if result.state.explores or change <= estimator.tol:
+    # A change of no more than tol stops learning, unless its start has won the race only then.
+    if result.state.races or change <= estimator.tol:
         return (
-            f"{begin}, while starts were still being explored: increase max_iter (300 are enough "
-            "for most bounds), or choose one start by init='least-squares' or 'dct'."
+            f"{begin}, while several starts were still racing: increase max_iter, or choose one "
+            "start, as init='least-squares' or 'dct'."
         )
     return (
         f"{begin}. The last relative change of the loss is {change:.1e}, tol={estimator.tol:g}: "

@@ -33,7 +33,7 @@ from kappaform.learning.result import (
     StopReason,
     learned,
 )
-from kappaform.learning.starts import explores_blindly, starts_for
+from kappaform.learning.starts import Source, starts_for
 from kappaform.learning.state import (
     Line,
     Problem,
@@ -140,7 +140,8 @@ def _state_from(init: Any, problem: Problem) -> State:
     kind = problem.method, problem.n_nonzero, n_features
     state = resumable(init, kind, stream=False)
     if state is None:
-        starts = starts_for(init, problem.method, n_features, problem.run_pass)
+        source = Source(problem.engine.gram, problem.n_nonzero, problem.run_pass)
+        starts = starts_for(init, problem.method, source)
         lines = tuple(Line(*start) for start in starts)
         state = State(problem.method, problem.n_nonzero, lines)
     return state
@@ -154,9 +155,9 @@ def _run(problem: Problem, state: State, options: Options, latest: list[State]) 
     state = evaluated(state, problem)
     latest[:] = [state]
     for _ in range(options.max_iter):
-        previous, state = state, step(state, problem)
+        state = step(state, problem)
         latest[:] = [state]
-        reason = _stop_reason(previous, state, problem)
+        reason = _stop_reason(state, problem)
         if options.callback is not None and _called(options.callback, state):
             reason = reason or StopReason.CALLBACK
         if reason:
@@ -175,15 +176,12 @@ def _called(callback: Callback, state: State) -> bool:
         return bool(callback(result))
 
 
-def _stop_reason(previous: State, state: State, problem: Problem) -> StopReason | None:
+def _stop_reason(state: State, problem: Problem) -> StopReason | None:
     if problem.is_exact(state.best.records[-1]):
         return StopReason.EXACT
-    if previous.explores:
+    if state.races or not state.line.settled:
         return None
-    if state.rose:
-        return StopReason.ROSE
-    old, new = previous.line.loss, state.line.loss
-    return StopReason.TOLERANCE if abs(old - new) <= problem.tol * abs(old) else None
+    return StopReason.ROSE if state.rose else StopReason.TOLERANCE
 
 
 def _warn_of_columns(engine: Engine, n_nonzero: Any) -> None:
@@ -314,9 +312,7 @@ def begin_stream(options: Options, engine: Engine) -> State:
         n_passes += 1
         return engine.run_pass(as_matrix(transform), n_nonzero)
 
-    if isinstance(init, str) and init == "auto" and explores_blindly(method):
-        init = "dct"  # blind steps need the codes of all signals, not of earlier batches
-    starts = starts_for(init, method, engine.n_features, codes_of)
+    starts = starts_for(init, method, Source(engine.gram, n_nonzero, codes_of))
     return stream_from(starts, method, n_nonzero, engine.n_features, n_passes)
 
 

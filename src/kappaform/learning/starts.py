@@ -22,8 +22,6 @@ from kappaform.learning.updates import (
     kappa_of,
     least_squares,
     norm_of,
-    own_steps,
-    turned_start,
 )
 from kappaform.linalg import dct_basis, polar, project_spectrum
 from kappaform.threads import single_threaded_blas
@@ -34,28 +32,32 @@ Init = Literal["auto", "dct", "identity", "least-squares", "procrustes"]
 _REGULAR = 1e12
 
 
-# Above it, blind right steps reach a lower error than relative ones: seen on patches of Barbara,
-# Lena, Hill and Peppers (docs/mathematics.md, section 9).
-_LARGE_BOUND = 16.0
-
-
 class Start(NamedTuple):
-    """A transform to start from, and the steps to explore with before those of the method."""
+    """A transform to start from, and the steps to begin with."""
 
     transform: Transform
-    explore: Steps | None = None  #: None: nothing to explore
+    explore: Steps | None = None  #: None: those of the method from the first one on
 
 
-def starts_for(
-    init: Any, method: Method, n_features: int, codes_of: Callable[[Transform], Statistics]
-) -> list[Start]:
-    """Starts to try, in order; `codes_of` passes over the data with a given transform."""
+class Source(NamedTuple):
+    """What starts are made of."""
+
+    gram: NDArray
+    n_nonzero: int | NDArray
+    codes_of: Callable[[Transform], Statistics]  #: a pass over the signals
+
+    @property
+    def n_features(self) -> int:
+        return len(self.gram)
+
+
+def starts_for(init: Any, method: Method, source: Source) -> list[Start]:
+    """Starts to try, in order."""
     if isinstance(init, tuple):
         if not init:
             raise ValueError("init=(): give at least one start, or 'auto'.")
-        starts = [s for one in init for s in starts_for(one, method, n_features, codes_of)]
-        steps: Steps = "turn" if explores_blindly(method) else own_steps(method)
-        return [start._replace(explore=start.explore or steps) for start in starts]
+        return [start for one in init for start in starts_for(one, method, source)]
+    n_features = source.n_features
     if not isinstance(init, str):
         given = learned(init, "init")
         if isinstance(given, LearnResult):
@@ -65,33 +67,56 @@ def starts_for(
     if init not in get_args(Init):
         raise ValueError(f"init={init!r} is unknown: {_accepted(n_features)}")
     basis = default_basis(n_features)
-    if init == "auto" and isinstance(method, Conditioned) and _explores(method):
-        return _explored_starts(method, basis, codes_of)
+    if init == "auto" and isinstance(method, Conditioned) and _races(method):
+        return portfolio(method, source)
     matrix = {
         "auto": lambda: basis,
         "dct": lambda: basis,
         "identity": lambda: np.eye(n_features),
-        "least-squares": lambda: least_squares(codes_of(basis)),
-        "procrustes": lambda: polar(codes_of(basis).cross, near=basis),
+        "least-squares": lambda: least_squares(source.codes_of(basis)),
+        "procrustes": lambda: polar(source.codes_of(basis).cross, near=basis),
     }[init]()
     return [Start(feasible(matrix, method))]
 
 
-def _explored_starts(
-    method: Conditioned, basis: NDArray, codes_of: Callable[[Transform], Statistics]
-) -> list[Start]:
-    """No single start wins: the cosine basis is best for small bounds, least squares for large."""
-    relative = method.objective == "relative"
-    cosine = Start(feasible(basis, method), "relative" if relative else "rescale")
-    if not explores_blindly(method):
-        fitted = feasible(least_squares(codes_of(cosine.transform)), method)
-        return [cosine, Start(fitted, "relative")]
-    codes = codes_of(basis)
-    if not codes.cross.any():
-        return [cosine]
-    blind: tuple[Steps, ...] = ("turn",) if relative else ("turn", "turn-exact")
-    first, *others = (Start(turned_start(codes, method, steps), steps) for steps in blind)
-    return [first, cosine, *others]
+def portfolio(method: Conditioned, source: Source) -> list[Start]:
+    """The starts of "auto". None of them needs a pass.
+
+    Learned spectra have nearly two values, the bound apart, so a start says which directions have
+    the large one. Those of most energy, if the codes keep them: what is discarded is then in
+    directions of the small value. Or those of least energy: then all coefficients are small.
+    """
+    gram, kept = source.gram, max(1, round(float(np.mean(source.n_nonzero))))
+    if method.objective == "relative":
+        numbers = (kept, 1, (kept + 1) // 2)
+        return [Start(two_valued_start(method, gram, number)) for number in numbers]
+    strong = two_valued_start(method, gram, kept)
+    weak = two_valued_start(method, gram, -_weak_directions(method, gram))
+    cosine = feasible(default_basis(len(gram)), method)
+    return [Start(weak), Start(strong, "relative"), Start(cosine, "rescale"), Start(strong)]
+
+
+def two_valued_start(method: Conditioned, gram: NDArray, n_large: int) -> Transform:
+    """The cosine basis, stretched by the bound along some principal directions of the signals.
+
+    They are the `n_large` directions of most energy, or of least energy if that is negative.
+    """
+    n_features = len(gram)
+    vectors = np.linalg.eigh(gram)[1]  # of ascending energy
+    spectrum = np.ones(n_features)
+    large = slice(-n_large, None) if n_large > 0 else slice(-n_large)
+    spectrum[large] = kappa_of(method, n_features)
+    return feasible(Factors(default_basis(n_features) @ vectors, spectrum, vectors), method)
+
+
+def _weak_directions(method: Conditioned, gram: NDArray) -> int:
+    """How many directions of least energy to stretch, for the least energy of all coefficients."""
+    energies = np.linalg.eigvalsh(gram)
+    n_features, stretch = len(gram), kappa_of(method, len(gram)) ** 2
+    weak = np.cumsum(energies)[:-1]
+    n_weak = np.arange(1, n_features)
+    energy = (stretch * weak + energies.sum() - weak) / (stretch * n_weak + n_features - n_weak)
+    return 1 + int(np.argmin(energy)) if n_features > 1 else 1
 
 
 def default_basis(n_features: int) -> NDArray:
@@ -141,21 +166,14 @@ def _within(transform: Transform, kappa: float) -> Factors:
     return Factors(factors.left, spectrum, factors.right)
 
 
-def _explores(method: Conditioned) -> bool:
+def _races(method: Conditioned) -> bool:
     """Whether several starts are worth their passes.
 
     With a bound of 1 all lead to the same problem; with a free norm the absolute error has no scale
-    at which trials could be compared.
+    at which starts could be compared.
     """
     comparable = method.norm is not None or method.objective == "relative"
     return method.variant == "monotone" and method.max_condition > 1 and comparable
-
-
-def explores_blindly(method: Method) -> bool:
-    """Whether to explore with right steps that are blind to the spectrum: for large bounds."""
-    if not isinstance(method, Conditioned):
-        return False
-    return method.max_condition > _LARGE_BOUND and _explores(method)
 
 
 def _as_matrix(init: Any, n_features: int) -> NDArray:
