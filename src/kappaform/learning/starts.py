@@ -80,43 +80,46 @@ def starts_for(init: Any, method: Method, source: Source) -> list[Start]:
 
 
 def portfolio(method: Conditioned, source: Source) -> list[Start]:
-    """The starts of "auto". None of them needs a pass.
-
-    Learned spectra have nearly two values, the bound apart, so a start says which directions have
-    the large one. Those of most energy, if the codes keep them: what is discarded is then in
-    directions of the small value. Or those of least energy: then all coefficients are small.
-    """
+    """The starts of "auto". None of them needs a pass."""
     gram, kept = source.gram, max(1, round(float(np.mean(source.n_nonzero))))
+    fewer = {(kept + 1) // 2: None, max(1, kept - 1): None}  # in this order, each once
     if method.objective == "relative":
-        numbers = (kept, 1, (kept + 1) // 2)
-        return [Start(two_valued_start(method, gram, number)) for number in numbers]
-    strong = two_valued_start(method, gram, kept)
-    weak = two_valued_start(method, gram, -_weak_directions(method, gram))
-    cosine = feasible(default_basis(len(gram)), method)
-    return [Start(weak), Start(strong, "relative"), Start(cosine, "rescale"), Start(strong)]
+        numbers = fewer | {kept: None, 1: None}
+        return [Start(strong_start(method, gram, number)) for number in numbers]
+    strong = [Start(strong_start(method, gram, number)) for number in fewer]
+    cosine = Start(feasible(default_basis(len(gram)), method), "rescale")
+    return [Start(weak_start(method, gram)), *strong, cosine]
 
 
-def two_valued_start(method: Conditioned, gram: NDArray, n_large: int) -> Transform:
-    """The cosine basis, stretched by the bound along some principal directions of the signals.
+def strong_start(method: Conditioned, gram: NDArray, n_large: int) -> Transform:
+    """The large singular value where the signals have most energy.
 
-    They are the `n_large` directions of most energy, or of least energy if that is negative.
+    As many rows as there are such directions lie in their span, the others in its complement, all
+    as near as they can be to the cosine basis. If codes have room for these few coefficients, the
+    largest, then only small ones are discarded.
     """
-    n_features = len(gram)
-    vectors = np.linalg.eigh(gram)[1]  # of ascending energy
+    n_features, basis = len(gram), default_basis(len(gram))
+    directions = np.linalg.eigh(gram)[1][:, n_features - n_large :]  # of ascending energy
+    inside = basis @ directions @ directions.T
+    nearest = np.argsort(-np.linalg.norm(inside, axis=1), kind="stable")[:n_large]
+    rows = basis - inside
+    rows[nearest] = inside[nearest]
     spectrum = np.ones(n_features)
-    large = slice(-n_large, None) if n_large > 0 else slice(-n_large)
-    spectrum[large] = kappa_of(method, n_features)
-    return feasible(Factors(default_basis(n_features) @ vectors, spectrum, vectors), method)
+    spectrum[nearest] = kappa_of(method, n_features)
+    return feasible(Factors(np.eye(n_features), spectrum, polar(rows, near=basis).T), method)
 
 
-def _weak_directions(method: Conditioned, gram: NDArray) -> int:
-    """How many directions of least energy to stretch, for the least energy of all coefficients."""
-    energies = np.linalg.eigvalsh(gram)
-    n_features, stretch = len(gram), kappa_of(method, len(gram)) ** 2
-    weak = np.cumsum(energies)[:-1]
-    n_weak = np.arange(1, n_features)
-    energy = (stretch * weak + energies.sum() - weak) / (stretch * n_weak + n_features - n_weak)
-    return 1 + int(np.argmin(energy)) if n_features > 1 else 1
+def weak_start(method: Conditioned, gram: NDArray) -> Transform:
+    """The large singular value where the signals have least energy: all coefficients are small.
+
+    It is given to as many directions as make the energy of all coefficients least.
+    """
+    n_features, bound = len(gram), kappa_of(method, len(gram))
+    energies, directions = np.linalg.eigh(gram)
+    n_large, weak = np.arange(n_features), np.append(0.0, np.cumsum(energies)[:-1])
+    energy = (energies.sum() + (bound**2 - 1) * weak) / (n_features + (bound**2 - 1) * n_large)
+    spectrum = np.where(n_large < np.argmin(energy), bound, 1.0)
+    return feasible(Factors(default_basis(n_features) @ directions, spectrum, directions), method)
 
 
 def default_basis(n_features: int) -> NDArray:
