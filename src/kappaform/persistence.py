@@ -104,7 +104,7 @@ def load(path: str | os.PathLike[str]) -> Estimator:
 
     What was said about the signals is in its attributes `patch_shape_` and `patch_mean_`. Its
     `result_` can be resumed, and `partial_fit` goes on with it and with its method, bitwise like
-    the saved one unless that still explored several starts: only the best was kept.
+    the saved one unless several starts still raced in it: only the best was kept.
 
     Raises
     ------

@@ -297,13 +297,12 @@ def test_of_several_starts_one_wins_and_goes_on_as_it_would_alone(few_patches):
     assert len(states[0].state.lines) == 3
     assert not together.state.races
     alone = [
-        kf.learn(signals, kf.Conditioned(3.0), init=start, max_iter=150, **options).records
+        kf.learn(signals, kf.Conditioned(3.0), init=start, max_iter=150, **options).loss
         for start in starts
     ]
-    n_records = len(together.records)
+    n_records = len(together.loss)
     assert n_records > 50
-    winner = [records for records in alone if records[:n_records] == together.records]
-    assert len(winner) == 1
+    assert sum(np.array_equal(loss[:n_records], together.loss) for loss in alone) == 1
 
 
 def test_a_race_shows_the_best_of_its_lines_at_any_time(few_patches):
@@ -409,7 +408,7 @@ def test_extreme_norms_and_extreme_signals_work_together(
 ):
     signals = photo_patches[::16] / np.abs(photo_patches).max()
     method = kf.Conditioned(3.0, norm, objective)
-    options = {"n_nonzero_coefs": 6, "max_iter": 10}
+    options = {"n_nonzero_coefs": 6, "max_iter": 5}  # after more, single rounding moves the codes
     expected = kf.learn(signals, replace(method, norm="auto"), **options)
     rounding = 1e-9 if dtype == "float64" else 1e-5
     for exponent in exponents:
@@ -436,7 +435,7 @@ def test_float32_signals_learn_nearly_the_same_error(photo_patches):
 def test_no_loss_of_other_signals_decides_a_race(rng):
     signals = rng.standard_normal((300, 16)).cumsum(axis=1)
     method = kf.Conditioned(50.0)
-    begun = kf.learn(signals, method, n_nonzero_coefs=3, max_iter=10, tol=0)
+    begun = kf.learn(signals, method, n_nonzero_coefs=3, max_iter=14, tol=0)
     assert begun.state.races
     assert sum(len(line.records) > 2 for line in begun.state.lines) == 2
     others = 100 * rng.standard_normal((300, 16))

@@ -34,7 +34,7 @@ from kappaform.learning import (
     evaluate,
 )
 from kappaform.learning.learn import begin_stream, learn_on
-from kappaform.learning.methods import Forgetting, Options, checked_options, one_sparsity
+from kappaform.learning.methods import MAX_ITER, Forgetting, Options, checked_options, one_sparsity
 from kappaform.learning.state import State, as_stream, follow, result_of
 from kappaform.threads import single_threaded_blas
 
@@ -54,7 +54,7 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         n_nonzero_coefs: int | None = None,
         *,
         init: Any = "auto",
-        max_iter: int = 100,
+        max_iter: int = MAX_ITER,
         tol: float = 1e-4,
         forgetting: Forgetting = "auto",
         sparse_output: bool = False,

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from kappaform.estimators.base import SparsifyingTransform
 from kappaform.learning import Conditioned, LogDet, Orthonormal
-from kappaform.learning.methods import Forgetting
+from kappaform.learning.methods import MAX_ITER, Forgetting
 
 
 class ConditionedTransform(SparsifyingTransform):
@@ -88,7 +88,7 @@ class ConditionedTransform(SparsifyingTransform):
         norm: float | Literal["auto"] | None = "auto",
         objective: Literal["absolute", "relative"] = "absolute",
         init: Any = "auto",
-        max_iter: int = 100,
+        max_iter: int = MAX_ITER,
         tol: float = 1e-4,
         forgetting: Forgetting = "auto",
         sparse_output: bool = False,
@@ -147,7 +147,7 @@ class LogDetTransform(SparsifyingTransform):
         weight: float = 0.0031,
         frobenius_weight: float | None = None,
         init: Any = "auto",
-        max_iter: int = 100,
+        max_iter: int = MAX_ITER,
         tol: float = 1e-4,
         forgetting: Forgetting = "auto",
         sparse_output: bool = False,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from kappaform.arrays import as_real_array, as_transform, sparsity_of
 from kappaform.engines import Engine, SignalsUnreadable, engine_for
 from kappaform.learning.learn import learn_on
-from kappaform.learning.methods import Conditioned, checked_options, one_sparsity
+from kappaform.learning.methods import MAX_ITER, Conditioned, checked_options, one_sparsity
 from kappaform.learning.result import LearningInterrupted, LearnResult, learned
 from kappaform.learning.state import result_of
 from kappaform.linalg import scaled_inverse
@@ -100,16 +100,16 @@ def condition_path(
     n_nonzero_coefs: int | None = None,
     validation: Any = None,
     method: Conditioned | None = None,
-    max_iter: int = 100,
+    max_iter: int = MAX_ITER,
     tol: float = 1e-4,
     callback: Callable[[LearnResult], bool | None] | None = None,
 ) -> ConditionPath:
     """Learn a transform for each bound on the condition number, to choose one.
 
     A looser bound always allows a lower error; what it costs shows in the reconstruction error and
-    on signals that were not learned from. Bounds are taken in ascending order, and each explores
-    what the one before it found beside fresh starts: with the monotone variant the loss never rises
-    along the path.
+    on signals that were not learned from. Bounds are taken in ascending order, and what one
+    bound found races with the fresh starts of the next: with the monotone variant the loss never
+    rises along the path.
 
     Parameters
     ----------

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from kappaform.arrays import reading, sparsity_of, warn
 from kappaform.engines import Engine, SignalsUnreadable, Statistics, engine_for
 from kappaform.learning.methods import (
+    MAX_ITER,
     N_UPDATES,
     Callback,
     Conditioned,
@@ -59,7 +60,7 @@ def learn(
     *,
     n_nonzero_coefs: int | NDArray | None = None,
     init: Any = "auto",
-    max_iter: int = 100,
+    max_iter: int = MAX_ITER,
     tol: float = 1e-4,
     callback: Callback | None = None,
 ) -> LearnResult:
@@ -77,14 +78,13 @@ def learn(
     n_nonzero_coefs : int or array of shape (m,), optional
         Nonzero coefficients of a code, for all signals or for each. By default a tenth of n.
     init : {"auto", "dct", "identity", "least-squares", "procrustes"}, array, LearnResult or tuple
-        Where to start. "auto" is the cosine basis, but for the monotone conditioned method the
-        best of two or three explored starts (for bounds above 16, within about 250
-        iterations). An array, its largest entry between 1e-6 and 1e6, is moved to
+        Where to start. "auto" is the cosine basis, but for the monotone conditioned method a race
+        of up to four starts, of which the best goes on. An array, its largest entry between 1e-6 and 1e6, is moved to
         an admissible transform near it. A LearnResult of the same method and sparsity, or a fitted
         estimator that has one, is resumed, bitwise as if it had never stopped; any other gives its
-        transform. A tuple of these: each is explored, the best goes on.
+        transform. A tuple of these: they race, the best goes on.
     max_iter : int
-        Iterations at most, exploration included.
+        Iterations at most, those of all starts together: each is one pass over the data.
     tol : float
         Stop when the loss changes by no more than this fraction.
     callback : callable, optional
@@ -237,7 +237,7 @@ def learn_stream(
         Nonzero coefficients of a code. By default a tenth of n.
     init : {"auto", "dct", "identity", "least-squares", "procrustes"}, array, LearnResult or tuple
         Where to start, as for `learn`. Several starts ("auto" of the monotone conditioned method)
-        are followed over the first batches, until 5 n^2 signals were seen; the best goes on. The
+        race over the first batches, all of them until 5 n^2 signals were seen. The
         result of a stream of the same method and sparsity is resumed, as if it had never stopped.
     forgetting : "auto" or float from 0 to 1
         What each batch leaves of the weight of those before it: 1 never forgets.

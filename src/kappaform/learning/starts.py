@@ -82,11 +82,10 @@ def starts_for(init: Any, method: Method, source: Source) -> list[Start]:
 def portfolio(method: Conditioned, source: Source) -> list[Start]:
     """The starts of "auto". None of them needs a pass."""
     gram, kept = source.gram, max(1, round(float(np.mean(source.n_nonzero))))
-    fewer = {(kept + 1) // 2: None, max(1, kept - 1): None}  # in this order, each once
+    numbers = list(dict.fromkeys([(kept + 1) // 2, max(1, kept - 1), kept, 1]))  # each once
     if method.objective == "relative":
-        numbers = fewer | {kept: None, 1: None}
         return [Start(strong_start(method, gram, number)) for number in numbers]
-    strong = [Start(strong_start(method, gram, number)) for number in fewer]
+    strong = [Start(strong_start(method, gram, number)) for number in numbers[:2]]
     cosine = Start(feasible(default_basis(len(gram)), method), "rescale")
     return [Start(weak_start(method, gram)), *strong, cosine]
 
