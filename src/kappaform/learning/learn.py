@@ -79,10 +79,10 @@ def learn(
         Nonzero coefficients of a code, for all signals or for each. By default a tenth of n.
     init : {"auto", "dct", "identity", "least-squares", "procrustes"}, array, LearnResult or tuple
         Where to start. "auto" is the cosine basis, but for the monotone conditioned method a race
-        of up to four starts, of which the best goes on. An array, its largest entry between 1e-6 and 1e6, is moved to
-        an admissible transform near it. A LearnResult of the same method and sparsity, or a fitted
-        estimator that has one, is resumed, bitwise as if it had never stopped; any other gives its
-        transform. A tuple of these: they race, the best goes on.
+        of up to four starts, of which the best goes on. An array, its largest entry between 1e-6
+        and 1e6, is moved to an admissible transform near it. A LearnResult of the same method and
+        sparsity, or a fitted estimator that has one, is resumed, bitwise as if it had never
+        stopped; any other gives its transform. A tuple of these: they race, the best goes on.
     max_iter : int
         Iterations at most, those of all starts together: each is one pass over the data.
     tol : float
