@@ -36,7 +36,7 @@ from kappaform.linalg import polar
 
 # Of a race: steps of a line in the first rung (twice as many in each rung after it); how often a
 # forecast repeats the fall of the loss; the first steps of a line, those it may explore with.
-# Chosen on seven sets of signals, reported on others: docs/mathematics.md, section 9.
+# Who chose them on what, and what they reach elsewhere: docs/mathematics.md, section 9.
 _FIRST_RUNG = 8
 _OPTIMISM = 2
 _EXPLORING_STEPS = 20
