@@ -229,6 +229,40 @@ def sweep(image, patch_shape, clean, bounds=(-np.inf, np.inf), guide=None):
     return total / weights, counts / overlaps
 
 
+def threshold_cleaner(transform, covariance, threshold):
+    """Keep coefficients above so many deviations of their noise; weigh by the noise that stays."""
+    columns = np.linalg.inv(transform).T
+
+    def clean(patch):
+        restored, left, count = np.zeros(len(patch)), 0.0, 0
+        for atom, column in zip(transform, columns, strict=True):
+            variance = atom @ covariance @ atom
+            if abs(atom @ patch) > threshold * math.sqrt(variance):
+                restored += (atom @ patch) * column
+                left += variance * (column @ column)
+                count += 1
+        return restored, 1 / (1 + left), count
+
+    return clean
+
+
+def wiener_cleaner(transform, covariance, noise):
+    """Scale each coefficient by its share of signal; weigh by the noise that stays."""
+    columns = np.linalg.inv(transform).T
+
+    def clean(patch, guide):
+        restored, left, count = np.zeros(len(patch)), 0.0, 0.0
+        for atom, column in zip(transform, columns, strict=True):
+            variance = atom @ covariance @ atom
+            share = (atom @ guide) ** 2 / ((atom @ guide) ** 2 + noise * variance)
+            restored += share * (atom @ patch) * column
+            left += share**2 * variance * (column @ column)
+            count += share**2
+        return restored, 1 / (1 / len(patch) + left), count
+
+    return clean
+
+
 def clean_to_error(patch, transform, error, most, damping):
     """Try 0, 1, 2, ... of the largest coefficients until the patch is near enough."""
     n = len(patch)
@@ -242,6 +276,37 @@ def clean_to_error(patch, transform, error, most, damping):
         if np.linalg.norm(residual) <= error:
             break
     return patch - residual, 1.0, count
+
+
+# --- imaging: noise that depends on brightness ---------------------------------------------------
+
+
+def mean_of_stabilised_photons(mean, read_noise):
+    """Mean of 2 sqrt(z + 3/8 + s**2), straight below z = 0, z a count plus normal noise: a sum."""
+    shift = 3 / 8 + read_noise**2
+    total = 0.0
+    spread = 12 * math.sqrt(mean + 1) + 12
+    for count in range(max(0, int(mean - spread)), int(mean + spread)):
+        chance = math.exp(count * math.log(mean) - mean - math.lgamma(count + 1))
+        seen = count + read_noise * _NORMAL_PLACES
+        straight = 2 * math.sqrt(shift) + seen / math.sqrt(shift)
+        roots = np.where(seen < 0, straight, 2 * np.sqrt(np.maximum(seen, 0) + shift))
+        total += chance * float(_NORMAL_CHANCES @ roots)
+    return total
+
+
+def mean_of_stabilised_levels(mean, level, start):
+    """Mean of the integral of 1 / level from `start`, over normal noise of that level: sums."""
+    seen = mean + level(np.array(mean)) * _NORMAL_PLACES
+    places = np.linspace(min(start, seen[0]), max(start, seen[-1]), 200_001)
+    steps = np.diff(places) / level((places[1:] + places[:-1]) / 2)
+    integral = np.concatenate([[0.0], np.cumsum(steps)])
+    integral -= np.interp(start, places, integral)
+    return float(_NORMAL_CHANCES @ np.interp(seen, places, integral))
+
+
+_NORMAL_PLACES = np.linspace(-8, 8, 4001)
+_NORMAL_CHANCES = np.exp(-(_NORMAL_PLACES**2) / 2) / np.exp(-(_NORMAL_PLACES**2) / 2).sum()
 
 
 # --- imaging: how near a picture is to its reference ---------------------------------------------

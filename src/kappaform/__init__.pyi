@@ -16,6 +16,7 @@ from .imaging import denoise_with_details as denoise_with_details
 from .imaging import estimate_noise as estimate_noise
 from .imaging import estimate_sigma as estimate_sigma
 from .imaging import extract_patches as extract_patches
+from .imaging import learn_from_images as learn_from_images
 from .learning import BatchRefused as BatchRefused
 from .learning import Conditioned as Conditioned
 from .learning import LearningInterrupted as LearningInterrupted

@@ -327,7 +327,6 @@ def test_a_folder_without_pictures_is_refused(folder, capsys):
         (["line.npy"], "error: line.npy has shape (9,): a picture has rows and columns"),
         (["scalar.npy"], "error: scalar.npy has shape (): a picture has rows and columns"),
         (["deep.npy"], "deep.npy has pages, shape (2, 2, 9, 9): add --stack"),
-        (["deep.npy", "--volume"], "deep.npy has shape (2, 2, 9, 9): a picture has rows"),
         (["a.png", "--value-range", "9", "1"], "--value-range 9 1: give the smaller value first"),
         (["a.png", "--model", "a.png"], "not a transform"),
         (["a.png", "--model", "missing.kf"], "missing.kf"),

@@ -1,19 +1,15 @@
 """What `denoise` tells of its progress: how much of the work is done, and nothing that is not."""
 
 import re
-import sys
 import threading
 
 import numpy as np
 import pytest
 
 import kappaform as kf
-from kappaform.imaging import clean
+from kappaform.imaging import clean, training
 from kappaform.imaging.options import section
 from kappaform.threads import at_most_threads, mapped_in_order
-
-# The package has a function of the same name as this module.
-denoising = sys.modules["kappaform.imaging.denoise"]
 
 
 def noisy(*shape):
@@ -70,11 +66,11 @@ def test_the_share_never_falls_and_ends_at_one_in_the_thread_of_the_caller(
 def test_it_moves_while_learning_and_while_cleaning_every_part(monkeypatch):
     monkeypatch.setenv("KAPPAFORM_NUM_THREADS", "1")
     image = noisy(200, 60)
-    learning = denoising._LEARNING_COST / (denoising._LEARNING_COST + 1)  # all patches are drawn
+    learning = training._LEARNING_COST / (training._LEARNING_COST + 1)  # all patches are drawn
     shares = told(image)
     n_parts = -(-(200 - 3) // clean._PART_ROWS)
     assert len({share for share in shares if share > learning}) == 2 * n_parts  # of both sweeps
-    assert len({share for share in shares if share <= learning}) > denoising.N_ROUNDS
+    assert len({share for share in shares if share <= learning}) > training.N_ROUNDS
 
 
 def test_it_moves_over_slabs(monkeypatch):

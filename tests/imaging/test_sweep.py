@@ -22,6 +22,12 @@ def conditioned(n, rng):
     return (random_basis(n, rng) * spectrum) @ random_basis(n, rng)
 
 
+def some_covariance(n, rng):
+    """Of noise that its n pixels share, with eigenvalues from 0.1 to 3."""
+    basis = random_basis(n, rng)
+    return (basis * np.linspace(0.1, 3, n)) @ basis.T
+
+
 def keep_everything(patches, _guides, _workspace):
     return np.ones(len(patches), patches.dtype), np.full(len(patches), 2, patches.dtype)
 
@@ -44,38 +50,63 @@ def test_overlaps_count_the_patches_over_each_pixel(shape, patch_shape):
 
 @pytest.mark.parametrize(("shape", "patch_shape"), SHAPES)
 @pytest.mark.parametrize("bounds", [(-math.inf, math.inf), (-0.5, 0.7)])
-def test_thresholds_clean_as_the_loop_does(rng, shape, patch_shape, bounds):
+@pytest.mark.parametrize("is_white", [True, False])
+def test_thresholds_clean_as_the_loop_does(rng, shape, patch_shape, bounds, is_white):
     image = rng.standard_normal(shape)
-    transform = conditioned(math.prod(patch_shape), rng)
-
-    def clean(patch):
-        coefs = transform @ patch
-        codes = np.where(np.abs(coefs) > 0.8 * np.linalg.norm(transform, axis=1), coefs, 0)
-        count = np.count_nonzero(codes)
-        return np.linalg.solve(transform, codes), 1 / (1 + count), count
-
+    n = math.prod(patch_shape)
+    transform, covariance = conditioned(n, rng), some_covariance(n, rng)
+    clean = naive.threshold_cleaner(transform, np.eye(n) if is_white else covariance, 0.8)
     expected = naive.sweep(image, patch_shape, clean, bounds)
-    rule = rule_of(transform, threshold=0.8)
+    rule = rule_of(transform, None if is_white else covariance, threshold=0.8)
     cleaned, counts = sweep(image, patch_shape, cleaner(rule, DOUBLE), bounds=bounds)
     np.testing.assert_allclose(cleaned, expected[0], atol=1e-12)
     np.testing.assert_allclose(counts, expected[1], rtol=1e-6)
 
 
-def test_wieners_rule_cleans_as_the_loop_does(rng):
+@pytest.mark.parametrize("is_white", [True, False])
+def test_wieners_rule_cleans_as_the_loop_does(rng, is_white):
     image, guide = rng.standard_normal((2, 12, 11))
-    transform = conditioned(9, rng)
-
-    def clean(patch, shown):
-        power = (transform @ shown) ** 2
-        share = power / (power + 0.7 * np.sum(transform**2, axis=1))
-        weight = 1 / (1 / 9 + np.sum(share**2))
-        return np.linalg.solve(transform, share * (transform @ patch)), weight, np.sum(share**2)
-
+    transform, covariance = conditioned(9, rng), some_covariance(9, rng)
+    clean = naive.wiener_cleaner(transform, np.eye(9) if is_white else covariance, 0.7)
     expected = naive.sweep(image, (3, 3), clean, guide=guide)
-    clean = cleaner(rule_of(transform, noise=0.7), DOUBLE)
-    cleaned, counts = sweep(image, (3, 3), clean, guide=guide)
+    rule = rule_of(transform, None if is_white else covariance, noise=0.7)
+    cleaned, counts = sweep(image, (3, 3), cleaner(rule, DOUBLE), guide=guide)
     np.testing.assert_allclose(cleaned, expected[0], atol=1e-12)
     np.testing.assert_allclose(counts, expected[1], rtol=1e-6)
+
+
+def test_the_variances_of_a_rule_are_those_of_the_coefficients_of_noise(rng):
+    transform, covariance = conditioned(16, rng), some_covariance(16, rng)
+    noise = rng.multivariate_normal(np.zeros(16), covariance, size=100_000)
+    coefs = noise @ transform.T
+    rule = rule_of(transform, covariance, threshold=3.0, noise=0.5)
+    # The deviation of a variance of so many is 0.45 %.
+    np.testing.assert_allclose(rule.variances / 0.5, coefs.var(axis=0), rtol=0.025)
+    np.testing.assert_allclose(rule.limits / 3.0, coefs.std(axis=0), rtol=0.0125)
+    # What each coefficient alone brings into a patch.
+    brought = [
+        np.sum(np.outer(z, column) ** 2)
+        for z, column in zip(coefs.T, rule.synthesis.T, strict=True)
+    ]
+    np.testing.assert_allclose(rule.energies, np.array(brought) / len(coefs), rtol=0.025)
+
+
+def test_a_covariance_of_equal_variances_is_white_noise(rng):
+    transform = conditioned(12, rng)
+    white, same, twice = (rule_of(transform, c) for c in (None, np.eye(12), 4 * np.eye(12)))
+    for name in ("limits", "variances", "energies"):
+        expected = getattr(white, name)
+        np.testing.assert_allclose(getattr(same, name), expected, rtol=1e-12)
+        factor = 2 if name == "limits" else 4
+        np.testing.assert_allclose(getattr(twice, name), factor * expected, rtol=1e-12)
+
+
+def test_a_coefficient_without_noise_does_not_divide_by_zero():
+    basis = dct_basis((3, 3))
+    mean_free = np.eye(9) - np.full((9, 9), 1 / 9)  # the covariance of patches without their mean
+    rule = rule_of(basis, mean_free)
+    assert (rule.variances > 0).all()
+    assert rule.variances[0] < 1e-5 * rule.variances[1]
 
 
 @pytest.mark.parametrize("damping", [0.0, 0.05])
@@ -114,7 +145,7 @@ def test_as_few_coefficients_as_possible_are_taken(rng):
 @pytest.mark.parametrize("threads", ["2", "5"])
 def test_threads_do_not_change_a_sweep(rng, monkeypatch, threads):
     image = rng.standard_normal((150, 40)).astype(np.float32)
-    clean = cleaner(rule_of(dct_basis((5, 5)), 1.0), image.dtype)
+    clean = cleaner(rule_of(dct_basis((5, 5)), threshold=1.0), image.dtype)
     monkeypatch.setenv("KAPPAFORM_NUM_THREADS", "1")
     one = sweep(image, (5, 5), clean)
     monkeypatch.setenv("KAPPAFORM_NUM_THREADS", threads)

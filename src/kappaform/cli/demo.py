@@ -11,8 +11,8 @@ import numpy as np
 
 import kappaform as kf
 from kappaform.cli import io
-from kappaform.cli.denoise import compared
 from kappaform.cli.models import random_patches
+from kappaform.cli.words import compared
 
 _SIGMA = 20.0
 _BOUNDS = (1, 1.25, 1.5, 2, 3, 5, 10)

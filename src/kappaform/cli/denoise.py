@@ -7,7 +7,7 @@ import os
 import time
 import warnings
 from argparse import Namespace
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 
 import kappaform as kf
 from kappaform.cli import io
+from kappaform.cli.words import ROUGH, compared, facts_of, is_rough, line_of, short
 from kappaform.image_files import (
+    LOSSY_SUFFIXES,
     SUFFIXES,
     Picture,
     as_stored,
@@ -25,6 +27,7 @@ from kappaform.image_files import (
     read_image,
     write_image,
 )
+from kappaform.imaging.options import default_patch_shape
 
 _SUFFIX = "_denoised"
 
@@ -39,6 +42,13 @@ class Job(NamedTuple):
     title: str  #: which of how many
 
 
+class Given(NamedTuple):
+    """A transform that is used instead of learning one from each picture."""
+
+    transform: NDArray
+    patch_shape: tuple[int, ...] | None  #: None: square patches, or cubes
+
+
 def denoise(arguments: Namespace) -> int:
     own_suffix = arguments.suffix or _SUFFIX
     results = [name for name in (arguments.output, arguments.report) if name]
@@ -46,10 +56,12 @@ def denoise(arguments: Namespace) -> int:
         arguments.inputs, own_suffix, arguments.recursive, results
     )
     jobs = _jobs(found, arguments)
-    model = _checked_settings(arguments)
+    given = _checked_settings(arguments)
     inputs = [job.source for job in jobs] + [job.reference for job in jobs if job.reference]
     inputs += [Path(arguments.model)] if arguments.model else []
     taken = io.identities(inputs)
+    if arguments.share and len(jobs) > 1:
+        given = _learned_from_all(jobs, taken, arguments)
     records: list[dict[str, Any]] = []
     codes: list[int] = []
 
@@ -63,9 +75,10 @@ def denoise(arguments: Namespace) -> int:
         failed(folder, error)
     for job in jobs:
         try:
-            records.append(_denoised_or_kept(job, taken, model, arguments))
+            with io.warnings_about(job.source, job.target):
+                records.append(_denoised_or_kept(job, taken, given, arguments))
             if not arguments.json:
-                io.say(_in_words(records[-1], arguments.verbose))
+                io.say(line_of(records[-1], arguments.verbose))
         except BrokenPipeError:
             raise
         except KeyboardInterrupt:
@@ -104,11 +117,12 @@ def _interrupted(n_done: int, number: int) -> KeyboardInterrupt:
 # --- What is to be done
 
 
-def _checked_settings(arguments: Namespace) -> Any:
-    """Check what is the same for all pictures; the model to use, if one is given."""
-    side, model = arguments.patch_size, None
+def _checked_settings(arguments: Namespace) -> Given | None:
+    """Check what is the same for all pictures; the transform to use, if one is given."""
+    side, given = arguments.patch_size, None
     if arguments.model:
         model = io.load_model(arguments.model)
+        given = Given(model.result_.transform, model.patch_shape_)
         if side and model.patch_shape_:
             text = f"{arguments.model} has patches of shape {model.patch_shape_}"
             raise ValueError(f"--patch-size has no effect with --model: {text}; leave it out.")
@@ -118,7 +132,7 @@ def _checked_settings(arguments: Namespace) -> Any:
         from kappaform.imaging.clean_torch import device_named
 
         arguments.device = device_named(arguments.device)
-    return model
+    return given
 
 
 def _jobs(found: list[io.Found], arguments: Namespace) -> list[Job]:
@@ -137,6 +151,8 @@ def _jobs(found: list[io.Found], arguments: Namespace) -> list[Job]:
         if file in seen:
             raise ValueError(f"{path} would be written twice: give each result its own name.")
         seen.add(file)
+    if arguments.quality and not any(_is_lossy(job.target) for job in jobs):
+        raise ValueError("--quality has no effect: no result is JPEG or WebP; leave it out.")
     return jobs
 
 
@@ -159,37 +175,94 @@ def _job(found: io.Found, title: str, many: bool, arguments: Namespace) -> Job:
     return Job(file, target, reference, report, title)
 
 
+def _is_lossy(path: Path) -> bool:
+    return path.suffix.lower() in LOSSY_SUFFIXES
+
+
+def _is_kept(job: Job, taken: set[io.Identity], arguments: Namespace) -> bool:
+    is_there = job.target.is_file() and not io.identities([job.target]) & taken
+    return is_there and not arguments.overwrite
+
+
+# --- All pictures
+
+
+def _learned_from_all(
+    jobs: list[Job], taken: set[io.Identity], arguments: Namespace
+) -> Given | None:
+    """One transform for all pictures, those whose result is there too: it is the same every time.
+
+    Files that cannot be read are left out here, and told when it is their turn.
+    """
+    if all(_is_kept(job, taken, arguments) for job in jobs):
+        return None
+    read: list[str] = []  # names of files, and an empty one when all are looked at
+    spaces: list[tuple[int, ...]] = []
+
+    def images(progress: Callable[[float], None] | None) -> Iterator[NDArray]:
+        for number, job in enumerate(jobs, start=1):
+            try:
+                picture = _interpreted(job.source, arguments)
+                stack = _floats(picture.as_stack(_has_volumes(picture, arguments)), None)
+            except Exception:
+                continue
+            # Grey has one channel, so that it may stand beside colours.
+            stack = stack if picture.channel_axis else stack[..., np.newaxis]
+            read.append(f"{job.source}: ")
+            spaces.append(stack.shape[1:-1])
+            yield from stack
+            if progress:
+                progress(number / len(jobs))
+        if read:
+            read.append("")
+
+    options = io.chosen(arguments, "method", "max_condition", "patch_size")
+    options |= _noise(arguments) | {"channel_axis": -1, "rng": arguments.seed}
+    work = f"{len(jobs)} files"
+    try:
+        with warnings.catch_warnings(), io.progress("looking at pictures", work) as progress:
+            warnings.simplefilter("ignore")  # told when it is their turn
+            learned = kf.learn_from_images(images(progress), **options)
+    except ValueError as error:
+        if not read:
+            return None
+        raise ValueError(f"--share: {read[-1]}{error}") from error
+    return Given(learned.transform, default_patch_shape(spaces[0]))
+
+
 # --- One picture
 
 
 def _denoised_or_kept(
-    job: Job, taken: set[io.Identity], model: Any, arguments: Namespace
+    job: Job, taken: set[io.Identity], given: Given | None, arguments: Namespace
 ) -> dict[str, Any]:
     """What came of a picture; one whose result is there is not even read."""
-    is_there = job.target.is_file() and not io.identities([job.target]) & taken
-    if is_there and not arguments.overwrite:
+    if _is_kept(job, taken, arguments):
         return {"input": str(job.source), "output": str(job.target), "kept": True}
-    return _denoise_file(job, taken, model, arguments)
+    return _denoise_file(job, taken, given, arguments)
 
 
 def _denoise_file(
-    job: Job, taken: set[io.Identity], model: Any, arguments: Namespace
+    job: Job, taken: set[io.Identity], given: Given | None, arguments: Namespace
 ) -> dict[str, Any]:
     """Denoise one picture; what came of it, for people and programs."""
     picture = _interpreted(job.source, arguments)
+    volumes = _has_volumes(picture, arguments)
     io.check_output(job.target, taken, overwrite=arguments.overwrite)
     check_target(job.target, picture)
     if job.report:
         io.check_output(job.report, taken, io.FIGURES, overwrite=arguments.overwrite)
-    noisy = picture.colours
-    reference = _reference(job, noisy, arguments)
+    noisy = picture.as_stack(volumes)
+    reference = _reference(job, picture, arguments)
     _warn_of_sigma(arguments.sigma, noisy, job.source)
     started = time.perf_counter()
-    options = _options(picture, model, arguments)
+    options = _options(picture, given, arguments)
     size = _size(picture)
-    with io.progress(job.title, f"{_short(math.prod(size.values()) / 1e6)} megapixels") as progress:
+    with io.progress(job.title, f"{short(math.prod(size.values()) / 1e6)} megapixels") as progress:
         image = _floats(noisy, arguments.device)
-        details = kf.denoise_with_details(image, arguments.sigma, **options, progress=progress)
+        details = kf.denoise_with_details(image, **options, progress=progress)
+    if is_rough(details, noisy.dtype):
+        io.warn(f"{job.source}: {ROUGH}")
     cleaned: Any = details.image
     cleaned = cleaned.cpu().numpy() if arguments.device else cleaned
     cleaned = as_stored(_blended(noisy, cleaned, arguments.strength), noisy.dtype)
@@ -197,24 +270,28 @@ def _denoise_file(
         "input": str(job.source),
         "output": str(job.target),
         **size,
-        "sigma": details.sigma,
-        "sigma_estimated": arguments.sigma is None,
+        "n_volumes": len(noisy) if volumes else 0,
+        **facts_of(details, noisy.shape[-1] if picture.channel_axis else 1),
+        "noise_estimated": arguments.sigma is None and arguments.gain is None,
         "strength": arguments.strength,
-        "condition_number": details.condition_number,
-        "patch_shape": details.patch_shape,
         "seconds": round(time.perf_counter() - started, 3),
     }
     if reference is not None:
         axes = {name: options[name] for name in ("channel_axis", "stack_axis")}
         record |= compared(reference, noisy, cleaned, **axes)
-    with ExitStack() as results:  # picture and report, or neither
-        if job.report:
-            shown, channel_axis = replace(details, image=cleaned), picture.channel_axis
-            figure = kf.plots.plot_denoising(noisy, shown, reference, channel_axis=channel_axis)
-            results.enter_context(io.saved_figure(job.report, figure))
-            record["report"] = str(job.report)
-        write_image(job.target, picture.with_colours(cleaned))
+    done = picture.with_stack(cleaned, volumes)
+    if job.report:
+        shown, channel_axis = replace(details, image=cleaned), picture.channel_axis
+        figure = kf.plots.plot_denoising(noisy, shown, reference, channel_axis=channel_axis)
+        with io.saved_figure(job.report, figure):  # picture and report, or neither
+            _write(job.target, done, arguments)
+        return record | {"report": str(job.report)}
+    _write(job.target, done, arguments)
     return record
+
+
+def _write(path: Path, picture: Picture, arguments: Namespace) -> None:
+    write_image(path, picture, arguments.quality if _is_lossy(path) else None)
 
 
 def _size(picture: Picture) -> dict[str, int]:
@@ -230,25 +307,25 @@ def _interpreted(path: Path, arguments: Namespace) -> Picture:
     if declared and path.suffix.lower() == ".npy" and len(shape) == 3:
         looks_like_colour = shape[-1] in (3, 4) and min(shape[:2]) > 4  # as in the library
         picture = picture._replace(has_channels=looks_like_colour)
-    if picture.has_pages and not declared:
+    if len(shape) - picture.has_channels < 2:
+        raise ValueError(f"{path} has shape {shape}: a picture has rows and columns.")
+    if picture.has_pages and not picture.page_axes and not declared:
         raise ValueError(
             f"{path} has pages, shape {shape}: add --stack to denoise each on its own, or --volume "
             "if they are slices of one volume."
         )
-    n_space = len(shape) - picture.has_channels - (picture.has_pages and arguments.stack)
-    if n_space not in (2, 3):
-        raise ValueError(
-            f"{path} has shape {shape}: a picture has rows and columns, and pages or colours "
-            "beside them."
-        )
     return picture
 
 
-def _reference(job: Job, noisy: NDArray, arguments: Namespace) -> NDArray | None:
-    """The picture without noise, if there is one."""
+def _has_volumes(picture: Picture, arguments: Namespace) -> bool:
+    return arguments.volume and picture.has_pages
+
+
+def _reference(job: Job, picture: Picture, arguments: Namespace) -> NDArray | None:
+    """The picture without noise, if there is one, as a stack like the noisy one."""
     if job.reference is None:
         return None
-    reference = _interpreted(job.reference, arguments).colours
+    noisy, reference = picture.colours, _interpreted(job.reference, arguments).colours
     if noisy.shape != reference.shape:
         raise ValueError(
             f"{job.reference} has shape {reference.shape}, {job.source} {noisy.shape}: a "
@@ -259,7 +336,7 @@ def _reference(job: Job, noisy: NDArray, arguments: Namespace) -> NDArray | None
             f"{job.reference} holds {reference.dtype}, {job.source} {noisy.dtype}: a reference "
             "has the same type, so that its values mean the same."
         )
-    return reference
+    return picture.with_colours(reference).as_stack(_has_volumes(picture, arguments))
 
 
 def _warn_of_sigma(sigma: float | None, values: NDArray, source: Path) -> None:
@@ -291,60 +368,27 @@ def _blended(noisy: NDArray, cleaned: NDArray, strength: float) -> NDArray:
     return given + strength * (cleaned - given)
 
 
-def _options(picture: Picture, model: Any, arguments: Namespace) -> dict[str, Any]:
+def _options(picture: Picture, given: Given | None, arguments: Namespace) -> dict[str, Any]:
     names = ("method", "max_condition", "patch_size", "preset", "value_range")
-    options = io.chosen(arguments, *names) | {"rng": arguments.seed}
-    options["channel_axis"] = picture.channel_axis
-    options["stack_axis"] = 0 if arguments.stack and picture.has_pages else None
+    options = io.chosen(arguments, *names) | _noise(arguments) | {"rng": arguments.seed}
+    options |= {"channel_axis": picture.channel_axis, "stack_axis": 0}
     dtype = picture.pixels.dtype
     if not arguments.value_range and not arguments.preset and dtype in (np.uint8, np.uint16):
         options["value_range"] = (0, np.iinfo(dtype).max)  # a preset has its own
-    if model is not None:
-        options["transform"] = model.result_.transform
-        options["patch_size"] = arguments.patch_size or model.patch_shape_
+    if given is not None:
+        options["transform"] = given.transform
+        options["patch_size"] = arguments.patch_size or given.patch_shape
+    elif arguments.share:
+        options["share"] = True
     if arguments.volume:  # declared, so that there is no doubt
         warnings.filterwarnings("ignore", "image has shape .* is taken for a volume")
     return options
 
 
-def compared(
-    reference: NDArray, noisy: NDArray, cleaned: NDArray, **axes: int | None
-) -> dict[str, float]:
-    """PSNR and SSIM of a picture before and after, and the range of values that both refer to."""
-    from kappaform.imaging.quality import data_range, psnr, ssim
-
-    return {
-        "data_range": data_range(reference),
-        "psnr_before": psnr(reference, noisy),
-        "psnr_after": psnr(reference, cleaned),
-        "ssim_before": ssim(reference, noisy, **axes),
-        "ssim_after": ssim(reference, cleaned, **axes),
-    }
-
-
-def _in_words(record: dict[str, Any], verbose: bool) -> str:
-    """The line of one picture: size, noise and time; what experts ask for only if `verbose`."""
-    names = f"{record['input']} -> {record['output']}"
-    if "kept" in record:
-        return f"{names}: kept, it is there already (--overwrite replaces it)"
-    facts = ["{width} × {height}".format(**record)]
-    if record["n_pages"] > 1:
-        facts.append("{n_pages} pages".format(**record))
-    least, largest = np.min(record["sigma"]), np.max(record["sigma"])  # of channels and pages
-    text = _short(least) if least == largest else f"{_short(least)} to {_short(largest)}"
-    facts.append(f"noise {text}" + " (estimated)" * record["sigma_estimated"])
-    if record["strength"] != 1:
-        facts.append("strength {strength:g}".format(**record))
-    if "psnr_after" in record:
-        facts.append("PSNR {psnr_before:.2f} -> {psnr_after:.2f} dB".format(**record))
-        facts.append("SSIM {ssim_before:.4f} -> {ssim_after:.4f}".format(**record))
-    if verbose:
-        facts.append("patches {}".format(" × ".join(map(str, record["patch_shape"]))))
-        facts.append("condition number {condition_number:.4f}".format(**record))
-    facts.append("{seconds:.1f} s".format(**record))
-    return f"{names}: {', '.join(facts)}"
-
-
-def _short(number: float) -> str:
-    """Three digits, more only before the point."""
-    return f"{number:.0f}" if number >= 100 else f"{number:.3g}"
+def _noise(arguments: Namespace) -> dict[str, Any]:
+    """The noise of every picture, as the library takes it."""
+    if arguments.gain is not None:
+        return {"noise": kf.Shot(arguments.gain, arguments.read_noise, arguments.offset)}
+    if arguments.sigma is not None or arguments.noise == "auto":
+        return {"sigma": arguments.sigma}
+    return {"noise": arguments.noise}

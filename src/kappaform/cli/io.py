@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import traceback
+import warnings
 import zipfile
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
@@ -31,6 +32,7 @@ _OPTIONS = {
     "max_condition": "--max-condition",
     "max_iter": "--max-iter",
     "n_nonzero_coefs": "--n-nonzero",
+    "noise": "--noise",
     "patch_size": "--patch-size",
     "preset": "--preset",
     "seed": "--seed",
@@ -39,7 +41,14 @@ _OPTIONS = {
     "value_range": "--value-range",
 }
 # Of these, which are words as well, only ``name=value`` is meant.
-_WORDS = {"preset", "seed", "sigma"}
+_WORDS = {"noise", "preset", "seed", "sigma"}
+#: What the library advises, and the same for users of the command.
+_ADVICE = {
+    "noise=Shot(gain, read_noise)": "--gain and --read-noise",
+    "noise=Correlated(autocovariance=...)": "--noise white or --sigma",
+    "or give sigma": "or give --sigma",
+    "denoise it plane by plane": "leave out --volume",
+}
 _ASSIGNED = re.compile(rf"(?<![\w./-])({'|'.join(_OPTIONS)})=(?:'([^']*)')?")
 _NAMED = re.compile(rf"(?<![\w./-])({'|'.join(sorted({*_OPTIONS} - _WORDS))})(?![\w/-]|\.\w)")
 _DEVICE = re.compile(r"\bdevice '([^']*)'")
@@ -70,6 +79,27 @@ def warn(message: Warning | str, *_: Any, **__: Any) -> None:
     sys.stderr.write(f"kappaform: warning: {in_options(' '.join(str(message).split()))}\n")
 
 
+@contextmanager
+def warnings_about(*files: Path) -> Iterator[None]:
+    """Show warnings of the library, when all is done, as lines that name the first of some files.
+
+    Those that differ in their numbers only, as of the pages of a file, become one line.
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)  # each file, and not the first one only
+        try:
+            yield
+        finally:
+            texts = [" ".join(str(each.message).split()) for each in caught]
+            alike: dict[str, list[str]] = {}
+            for text in texts:
+                alike.setdefault(re.sub(r"[\d.]+", "", text), []).append(text)
+            for first, *more in alike.values():
+                is_named = any(str(file) in first for file in files)
+                name = "" if is_named else f"{files[0]}: "
+                warn(f"{name}{first}" + f" (and {len(more)} more like this)" * bool(more))
+
+
 def as_option(name: str) -> str:
     """The option that gives an argument of this name."""
     return f"--{name.replace('_', '-')}"
@@ -77,6 +107,8 @@ def as_option(name: str) -> str:
 
 def in_options(text: str) -> str:
     """A message of the library with the options of the command in place of its parameters."""
+    for advice, ours in _ADVICE.items():
+        text = text.replace(advice, ours)
     text = _ASSIGNED.sub(lambda found: f"{_OPTIONS[found[1]]} {found[2] or ''}", text)
     text = _NAMED.sub(lambda found: _OPTIONS[found[1]], text)
     return _DEVICE.sub(r"--device \1", text)

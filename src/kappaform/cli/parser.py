@@ -17,49 +17,31 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, NoReturn
 
+from kappaform.cli import texts
 from kappaform.cli.io import as_option, complain, failure, warn
-
-_EPILOG = """\
-kappaform COMMAND --help shows the options of a command and an example.
-Ends with 0, or 2 for bad input, 3 for a bug of kappaform, or with 128 and the number of the signal
-that ended it (130 after Ctrl-C, 141 if the reader of its output left)."""
-_DENOISE = """
-The formats are PNG, JPEG, WebP, BMP, TIFF (8 and 16 bit, float, pages) and NPY. The result has the
-type of its input and is written beside it, unless -o or --suffix say otherwise. An opacity channel
-is kept, and so is what the file says besides its pixels. Of a folder every picture is denoised,
-other files are skipped. A result that is there already is kept, which is no error: the same command
-goes on after an interruption."""
-_LEARN = """
-Signals are the rows of .npy files, as they are, or random patches of pictures, whose means are
-removed. After Ctrl-C what was learned until then is saved."""
-_PATH = """
-Every second signal is not learned from: it validates."""
-_REPRODUCE = """
-The paper is "Learning Explicitly Conditioned Sparsifying Transforms", arXiv:2403.03168. DIR is a
-copy of the public repository pirofti/ConditionedTransformLearning. Finished parts are kept in OUT:
-after an interruption the same command goes on."""
-_TABLE1 = """
-Compares PSNR and SSIM of three methods with the printed ones, in table1.csv, table1.md, table1.png
-and timings.csv. Man has no public noisy images: its noise is made here, its cells are marked.
-Ends with 1 if an image was missing or damaged and its cells are left out."""
-_FIGURES = """
-Learns from patches of barbara, peppers (DIR/peppers.png, not in the public repository) and lena, or
-those that are there. Draws errors over the iterations (figures 1, 2) and over the bound (figure 3).
-Writes figures.csv, figures_summary.csv, path.csv, figures_timings.csv, figures.md, figure*.png.
-Ends with 2 for bad input."""
-
 
 #: Options that have no effect beside another one, and why.
 _WITHOUT_EFFECT = (
     ("max_condition", "preset", "the bound is that of a log-det transform"),
     ("value_range", "preset", "its grey levels are 0 to 255"),
     ("device", "preset", "it is computed on the processor"),
+    ("gain", "preset", "the denoiser of the paper knows white noise only"),
+    ("share", "preset", "the denoiser of the paper learns from every picture"),
+    ("share", "model", "the transform is learned already"),
+    ("sigma", "gain", "one is the size of white noise, the other that of shot noise"),
     ("preset", "model", "a preset learns its own transform"),
     ("method", "model", "the transform is learned already"),
     ("max_condition", "model", "the transform is learned already"),
     ("seed", "model", "it chooses patches to learn from, and nothing is learned"),
     ("verbose", "json", "the document says everything"),
 )
+#: For every kind of noise, the option that is its size, and why that of another has no effect.
+_SIZES = {
+    "auto": ("", "kind and size are estimated"),
+    "white": ("sigma", "the size of white noise is --sigma"),
+    "shot": ("gain", "the size of shot noise is --gain, with --read-noise"),
+    "correlated": ("", "its size is estimated"),
+}
 _SIGPIPE = 13  # `signal.SIGPIPE`, which Windows does not have
 
 
@@ -129,13 +111,25 @@ def _check_effects(options: dict[str, Any], given: set[str]) -> None:
     rules = [*_WITHOUT_EFFECT]
     if options.get("method") in ("log-det", "orthonormal"):
         rules.append(("max_condition", "method", "only the conditioned method has a bound"))
+    kind = options.get("noise") or ""
+    if kind in ("shot", "correlated"):
+        rules.append(("noise", "preset", "the denoiser of the paper knows white noise only"))
+    own, why = _SIZES.get(kind, ("", ""))
+    rules += [(name, "noise", why) for name in ("sigma", "gain") if name != own]
     for name, other, why in rules:
         if {name, other} <= given:
-            beside = as_option(other)
-            if other in ("preset", "method"):  # what matters is which one
-                beside += f" {options[other]}"
-            text = f"{as_option(name)} has no effect with {beside}"
+            text = f"{_shown(name, options)} has no effect with {_shown(other, options)}"
             raise ValueError(f"{text}: {why}; leave one of them out.")
+    for name in ("read_noise", "offset"):
+        if name in given and "gain" not in given:
+            text = f"{as_option(name)} has no effect without --gain"
+            raise ValueError(f"{text}: they describe shot noise together; give both or neither.")
+
+
+def _shown(name: str, options: dict[str, Any]) -> str:
+    """An option; where it is a choice, with what was chosen."""
+    option = as_option(name)
+    return f"{option} {options[name]}" if name in ("method", "noise", "preset") else option
 
 
 @contextmanager
@@ -164,16 +158,25 @@ def _signals_interrupt() -> Iterator[list[int]]:
 def _at_least(least: float, kind: type = float, most: float = math.inf) -> Callable[[str], float]:
     def number(text: str) -> float:
         value: float = kind(text)
-        if not least <= value <= most or value == math.inf:
+        if not least <= value <= most or math.isinf(value):
             rule = "an integer" if kind is int else "a finite number"
             end = f" >= {least:g}" if most == math.inf else f" from {least:g} to {most:g}"
+            end = "" if least == -math.inf else end
             raise argparse.ArgumentTypeError(f"{text}: give {rule}{end}")
         return value
 
     return number
 
 
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text}: give a finite number > 0")
+    return value
+
+
 _COUNT, _SEED, _SHARE = _at_least(1, int), _at_least(0, int), _at_least(0, most=1)
+_QUALITY, _NUMBER = _at_least(1, int, most=100), _at_least(-math.inf)
 
 
 # --- Commands
@@ -216,7 +219,7 @@ class _Version(argparse.Action):
 def build_parser() -> argparse.ArgumentParser:
     """The parser of the command; `module` and `function` name what runs a subcommand."""
     text = "Sparsifying transforms with a bounded condition number: denoise pictures, learn."
-    parser = _Parser(prog="kappaform", description=text, epilog=_EPILOG)
+    parser = _Parser(prog="kappaform", description=text, epilog=texts.EPILOG)
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     text = "denoise a photograph with known noise, and draw what happened"
@@ -243,18 +246,19 @@ def _command(
 
 
 def _add_denoise(commands: Any) -> None:
-    text = "remove white Gaussian noise from pictures"
+    text = "remove noise from pictures"
     example = "noisy.png -o clean.png --report report.png"
-    parser = _command(commands, "denoise", "denoise", text, example, _DENOISE)
+    parser = _command(commands, "denoise", "denoise", text, example, texts.DENOISE)
     _add_pictures(parser)
+    _add_noise(parser)
     add = parser.add
-    text = "deviation of the noise, in values of the file (default: estimated)"
-    add("--sigma", text, _at_least(0))
     add("--strength", "from 0 (the input) to 1 (all noise removed)", _SHARE, default=1.0)
-    _add_method(parser)
+    _add_method(parser, bound=1.1)
     add("--patch-size", "side of patches (default: 11, of volumes 4)", _COUNT)
     add("--preset", "the settings of the paper", choices=("paper",))
     add("--model", "use this transform, saved by learn, instead of learning one")
+    text = "learn one transform from all pictures and pages, which are read twice"
+    parser.add_flag("--share", text)
     text = "least and largest possible value (default: those of 8 and 16 bit files)"
     add("--value-range", text, float, nargs=2, metavar=("LO", "HI"))
     add("--seed", "of the random choices", _SEED, default=0)
@@ -274,20 +278,34 @@ def _add_pictures(parser: _Parser) -> None:
     add("-o --output", "file to write, or folder (NAME/, made if new)", metavar="OUT")
     add("--suffix", "end of the new names (default: _denoised; none in a folder -o)")
     parser.add_flag("--overwrite", "replace results that are there, instead of keeping them")
+    text = "of JPEG and WebP, 1 to 100 (default: as the input, if it has the same format; else 95,"
+    add("--quality", f"{text} and WebP loses nothing)", _QUALITY)
     pages = parser.add_mutually_exclusive_group()
-    text = "pages are slices of one volume; files without pages are pictures as ever"
+    text = "pages along Z, or along the only axis of pages, are slices of a volume"
     pages.add_argument("--volume", action="store_true", help=text)
-    text = "pages are pictures of their own; files without pages are pictures as ever"
+    text = "pages of .npy files are pictures of their own, as those of TIFF files always are"
     pages.add_argument("--stack", action="store_true", help=text)
+
+
+def _add_noise(parser: _Parser) -> None:
+    add = parser.add
+    text = "kind of noise to estimate; auto: the kind that fits"
+    add("--noise", text, choices=tuple(_SIZES), default="auto")
+    text = "deviation of white noise, in values of the file (default: estimated)"
+    add("--sigma", text, _at_least(0))
+    text = "of shot noise: values of the file for one photon (default: estimated)"
+    add("--gain", text, _positive)
+    add("--read-noise", "beside --gain: deviation without light", _at_least(0), default=0.0)
+    add("--offset", "beside --gain: value without light", _NUMBER, default=0.0)
 
 
 def _add_models(commands: Any) -> None:
     text = "learn a transform and save it"
     example = "photo.png -o photo.kappaform --max-condition 2 --n-nonzero 6"
-    learn = _command(commands, "models", "learn", text, example, _LEARN)
+    learn = _command(commands, "models", "learn", text, example, texts.LEARN)
     _add_signals(learn, tol=1e-4)
     _add_output(learn, "file to write")
-    _add_method(learn)
+    _add_method(learn, bound=2.0)
 
     text = "code signals sparsely with a saved transform"
     example = "photo.kappaform signals.npy -o codes.npz"
@@ -305,7 +323,7 @@ def _add_models(commands: Any) -> None:
 
     text = "show errors over the bound on the condition number, to choose one"
     example = "photo.png --bounds 1 1.5 2 3 5 --plot path.png"
-    path = _command(commands, "models", "path", text, example, _PATH)
+    path = _command(commands, "models", "path", text, example, texts.PATH)
     _add_signals(path, tol=1e-3)
     bounds = [1, 1.25, 1.5, 2, 3, 5, 10]
     path.add("--bounds", "bounds >= 1", _at_least(1), nargs="+", default=bounds)
@@ -320,17 +338,17 @@ def _add_models(commands: Any) -> None:
 def _add_reproduce(commands: Any) -> None:
     text = "compute the table and the figures of the paper"
     example = "--data ConditionedTransformLearning -o results --quick"
-    group = _command(commands, "", "reproduce", text, f"table1 {example}", _REPRODUCE)
+    group = _command(commands, "", "reproduce", text, f"table1 {example}", texts.REPRODUCE)
     parts = group.add_subparsers(metavar="WHAT", required=True)
     text = "Table 1: denoising with the paper's settings"
-    table = _command(parts, "reproduce", "table1", text, example, _TABLE1)
+    table = _command(parts, "reproduce", "table1", text, example, texts.TABLE1)
     table.add("--images", "default: all seven; quick: Cameraman", nargs="+")
     table.add("--sigmas", "default: all; quick: 20 100", _COUNT, nargs="+")
     table.add("--patch-size", "as in the paper's table", int, choices=(8, 11), default=11)
     variants = ("public", "reference", "paper", "monotone")
     table.add("--variant", "of the conditioned method", choices=variants, default="public")
     text = "figures 1 and 2, and errors over the bound"
-    figures = _command(parts, "reproduce", "figures", text, example, _FIGURES)
+    figures = _command(parts, "reproduce", "figures", text, example, texts.FIGURES)
     text = "folders in DIR/img or pictures in DIR (default: see above)"
     figures.add("--images", text, nargs="+")
     figures.add("--n-iter", "default: 300; quick: 60", _COUNT)
@@ -343,11 +361,11 @@ def _add_reproduce(commands: Any) -> None:
         parser.add_flag("--quick", "a small part of it in seconds, marked as such")
 
 
-def _add_method(parser: _Parser) -> None:
+def _add_method(parser: _Parser, bound: float) -> None:
     methods = ("conditioned", "log-det", "orthonormal")
     parser.add("--method", "kind of transform to learn", choices=methods, default="conditioned")
     text = "bound on the condition number of the conditioned one"
-    parser.add("--max-condition", text, _at_least(1), default=2.0)
+    parser.add("--max-condition", text, _at_least(1), default=bound)
 
 
 def _add_output(parser: _Parser, text: str) -> None:

@@ -14,6 +14,7 @@ from kappaform.files import UnsupportedError, check_readable, replaced_when_comp
 from kappaform.image_files.picture import Picture
 
 __all__ = [
+    "LOSSY_SUFFIXES",
     "SUFFIXES",
     "Picture",
     "as_stored",
@@ -34,6 +35,7 @@ _TYPES |= dict.fromkeys(("JPEG", "WEBP", "BMP"), ("uint8",))
 _SIDES = {"JPEG": 65_500, "WEBP": 16_383}  # most pixels: JPEG_MAX_DIMENSION, WEBP_MAX_DIMENSION
 _WITH_ALPHA = ("PNG", "WEBP")
 _LOSSY = ("JPEG", "WEBP")  # formats that have a quality
+LOSSY_SUFFIXES = tuple(suffix for suffix, kind in _KINDS.items() if kind in _LOSSY)
 
 
 # --- Any format

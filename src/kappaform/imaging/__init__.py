@@ -9,6 +9,7 @@ from kappaform.imaging.patches import (
     iterate_patches,
     sum_patches,
 )
+from kappaform.imaging.shared import learn_from_images
 from kappaform.imaging.simulate import add_noise
 
 __all__ = [
@@ -25,5 +26,6 @@ __all__ = [
     "estimate_sigma",
     "extract_patches",
     "iterate_patches",
+    "learn_from_images",
     "sum_patches",
 ]

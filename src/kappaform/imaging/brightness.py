@@ -18,6 +18,7 @@ from kappaform.imaging.noise import Shot
 # none with white noise was called shot (benchmarks/bench_noise.py).
 _LEAST_GROWTH = 1.25  # of the deviation, from the darkest to the brightest quiet area
 _LEAST_SLOPES = 6.0  # slope of the line over its own uncertainty
+_LIKELY_SLOPES = 3.0  # the same, if values are as far apart as the slope says that photons are
 _LARGEST_MISFIT = 0.6  # of the line, over that of a constant
 _LARGEST_BUSY = 1.2  # texture, over that of white noise
 
@@ -26,11 +27,11 @@ _LEAST_QUIET = 50  # coefficients of a group whose deviation is measured: off by
 _GROUP_QUIET = 250  # and how many are wanted: off by 7 %
 _LEAST_CLEAR = 0.3  # share of details away from limits, below which zeros may be photon counts
 _MOST_LEVELS = 128  # of values that may be photon counts: fewer than 8 bit have
+_DARK = 10.0  # photons: where there are so few, some pixels of many see next to none
 _N_VALUES = 2**16  # that are looked at for levels
 _N_REWEIGHTINGS = 20
 _WELL_WITHIN = 1.5  # deviations that a robust fit does not doubt
-# Mean magnitude of the other details of white noise, over its deviation: a mean of two of them.
-_WHITE_TEXTURE = 2 * np.sqrt(2 / np.pi)
+_NORMAL_MEAN = np.sqrt(2 / np.pi)  # magnitude of a standard normal variable
 
 
 class _Curve(NamedTuple):
@@ -48,6 +49,7 @@ class _Line(NamedTuple):
     slope: float
     constant: float
     certain: bool  #: whether noise that grows is beyond doubt
+    likely: bool  #: whether it is, if there is other evidence
 
 
 def shot_of(sample: Sample, details: Details, *, doubted: bool = True) -> Shot | None:
@@ -59,19 +61,30 @@ def shot_of(sample: Sample, details: Details, *, doubted: bool = True) -> Shot |
         used = details.clear & ~details.high
         used = used if used.mean() >= _LEAST_CLEAR else np.ones_like(used)
     curve = _curve(details, used)
-    line = None if curve is None else _line(curve)
-    if line is None or line.slope <= 0 or (doubted and not line.certain):
+    if curve is None:
+        return None
+    line = _line(curve)
+    if line.slope <= 0:
         return None
     step = _step(sample)
-    if 2 / 3 < step / line.slope < 3 / 2:
-        # The values are counts: the step is the gain, their zero a whole number of steps away.
-        zero = -line.constant / line.slope
-        return Shot(step, 0.0, sample.lowest - step * max(round((sample.lowest - zero) / step), 0))
+    are_counts = 2 / 3 < step / line.slope < 3 / 2
+    if doubted and not (line.certain or (are_counts and line.likely)):
+        return None
+    if are_counts:
+        return Shot(step, 0.0, _zero(sample.lowest, step, line, curve))
     if counted and doubted:
         return None
-    if line.constant < 0:
-        return Shot(line.slope, 0.0, -line.constant / line.slope)
-    return Shot(line.slope, float(np.sqrt(line.constant)), 0.0)
+    # Many offsets and read noises make the same line: the offset is 0, unless values are below it.
+    no_noise = -line.constant / line.slope
+    offset = max(min(sample.lowest, 0.0), no_noise)
+    return Shot(line.slope, float(np.sqrt(line.slope * (offset - no_noise))), offset)
+
+
+def _zero(lowest: float, step: float, line: _Line, curve: _Curve) -> float:
+    """The value of no photon: the lowest of a dark image, or a whole number of steps below it."""
+    if curve.brightness.min() - lowest < _DARK * step:
+        return lowest
+    return lowest - step * max(round((lowest + line.constant / line.slope) / step), 0)
 
 
 def _step(sample: Sample) -> float:
@@ -97,7 +110,7 @@ def _curve(details: Details, used: Array) -> _Curve | None:
         chosen = group[quiet(texture[group], _LEAST_QUIET)]
         size = deviation(coefs[chosen])
         if size > 0:
-            busy = texture[chosen].mean() / (_WHITE_TEXTURE * size)
+            busy = texture[chosen].mean() / (_NORMAL_MEAN * size)
             rows.append((brightness[chosen].mean(), size, chosen.size, busy))
     if len(rows) < 4:
         return None
@@ -124,7 +137,8 @@ def _line(curve: _Curve) -> _Line:
         and slope >= _LEAST_SLOPES * uncertainty
         and misfit <= _LARGEST_MISFIT * misfit_of_constant
     )
-    return _Line(float(slope), float(constant), bool(certain))
+    likely = slope >= _LIKELY_SLOPES * uncertainty
+    return _Line(float(slope), float(constant), bool(certain), bool(likely))
 
 
 def _robust_fit(columns: Array, values: Array, weights: Array) -> tuple[Array, Array, Array]:

@@ -1,4 +1,4 @@
-"""An image as parts of one channel each, whose noise is the same everywhere, and the way back.
+"""An image and its noise; its parts of one channel each, with the same noise everywhere.
 
 Noise that depends on brightness is stabilised first. Then colours are rotated to their principal
 components, which share no signal on average.
@@ -10,12 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from kappaform.arrays import float_dtype
+from kappaform.arrays import as_real_array, float_dtype, library_of
 from kappaform.imaging.clean import representable
-from kappaform.imaging.noise import Noise
-from kappaform.imaging.options import ANY_VALUE, Options, limits
+from kappaform.imaging.estimate import check_kind, noise_of
+from kappaform.imaging.noise import Noise, White
+from kappaform.imaging.options import ANY_VALUE, Options, computed, limits
 
 
 class Part(NamedTuple):
@@ -28,6 +29,11 @@ class Part(NamedTuple):
     highest: float
     value_range: tuple[float, float]
 
+    @property
+    def is_clean(self) -> bool:
+        """Whether there is nothing to remove."""
+        return self.sigma == 0 or self.lowest == self.highest
+
 
 class Components(NamedTuple):
     """The parts of an image, and what makes an image (channels last) of them."""
@@ -36,22 +42,92 @@ class Components(NamedTuple):
     restored: Callable[[Sequence[Any]], Any]
 
 
+# --- An image as it is given
+
+
+def pixels_of(image: Any) -> tuple[Any, Any]:
+    """The values of an image of any library, and its device of torch; None: it is on the host."""
+    library = library_of(image)
+    if library == "dask":
+        return image, None
+    if library == "torch":
+        from kappaform.imaging.clean_torch import on_host
+
+        device = None if image.device.type == "cpu" else image.device
+        return as_real_array(on_host(image, "image"), "image"), device
+    return as_real_array(image, "image"), None
+
+
+def noises_of(sigma: ArrayLike | None, noise: Any, stack: Any, options: Options) -> list[Noise]:
+    """The noise of each image of a stack: as given, or estimated."""
+    n_slices, n_channels = stack.shape[0], stack.shape[-1]
+    if sigma is not None and noise is not None:
+        raise ValueError(f"sigma={sigma!r} and noise={noise!r}: give one of them.")
+    if sigma is not None:
+        return [White(row) for row in _deviations(sigma, n_slices, n_channels)]
+    if noise is None or isinstance(noise, str):
+        check_kind(noise)
+        kind = "white" if options.paper and noise is None else noise
+        noises = [noise_of(image, kind, options.patch_shape) for image in stack]
+    else:
+        noises = list(noise) if isinstance(noise, Sequence) else [noise] * n_slices
+    if len(noises) != n_slices or not all(isinstance(each, Noise) for each in noises):
+        raise TypeError(
+            f"noise={noise!r}: give White, Shot or Correlated, the name of a kind, or one for each "
+            f"of the {n_slices} images."
+        )
+    if options.paper and not all(isinstance(each, White) for each in noises):
+        raise ValueError("preset='paper' knows white noise only: give sigma.")
+    for each in noises:
+        each.check_channels(n_channels)
+    return noises
+
+
+def _deviations(sigma: ArrayLike, n_slices: int, n_channels: int) -> NDArray:
+    """Deviation of the noise for each image and channel of a stack."""
+    values = as_real_array(sigma, "sigma").astype(np.float64)
+    if not (np.isfinite(values) & (values >= 0)).all():
+        raise ValueError(f"sigma={sigma!r}: a deviation is finite and >= 0; None estimates it.")
+    if n_channels == 1 and values.shape == (n_slices,):
+        values = values[:, np.newaxis]
+    shape = n_slices, n_channels
+    if values.shape not in ((), (n_channels,), shape, (n_slices, 1)):
+        raise ValueError(
+            f"sigma has shape {values.shape}: give one number, or one for each of the "
+            f"{n_channels} channels or {n_slices} images of the stack."
+        )
+    return np.broadcast_to(values, shape)
+
+
+def levels_of(noises: list[Noise], stack: Any) -> NDArray:
+    """Deviation of the noise of each image and channel, at its mean brightness."""
+    means = np.zeros((stack.shape[0], stack.shape[-1]))
+    if not all(isinstance(each, White) for each in noises):
+        (means,) = computed(stack.mean(axis=tuple(range(1, stack.ndim - 1))))
+    return np.array([each.level(row) for each, row in zip(noises, means, strict=True)])
+
+
+# --- Its parts
+
+
 def components_of(
     image: Any, noise: Noise, lowest: NDArray, highest: NDArray, options: Options
 ) -> Components:
     """The components of one image of a stack; its channels are last."""
-    values = noise.stabilised(image)
+    noise.check_values(highest)
+    is_constant = lowest == highest  # it has no noise, and no bias of noise
+    values = image if is_constant.all() else noise.stabilised(image)
     if values is image:
         return _rotated(image, noise, lowest, highest, options.value_range, options)
-    ends = [noise.stabilised(np.full(lowest.shape, end)) for end in options.value_range]
-    inner = (float(ends[0].min()), float(ends[1].max()))
     low, high = (noise.stabilised(limit).astype(np.float64) for limit in (lowest, highest))
-    components = _rotated(values, noise, low, high, inner, options)
+    # Means of stabilised values may be beyond what values become, so these are not clipped.
+    components = _rotated(values, noise, low, high, ANY_VALUE, options)
     dtype = float_dtype(image.dtype)
 
     def restored(images: Sequence[Any]) -> Any:
         means = noise.restored(components.restored(images))
-        return means.clip(*representable(options.value_range, dtype)).astype(dtype)
+        means = means.clip(*representable(options.value_range, dtype)).astype(dtype)
+        return np.where(is_constant, image, means) if is_constant.any() else means
 
     return components._replace(restored=restored)
 

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kappaform.arrays import as_real_array, float_dtype, library_of
-from kappaform.imaging.clean import HostImage, Place, Recipe
-from kappaform.imaging.components import Part, components_of, together
-from kappaform.imaging.estimate import Kind, check_kind, noise_of
-from kappaform.imaging.noise import Noise, White
+from kappaform.arrays import float_dtype, library_of
+from kappaform.imaging.clean import Recipe
+from kappaform.imaging.components import (
+    Part,
+    components_of,
+    levels_of,
+    noises_of,
+    pixels_of,
+    together,
+)
+from kappaform.imaging.estimate import Kind
+from kappaform.imaging.noise import Noise
 from kappaform.imaging.options import (
     Callback,
     MethodName,
@@ -23,18 +30,18 @@ from kappaform.imaging.options import (
     checked_axes,
     checked_options,
     checked_progress,
-    computed,
     equal_parts,
     limits,
     of_ordinary_scale,
     section,
 )
+from kappaform.imaging.shared import learned_from_all
 from kappaform.imaging.training import (
     N_TRAINING,
-    Drawn,
     Source,
     drawn_rounds,
     learned,
+    place_of,
     share_of_learning,
 )
 from kappaform.learning import LearnResult
@@ -187,8 +194,7 @@ def denoise_with_details(
 
     Parameters are those of `denoise`, which describes them.
     """
-    given: Any = image
-    device, library = None, library_of(image)
+    library = library_of(image)
     if library == "dask":
         from kappaform.imaging.dask_images import check_dask_image
 
@@ -196,9 +202,8 @@ def denoise_with_details(
     elif library == "torch":
         from kappaform.imaging.clean_torch import as_given, on_host
 
-        image, sigma = on_host(image, "image"), on_host(sigma, "sigma")
-        device = None if given.device.type == "cpu" else given.device
-    pixels: Any = image if library == "dask" else as_real_array(image, "image")
+        sigma = on_host(sigma, "sigma")
+    pixels, device = pixels_of(image)
     axes = checked_axes(pixels.shape, channel_axis, stack_axis)
     stack = axes.to_stack(pixels)
     space = stack.shape[1:-1]
@@ -206,14 +211,17 @@ def denoise_with_details(
         space, method, max_condition, patch_size, preset, transform, value_range, rng, callback
     )
     options = replace(options, device=device, progress=checked_progress(progress))
+    if share and (options.paper or options.transform is not None):
+        raise ValueError("share=True learns a transform: leave out transform and preset.")
     with single_threaded_blas():
         lowest, highest = limits(stack)
-        noises = _noises(sigma, noise, stack, options)
-        levels = _levels(noises, stack)
+        noises = noises_of(sigma, noise, stack, options)
+        levels = levels_of(noises, stack)
         check_scale(lowest, highest, levels)
         images = list(zip(stack, noises, lowest, highest, strict=True))
         if share:
-            options, history = _shared(images, options)
+            history = learned_from_all(images, options)
+            options = replace(options, transform=history[-1].transform if history else None)
         parts = zip(images, equal_parts(options, len(images)), strict=True)
         slices = [_denoise_slice(*each, part) for each, part in parts]
     cleaned = axes.from_stack(together([each.image for each in slices], axis=0))
@@ -221,7 +229,7 @@ def denoise_with_details(
     if not share:
         history = [result for each in slices for result in each.history]
     return DenoiseResult(
-        image=as_given(cleaned, given) if library == "torch" else cleaned,
+        image=as_given(cleaned, cast(Any, image)) if library == "torch" else cleaned,
         noise=noises[0] if len(noises) == 1 else tuple(noises),
         sigma=float(levels[0, 0]) if levels.size == 1 else np.squeeze(levels),
         patch_shape=options.patch_shape,
@@ -229,58 +237,6 @@ def denoise_with_details(
         sparsity_map=axes.map_from_stack(counts),
         history=tuple(history),
     )
-
-
-# --- Noise
-
-
-def _noises(sigma: ArrayLike | None, noise: Any, stack: Any, options: Options) -> list[Noise]:
-    """The noise of each image of a stack: as given, or estimated."""
-    n_slices, n_channels = stack.shape[0], stack.shape[-1]
-    if sigma is not None and noise is not None:
-        raise ValueError(f"sigma={sigma!r} and noise={noise!r}: give one of them.")
-    if sigma is not None:
-        return [White(row) for row in _deviations(sigma, n_slices, n_channels)]
-    if noise is None or isinstance(noise, str):
-        check_kind(noise)
-        kind = "white" if options.paper and noise is None else noise
-        noises = [noise_of(image, kind, options.patch_shape) for image in stack]
-    else:
-        noises = [noise] * n_slices if isinstance(noise, Noise) else list(noise)
-    if len(noises) != n_slices or not all(isinstance(each, Noise) for each in noises):
-        raise TypeError(
-            f"noise={noise!r}: give White, Shot or Correlated, the name of a kind, or one for each "
-            f"of the {n_slices} images."
-        )
-    if options.paper and not all(isinstance(each, White) for each in noises):
-        raise ValueError("preset='paper' knows white noise only: give sigma.")
-    for each in noises:
-        each.check_channels(n_channels)
-    return noises
-
-
-def _deviations(sigma: ArrayLike, n_slices: int, n_channels: int) -> NDArray:
-    """Deviation of the noise for each image and channel of a stack."""
-    values = as_real_array(sigma, "sigma").astype(np.float64)
-    if not (np.isfinite(values) & (values >= 0)).all():
-        raise ValueError(f"sigma={sigma!r}: a deviation is finite and >= 0; None estimates it.")
-    if n_channels == 1 and values.shape == (n_slices,):
-        values = values[:, np.newaxis]
-    shape = n_slices, n_channels
-    if values.shape not in ((), (n_channels,), shape, (n_slices, 1)):
-        raise ValueError(
-            f"sigma has shape {values.shape}: give one number, or one for each of the "
-            f"{n_channels} channels or {n_slices} images of the stack."
-        )
-    return np.broadcast_to(values, shape)
-
-
-def _levels(noises: list[Noise], stack: Any) -> NDArray:
-    """Deviation of the noise of each image and channel, at its mean brightness."""
-    means = np.zeros((stack.shape[0], stack.shape[-1]))
-    if not all(isinstance(each, White) for each in noises):
-        (means,) = computed(stack.mean(axis=tuple(range(1, stack.ndim - 1))))
-    return np.array([each.level(row) for each, row in zip(noises, means, strict=True)])
 
 
 # --- One image after another
@@ -315,7 +271,7 @@ def _denoise_slice(
 def _denoise_part(part: Part, options: Options, rng: np.random.Generator) -> _Cleaned:
     """Learn a transform or take the given one, centre, sweep and restore, where the pixels are."""
     image, sigma = part.image, part.sigma
-    if _is_clean(part):
+    if part.is_clean:
         if options.progress is not None:
             options.progress(1.0)
         unchanged = image.astype(float_dtype(image.dtype))
@@ -325,7 +281,7 @@ def _denoise_part(part: Part, options: Options, rng: np.random.Generator) -> _Cl
 
         cleaned, counts, rounds = denoise_as_published(image, sigma, options)
         return _Cleaned(cleaned, counts, [rounds[-1].transform], rounds)
-    place = _place_of(image, options.device)
+    place = place_of(image, options.device)
     history: list[LearnResult] = []
     transform = options.transform
     learning = share_of_learning(image, options)
@@ -347,47 +303,3 @@ def _denoise_part(part: Part, options: Options, rng: np.random.Generator) -> _Cl
     )
     rest = section(options.progress, learning, 1)
     return _Cleaned(*place.cleaned(recipe, rest), [transform], history)
-
-
-def _is_clean(part: Part) -> bool:
-    return part.sigma == 0 or part.lowest == part.highest
-
-
-def _shared(images: list[tuple[Any, ...]], options: Options) -> tuple[Options, list[LearnResult]]:
-    """The options with one transform for all images, and how it was learned."""
-    if options.paper or options.transform is not None:
-        raise ValueError("share=True learns a transform: leave out transform and preset.")
-    n_patches = -(-N_TRAINING // len(images))
-    drawn = [_drawn_from(each, n_patches, options) for each in images]
-    parts = [part for rounds in drawn for part in rounds]
-    if not parts:
-        return options, []
-    quiet = replace(options, progress=None)  # a small part of the work
-    history = learned((list(together) for together in zip(*parts, strict=True)), quiet)
-    return replace(options, transform=history[-1].transform), history
-
-
-def _drawn_from(image: tuple[Any, ...], n_patches: int, options: Options) -> list[list[Drawn]]:
-    """Of each component of an image that has noise, the patches of all rounds."""
-    rng = np.random.default_rng(options.seed)
-    pixels, noise, lowest, highest = image
-    found = components_of(pixels, noise, lowest, highest, options).parts
-    parts = [part for part in found if not _is_clean(part)]
-    n_each = -(-n_patches // max(len(parts), 1))
-    sources = [
-        Source(_place_of(p.image, options.device), p.image.shape, p.sigma, p.covariance)
-        for p in parts
-    ]
-    return [list(drawn_rounds(source, n_each, options, rng)) for source in sources]
-
-
-def _place_of(image: Any, device: Any) -> Place:
-    if library_of(image) == "dask":
-        from kappaform.imaging.dask_images import DaskImage
-
-        return DaskImage(image)
-    if device is not None:
-        from kappaform.imaging.clean_torch import TensorImage
-
-        return TensorImage(image, device)
-    return HostImage(image)

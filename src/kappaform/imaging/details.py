@@ -15,7 +15,11 @@ import numpy as np
 from kappaform.arrays import Array, float_dtype
 from kappaform.imaging.options import check_finite, computed
 
-_WAVELET = "db2"
+# The orthonormal wavelet db2: (1 + r, 3 + r, 3 - r, 1 - r) / (4 sqrt(2)) with r = sqrt(3).
+_LOW_PASS = tuple(
+    (a + b * math.sqrt(3)) / (4 * math.sqrt(2)) for a, b in ((1, 1), (3, 1), (3, -1), (1, -1))
+)
+_HIGH_PASS = tuple(sign * w for sign, w in zip((1, -1, 1, -1), _LOW_PASS[::-1], strict=True))
 WAVELET_LENGTH = 4  # along shorter axes details are not taken
 _WINDOW = 5  # coefficients along each axis over which texture is averaged
 _QUIET_SHARE = 0.2  # of the coefficients, those with the least texture around them
@@ -100,27 +104,23 @@ def _slabs(image: Array) -> Iterator[Array]:
     if image.size <= _LARGEST_SAMPLE:
         yield image
         return
-    image = np.moveaxis(image, int(np.argmax(image.shape)), 0)
-    thickness = max(16, len(image) * _LARGEST_SAMPLE // (image.size * _N_SLABS))
-    for start in np.linspace(0, max(0, len(image) - thickness), _N_SLABS).astype(int):
-        yield image[start : start + thickness]
+    axis = int(np.argmax(image.shape))
+    length = image.shape[axis]
+    thickness = max(16, length * _LARGEST_SAMPLE // (image.size * _N_SLABS))
+    for start in np.linspace(0, max(0, length - thickness), _N_SLABS).astype(int):
+        yield image[(slice(None),) * axis + (slice(start, start + thickness),)]
 
 
 def _measure(image: Array, sample: Sample) -> tuple[Array, ...]:
     """The fields of `Details` of one slab."""
-    import pywt
     from scipy.ndimage import maximum_filter, minimum_filter, uniform_filter
 
     axes = [axis for axis, n in enumerate(image.shape) if n >= WAVELET_LENGTH]
-    bands = pywt.dwtn(image, _WAVELET, axes=axes)
-    # Coefficient k sees the pixels 2k - 2, ..., 2k + 1. At the borders some of these are mirrored
-    # and not independent: only the others stay.
-    whole = tuple(slice(1, n // 2) if n >= WAVELET_LENGTH else slice(n) for n in image.shape)
-    means = bands.pop("a" * len(axes))[whole] / math.sqrt(2) ** len(axes)
-    coefs = bands.pop("d" * len(axes))[whole]
+    means, *others, coefs = _bands(image, axes)
+    means /= math.sqrt(2) ** len(axes)
     texture = np.zeros_like(coefs)
-    for band in bands.values():
-        texture += np.abs(band[whole])
+    for band in others:
+        texture += np.abs(band) / len(others)
     low, high = (_largest_seen(image == end, axes) for end in (sample.lowest, sample.highest))
     # Running sums would spread the rounding of a huge value, such as one for missing data.
     texture, means = _without_huge(texture), _without_huge(means)
@@ -133,6 +133,28 @@ def _measure(image: Array, sample: Sample) -> tuple[Array, ...]:
     around = [uniform_filter(values, _WINDOW) for values in (texture, means)]
     near = [maximum_filter(ends, _WINDOW) for ends in (low, high)]
     return tuple(values.ravel() for values in (coefs, *around, clear, *near))
+
+
+def _bands(image: Array, axes: Sequence[int]) -> list[Array]:
+    """Approximation, mixed details, and details along all axes, of the wavelet db2.
+
+    Coefficient k = 1, 2, ... sees the pixels 2k - 2, ..., 2k + 1, all of them inside of the image.
+    """
+    bands = [image]
+    for axis in axes:
+        halves: list[Array] = []
+        for band in bands:
+            along = np.moveaxis(band, axis, 0)
+            n_pairs = len(along) // 2
+            even, odd = along[: 2 * n_pairs : 2], along[1 : 2 * n_pairs : 2]
+            taps = (even[:-1], odd[:-1], even[1:], odd[1:])
+            for weights in (_LOW_PASS, _HIGH_PASS):
+                half = weights[0] * taps[0]
+                for weight, tap in zip(weights[1:], taps[1:], strict=True):
+                    half += weight * tap
+                halves.append(np.moveaxis(half, 0, axis))
+        bands = halves
+    return bands
 
 
 def _without_huge(values: Array) -> Array:

@@ -43,14 +43,10 @@ class Noise:
     def check_channels(self, n_channels: int) -> None:
         """Refuse parameters of another number of channels than an image has."""
         for name, value in vars(self).items():
-            n_given = np.shape(value)[0] if np.ndim(value) in (1, 4) else 1
-            if name == "correlation" and value is not None:
-                n_given = len(value)
-            if n_given not in (1, n_channels):
-                raise ValueError(
-                    f"{name} is for {n_given} channels, the image has {n_channels}: give one "
-                    "number, or one for each channel."
-                )
+            _check_n_channels(name, len(value) if np.ndim(value) else 1, n_channels)
+
+    def check_values(self, highest: Array) -> None:
+        """Refuse channels with these highest values, if they cannot have such noise."""
 
     def scaled(self, factor: float) -> Any:
         """The noise of an image whose values are multiplied by a positive number."""
@@ -79,7 +75,17 @@ class White(Noise):
     def __post_init__(self) -> None:
         _check_numbers("sigma", self.sigma, least=0)
         if self.correlation is not None:
-            _check_covariance("correlation", np.asarray(self.correlation))
+            matrix = np.asarray(self.correlation)
+            _check_covariance("correlation", matrix)
+            if matrix.ndim != 2 or np.abs(np.diag(matrix) - 1).max() > _ROUNDING:
+                raise ValueError("correlation must be a matrix with 1 along its diagonal.")
+
+    def check_channels(self, n_channels: int) -> None:
+        super().check_channels(n_channels)
+        if self.correlation is not None and len(self.correlation) != n_channels:
+            raise ValueError(
+                f"correlation is of {len(self.correlation)} channels, not {n_channels}."
+            )
 
     def mixed(self, weights: Array, _: tuple[int, ...]) -> tuple[float, None]:
         parts = weights * self.sigma
@@ -89,7 +95,7 @@ class White(Noise):
         return largest * math.sqrt(max(float(parts @ between @ parts), 0.0)), None
 
     def scaled(self, factor: float) -> White:
-        return replace(self, sigma=_times(self.sigma, factor))
+        return replace(self, sigma=np.multiply(self.sigma, factor)[()])
 
     def level(self, mean: Array) -> Array:
         return np.broadcast_to(self.sigma, mean.shape)
@@ -130,11 +136,19 @@ class Shot(Noise):
     def restored(self, image: Any) -> Any:
         return stabilise.inverse_anscombe(image, self.gain, self.read_noise, self.offset)
 
+    def check_values(self, highest: Array) -> None:
+        if np.any(highest < self.offset):
+            raise ValueError(
+                f"offset={_in_words(self.offset)} is above all values of the image, which has at "
+                f"most {_in_words(highest)}: light only adds to the offset; give a smaller one."
+            )
+
     def mixed(self, weights: Array, _: tuple[int, ...]) -> tuple[float, None]:
         return math.sqrt(float(weights @ weights)), None
 
     def scaled(self, factor: float) -> Shot:
-        return Shot(*(_times(value, factor) for value in (self.gain, self.read_noise, self.offset)))
+        values = (self.gain, self.read_noise, self.offset)
+        return Shot(*(np.multiply(value, factor)[()] for value in values))
 
     def level(self, mean: Array) -> Array:
         photons = np.maximum(mean - self.offset, 0) * self.gain
@@ -175,9 +189,7 @@ class Varying(Noise):
             raise ValueError("brightness must increase from each number to the next.")
 
     def check_channels(self, n_channels: int) -> None:
-        n_given = 1 if np.ndim(self.sigma) == 1 else len(self.sigma)
-        if n_given not in (1, n_channels):
-            raise ValueError(f"sigma has {n_given} rows, the image has {n_channels} channels.")
+        _check_n_channels("sigma", 1 if np.ndim(self.sigma) == 1 else len(self.sigma), n_channels)
 
     def stabilised(self, image: Any) -> Any:
         return stabilise.by_levels(image, self.brightness, self.sigma)
@@ -189,7 +201,7 @@ class Varying(Noise):
         return math.sqrt(float(weights @ weights)), None
 
     def scaled(self, factor: float) -> Varying:
-        return Varying(_times(self.brightness, factor), _times(self.sigma, factor))
+        return Varying(np.multiply(self.brightness, factor), np.multiply(self.sigma, factor))
 
     def level(self, mean: Array) -> Array:
         rows = zip(
@@ -238,12 +250,24 @@ class Correlated(Noise):
             _check_covariance("covariance", np.asarray(self.covariance))
         else:
             _check_autocovariance(np.asarray(self.autocovariance))
+        if not isinstance(self.stabiliser, Shot | Varying | None):
+            raise TypeError(f"stabiliser={self.stabiliser!r}: give Shot, Varying or None.")
+
+    def check_channels(self, n_channels: int) -> None:
+        if self.covariance is not None and np.ndim(self.covariance) == 4:
+            _check_n_channels("covariance", len(self.covariance), n_channels)
+        if self.stabiliser is not None:
+            self.stabiliser.check_channels(n_channels)
 
     def stabilised(self, image: Any) -> Any:
         return image if self.stabiliser is None else self.stabiliser.stabilised(image)
 
     def restored(self, image: Any) -> Any:
         return image if self.stabiliser is None else self.stabiliser.restored(image)
+
+    def check_values(self, highest: Array) -> None:
+        if self.stabiliser is not None:
+            self.stabiliser.check_values(highest)
 
     def mixed(self, weights: Array, patch_shape: tuple[int, ...]) -> tuple[float, Array | None]:
         matrix = self._of_patch(patch_shape)
@@ -263,8 +287,14 @@ class Correlated(Noise):
                     f"covariance has shape {matrix.shape}: patches of shape {patch_shape} need "
                     f"({n}, {n}); give the patch_size that it was measured for."
                 )
-            return matrix
-        matrix = covariance_of(np.asarray(self.autocovariance, np.float64), patch_shape)
+            return matrix[0, 0] if len(matrix) == 1 and matrix.ndim == 4 else matrix
+        array = np.asarray(self.autocovariance, np.float64)
+        if array.ndim != len(patch_shape):
+            raise ValueError(
+                f"autocovariance has shape {array.shape}: patches of shape {patch_shape} need one "
+                f"of {len(patch_shape)} axes."
+            )
+        matrix = covariance_of(array, patch_shape)
         _check_covariance("autocovariance", matrix)
         return matrix
 
@@ -312,11 +342,20 @@ def covariance_of(autocovariance: Array, patch_shape: tuple[int, ...]) -> Array:
 # --- Checks
 
 
+def _check_n_channels(name: str, n_given: int, n_channels: int) -> None:
+    if n_given not in (1, n_channels):
+        raise ValueError(
+            f"{name} is for {n_given} channels, the image has {n_channels}: give what holds for "
+            "all of them, or one for each."
+        )
+
+
 def _check_numbers(
     name: str, value: Any, least: float = -math.inf, above: float = -math.inf
 ) -> None:
     array = as_real_array(value, name)
-    if array.ndim > 1 or not (np.isfinite(array) & (array >= least) & (array > above)).all():
+    valid = np.isfinite(array) & (array >= least) & (array > above)
+    if array.ndim > 1 or not array.size or not valid.all():
         rule = f" >= {least:g}" if least > -math.inf else f" > {above:g}" if above == 0 else ""
         raise ValueError(f"{name}={value!r}: give a finite number{rule}, or one for each channel.")
 
@@ -354,10 +393,6 @@ def _check_autocovariance(array: Array) -> None:
             "autocovariance is not symmetric about its middle, or the middle, which is the "
             "variance, is not positive."
         )
-
-
-def _times(value: float | Array, factor: float) -> Any:
-    return float(value * factor) if np.ndim(value) == 0 else np.asarray(value) * factor
 
 
 def _in_words(value: Any) -> str:

@@ -30,12 +30,19 @@ _LOW, _MIDDLE = 0.15, 0.4
 # Chosen on pictures of scikit-image and 16 photographs with white, blurred and interpolated noise,
 # so that none with white noise was called correlated (benchmarks/bench_noise.py).
 #: Tilts (deviation of middle over high frequencies, or the other way) from which on noise is not
-#: white, with the largest filling and kurtosis of each: the nearer to white, the stricter. The
-#: structure of pictures tilts by 2 to 3.
-_TILTS = ((1.4, 0.55, 1.04), (2.0, 0.55, 1.18), (3.0, 0.85, 1.18), (5.0, 0.55, math.inf))
+#: white, with the largest kurtosis of each: the nearer to white, the stricter.
+_TILTS = ((1.4, 1.04), (2.0, 1.18), (5.0, math.inf))
+_FILLING = 0.55
+_FILLING_OF_COLOURS = 0.85  # where channels share little, and colours of structure share much
+_BETWEEN = 0.5
 _LOW_KURTOSIS = 1.1
 _INFLATION = 2.4  # of noise that is shared over two pixels 2.3, of slopes 100
-_STRUCTURE = 0.25  # deviation of the quietest patches over that of the image
+_LEAST_SHARE = 0.01  # of noise in the range of values: less is not told from grain
+_STRUCTURE = 0.45  # deviation of the quietest patches over that of the image
+_WARNING = 0.35  # the same, from which on it is said
+_LEAST_COLOUR = 1e-3  # of the energy: the colours of a grey picture are rounding
+_STEEP = 5.0  # tilt, more than structure has
+_NOISE_EVERYWHERE = 0.16  # filling; 0.1, the share that is chosen, of an image that is only noise
 
 _N_GROUPS = 10  # of brightness
 _LEAST_RANGE = 1.4  # of the deviations over brightness, for noise that depends on it
@@ -51,33 +58,40 @@ class Quiet(NamedTuple):
     inflation: float  #: of the energy, by undoing the choice
     kurtosis: float  #: fourth moments of middle frequencies over those of normal numbers
     low_kurtosis: float
-    tilt: float  #: deviation of middle frequencies over that of high ones
+    tilt: float  #: deviation of middle frequencies over that of high ones, of brightness or colour
+    between: float  #: largest correlation of two channels; 1 if there is only one
     share: float  #: deviation of these patches over that of the image
+    of_range: float  #: deviation of the noise over the range of the values
 
     @property
     def is_white(self) -> bool:
-        return max(self.tilt, 1 / self.tilt) < _TILTS[0][0]
+        return not max(self.tilt, 1 / self.tilt) >= _TILTS[0][0]
 
     @property
     def is_correlated_noise(self) -> bool:
         """Whether the patches show noise, beyond doubt, and it is not white."""
         tilt = max(self.tilt, 1 / self.tilt)
-        allowed = [limits for least, *limits in _TILTS if tilt >= least]
-        if not allowed:
-            return False
-        filling, kurtosis = allowed[-1]
+        allowed = [kurtosis for least, kurtosis in _TILTS if tilt >= least]
         return (
-            self.filling <= filling
-            and self.kurtosis <= kurtosis
+            bool(allowed)
+            and self.filling <= (_FILLING_OF_COLOURS if self.has_own_colours else _FILLING)
+            and self.kurtosis <= allowed[-1]
             and self.low_kurtosis <= _LOW_KURTOSIS
             and self.inflation <= _INFLATION
+            and (self.share <= _STRUCTURE or self.filling <= _NOISE_EVERYWHERE or tilt >= _STEEP)
+            and self.of_range >= _LEAST_SHARE
         )
+
+    @property
+    def has_own_colours(self) -> bool:
+        """Whether channels share so little that it is not the structure of a picture."""
+        return self.between <= _BETWEEN
 
     @property
     def is_structure(self) -> bool:
         """Whether even the quietest patches are full of something that may not be noise."""
         is_noise = self.is_white or self.is_correlated_noise
-        return self.tilt > 1 and not is_noise and self.share > _STRUCTURE
+        return self.tilt > 1 and not is_noise and self.share > _WARNING
 
 
 def drawn_patches(
@@ -117,17 +131,45 @@ def quiet_of(patches: Array, patch_shape: tuple[int, ...]) -> Quiet:
     squares = np.maximum(np.mean(coefs**2, axis=0), 1e-300)
     kurtosis = (np.mean(coefs**4, axis=0) / (3 * squares**2)).mean(axis=0)
     total = np.einsum("aaij->ij", covariance)
-    variances = np.einsum("ij,jk,ik->i", basis, total, basis)
     low, middle, high = _bands(patch_shape)
+    spectra = np.einsum("ij,ca,abjk,cb,ik->ci", basis, *_mixtures(covariance), basis, optimize=True)
+    energies = spectra.sum(axis=1)
+    seen = spectra[energies >= _LEAST_COLOUR * energies.max()]
+    tilts = [math.sqrt(_mean(v[middle]) / max(_mean(v[high]), 1e-300)) for v in seen]
     return Quiet(
         covariance,
         filling,
         float(np.trace(moments) / np.trace(shown)),
-        float(kurtosis[middle].mean()),
-        float(kurtosis[low].mean()),
-        math.sqrt(variances[middle].mean() / max(variances[high].mean(), 1e-300)),
-        math.sqrt(np.trace(total) / n / spread),
+        _mean(kurtosis[middle]),
+        _mean(kurtosis[low]),
+        max(tilts, key=lambda tilt: abs(math.log(tilt)) if tilt > 0 else math.inf),
+        _between(covariance),
+        math.sqrt(np.trace(shown) / n / spread),
+        math.sqrt(np.trace(total) / n / np.sum(np.ptp(patches, axis=(0, 1)) ** 2)),
     )
+
+
+def _mixtures(covariance: Array) -> tuple[Array, Array, Array]:
+    """Brightness and the differences of three colours; of other channels, all together."""
+    if len(covariance) == 3:
+        mixtures = np.array([[1, 1, 1], [1, 0, -1], [1, -2, 1]]) / np.sqrt([[3], [2], [6]])
+    else:
+        mixtures = np.ones((1, len(covariance)))
+        covariance = covariance * np.eye(len(covariance))[..., np.newaxis, np.newaxis]
+    return mixtures, covariance, mixtures
+
+
+def _mean(values: Array) -> float:
+    """NaN, which no rule accepts, of a band that small patches do not have."""
+    return float(values.mean()) if values.size else math.nan
+
+
+def _between(covariance: Array) -> float:
+    """Largest correlation of two channels, of all pixels of a patch together."""
+    traces = np.einsum("abii->ab", covariance)
+    sizes = np.sqrt(np.diag(traces))
+    others = traces / np.outer(sizes, sizes) - np.eye(len(sizes))
+    return float(np.abs(others).max()) if len(sizes) > 1 else 1.0
 
 
 def levels_of(patches: Array) -> tuple[Array, Array] | None:
@@ -154,7 +196,8 @@ def levels_of(patches: Array) -> tuple[Array, Array] | None:
         size = math.sqrt(shape * limit / scaled / patches.shape[1])
         # Groups that seem full are texture.
         rows.append((means[group].mean(), size, np.clip((0.8 - filling) / 0.3, 0.02, 1)))
-    return _smooth_levels(*np.array(rows).T, ends=(patches.min(), patches.max()))
+    brightness, sizes, weights = np.array(rows).T
+    return _smooth_levels(brightness, sizes, weights, (patches.min(), patches.max()))
 
 
 def _smooth_levels(

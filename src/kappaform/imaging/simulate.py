@@ -59,7 +59,7 @@ def _with_noise(image: Array, noise: Noise, normal: Array, random: np.random.Gen
     """The image with noise that is made of independent normal numbers."""
     if isinstance(noise, White) and noise.correlation is None:
         return image + normal * noise.sigma
-    if isinstance(noise, Varying):
+    if isinstance(noise, Varying) and np.ndim(noise.sigma) == 1:
         return image + normal * np.interp(image, noise.brightness, noise.sigma)
     if isinstance(noise, Shot):
         photons = (image - noise.offset) / noise.gain

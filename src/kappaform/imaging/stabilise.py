@@ -2,9 +2,10 @@ r"""Noise made independent of brightness, and the way back without a bias.
 
 Shot noise: with z photons (Poisson, mean \lambda), read with noise of deviation s, the values
 
-.. math:: f(z) = 2 \sqrt{\max(z + 3/8 + s^2, 0)}
+.. math:: f(z) = 2 \sqrt{z + 3/8 + s^2}
 
-have noise of deviation about 1 whatever \lambda is (generalised Anscombe transform). A denoiser
+have noise of deviation about 1 whatever \lambda is (generalised Anscombe transform). Below z = 0,
+f goes on straight, so that no value is lost. A denoiser
 then finds the mean of f(z), not f of the mean. The inverse is therefore that of the function
 \lambda \mapsto E f(z), computed here as a sum over the counts that are likely.
 
@@ -27,7 +28,7 @@ _SHIFT = 3 / 8
 # Above, E f(z) = 2 sqrt(lambda + 1/8 + s**2) but for 0.02 photons, of 14 that noise moves.
 _MOST_PHOTONS = 200.0
 _N_MEANS = 1000  # of the table, between which the inverse is linear
-_FAR = 100.0  # times the range of given brightnesses: how far beyond them values may be
+_FAR = 1e6  # times the range of given brightnesses: how far beyond them values may be
 _SINGLE_PRECISION_LIMIT = 2**14  # float32 resolves the noise, which is 1, to 1/1000
 
 
@@ -35,11 +36,12 @@ def anscombe(image: Any, gain: Any, read_noise: Any, offset: Any) -> Any:
     """f of the photons behind the values of an image (channels last)."""
     gain = np.asarray(gain, np.float64)
     photons = (image - np.asarray(offset, np.float64)) / gain
-    values = 2 * np.sqrt(np.maximum(photons + (_SHIFT + np.square(read_noise / gain)), 0.0))
-    if library_of(image) == "dask":
-        return values
-    small = values.max() < _SINGLE_PRECISION_LIMIT
-    return values.astype(np.float32 if small else np.float64, copy=False)
+    return _of_few_digits(_stabilised(photons, np.asarray(read_noise, np.float64) / gain))
+
+
+def _stabilised(photons: Any, read: Any) -> Any:
+    shift = _SHIFT + np.square(read)
+    return 2 * np.sqrt(np.maximum(photons, 0.0) + shift) + np.minimum(photons, 0.0) / np.sqrt(shift)
 
 
 def inverse_anscombe(image: Any, gain: Any, read_noise: Any, offset: Any) -> Any:
@@ -61,12 +63,20 @@ def inverse_anscombe(image: Any, gain: Any, read_noise: Any, offset: Any) -> Any
 
 def by_levels(image: Any, brightness: Any, sigma: Any) -> Any:
     """f of the values of an image (channels last) whose noise has these deviations."""
-    return _looked_up(image, brightness, sigma, inverse=False)
+    return _of_few_digits(_looked_up(image, brightness, sigma, inverse=False))
 
 
 def inverse_by_levels(image: Any, brightness: Any, sigma: Any) -> Any:
     """Mean values of an image (channels last), from the means of their stabilised values."""
     return _looked_up(image, brightness, sigma, inverse=True)
+
+
+def _of_few_digits(values: Any) -> Any:
+    """Stabilised values in single precision if that shows their noise; chunks stay as they are."""
+    if library_of(values) == "dask":
+        return values
+    small = np.abs(values).max() < _SINGLE_PRECISION_LIMIT
+    return values.astype(np.float32 if small else np.float64, copy=False)
 
 
 def _looked_up(image: Any, brightness: Any, sigma: Any, inverse: bool) -> Any:
@@ -86,7 +96,7 @@ def _looked_up(image: Any, brightness: Any, sigma: Any, inverse: bool) -> Any:
             out[..., channel] = np.interp(values, unbiased, means)
         else:
             out[..., channel] = np.interp(values, means, stabilised)
-    return out if inverse else out.astype(np.float32)
+    return out
 
 
 def _levels_table(points: NDArray, sizes: NDArray) -> tuple[NDArray, NDArray, NDArray]:
@@ -107,6 +117,9 @@ def _photons(values: NDArray, read: float) -> NDArray:
     photons = np.interp(values, stabilised, means)
     bright = values > stabilised[-1]
     photons[bright] = np.square(values[bright] / 2) - (1 / 8 + read**2)
+    dark = values < stabilised[0]
+    slope = (means[1] - means[0]) / (stabilised[1] - stabilised[0])
+    photons[dark] = slope * (values[dark] - stabilised[0])
     return photons
 
 
@@ -120,6 +133,5 @@ def _table(read: float) -> tuple[NDArray, NDArray]:
     counts = np.arange(math.ceil(_MOST_PHOTONS + 12 * math.sqrt(_MOST_PHOTONS)))
     # Over the noise of reading, by the midpoint rule on quantiles of equal weight.
     errors = read * norm.ppf((np.arange(400) + 0.5) / 400) if read else np.zeros(1)
-    seen = counts[:, np.newaxis] + (errors + _SHIFT + read**2)
-    stabilised = 2 * np.sqrt(np.maximum(seen, 0)).mean(axis=1)
+    stabilised = _stabilised(counts[:, np.newaxis] + errors, read).mean(axis=1)
     return means, poisson.pmf(counts, means[:, np.newaxis]) @ stabilised

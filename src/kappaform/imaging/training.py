@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.arrays import library_of
-from kappaform.imaging.clean import Place, rule_of
+from kappaform.imaging.clean import HostImage, Place, rule_of
 from kappaform.imaging.options import Options, equal_parts, telling_callback
 from kappaform.imaging.patches import grid_of
 from kappaform.learning import LearnResult, learn
@@ -38,6 +38,19 @@ class Drawn(NamedTuple):
 
     patches: Any
     covariance: NDArray | None
+
+
+def place_of(image: Any, device: Any) -> Place:
+    """Where the pixels of an image of one channel are."""
+    if library_of(image) == "dask":
+        from kappaform.imaging.dask_images import DaskImage
+
+        return DaskImage(image)
+    if device is not None:
+        from kappaform.imaging.clean_torch import TensorImage
+
+        return TensorImage(image, device)
+    return HostImage(image)
 
 
 def drawn_rounds(

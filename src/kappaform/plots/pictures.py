@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from kappaform.plots.curves import draw_spectra, matrix_of, plain_axes
 
 if TYPE_CHECKING:
     from kappaform.imaging import DenoiseResult
+
+_TITLE_WIDTH = 110  # letters: a line of the usual size of text fits into 12 inches
 
 
 def plot_atoms(transform: Any, patch_shape: int | Sequence[int] | None = None) -> Figure:
@@ -49,7 +52,8 @@ def plot_denoising(
 ) -> Figure:
     """Before, after and their difference; and atoms, spectrum and sparsity map behind them.
 
-    Of a volume or stack the middle slice is shown, of several transforms the first.
+    Of a volume or stack the middle slice is shown, of several transforms the first. The title says
+    which noise was assumed in what is shown.
 
     Parameters
     ----------
@@ -68,6 +72,9 @@ def plot_denoising(
             "returned."
         )
     figure = Figure(figsize=(12.0, 8.6), layout="constrained")
+    noise = result.noise
+    noise = noise[len(noise) // 2] if isinstance(noise, tuple) else noise
+    figure.suptitle(fill(f"noise: {noise}", _TITLE_WIDTH))
     pictures, inside = figure.subplots(2, 3)
     for axes in (*pictures, *inside):
         axes.set_anchor("N")  # titles of a row in line, whatever the shape of its pictures
@@ -76,7 +83,7 @@ def plot_denoising(
     limits = np.quantile(after, (0.001, 0.999))
     _draw_picture(pictures[0], before, limits, "before" + _nearness(reference, noisy))
     _draw_picture(pictures[1], after, limits, "after" + _nearness(reference, cleaned))
-    _draw_difference(pictures[2], before - after.astype(np.float64), result.sigma)
+    _draw_difference(pictures[2], before - after.astype(np.float64))
     _draw_transform(inside[0], inside[1], result)
     _draw_sparsity(inside[2], np.asarray(result.sparsity_map))
     return figure
@@ -166,12 +173,11 @@ def _draw_picture(axes: Axes, image: NDArray, limits: NDArray, title: str) -> No
     _show(axes, scaled, title, cmap="gray", vmin=0, vmax=1)
 
 
-def _draw_difference(axes: Axes, difference: NDArray, sigma: Any) -> None:
+def _draw_difference(axes: Axes, difference: NDArray) -> None:
     if difference.ndim == 3:
         difference = difference.mean(axis=2)
     reach = 3 * float(difference.std()) or 1.0
-    title = f"difference (σ = {float(np.mean(sigma)):.3g})"
-    _show(axes, difference, title, cmap="gray", vmin=-reach, vmax=reach)
+    _show(axes, difference, "difference", cmap="gray", vmin=-reach, vmax=reach)
 
 
 def _draw_transform(left: Axes, right: Axes, result: DenoiseResult) -> None:

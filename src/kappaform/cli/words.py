@@ -1,0 +1,117 @@
+"""What the command says of a picture that it denoised, in words and in numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import kappaform as kf
+
+
+def line_of(record: dict[str, Any], verbose: bool) -> str:
+    """The line of one picture: size, noise and time; what experts ask for only if `verbose`."""
+    names = f"{record['input']} -> {record['output']}"
+    if "kept" in record:
+        return f"{names}: kept, it is there already (--overwrite replaces it)"
+    facts = ["{width} × {height}".format(**record)]
+    if record["n_pages"] > 1:
+        volumes = " as {n_volumes} volumes".format(**record) if record["n_volumes"] > 1 else ""
+        facts.append("{n_pages} pages".format(**record) + volumes)
+    facts.append(noise_in_words(record) + " (estimated)" * record["noise_estimated"])
+    if record["strength"] != 1:
+        facts.append("strength {strength:g}".format(**record))
+    if "psnr_after" in record:
+        facts.append("PSNR {psnr_before:.2f} -> {psnr_after:.2f} dB".format(**record))
+        facts.append("SSIM {ssim_before:.4f} -> {ssim_after:.4f}".format(**record))
+    if verbose:
+        facts.append("patches {}".format(" × ".join(map(str, record["patch_shape"]))))
+        facts.append("condition number {condition_number:.4f}".format(**record))
+    facts.append("{seconds:.1f} s".format(**record))
+    return f"{names}: {', '.join(facts)}"
+
+
+def compared(
+    reference: NDArray, noisy: NDArray, cleaned: NDArray, **axes: int | None
+) -> dict[str, float]:
+    """PSNR and SSIM of a picture before and after, and the range of values that both refer to."""
+    from kappaform.imaging.quality import data_range, psnr, ssim
+
+    return {
+        "data_range": data_range(reference),
+        "psnr_before": psnr(reference, noisy),
+        "psnr_after": psnr(reference, cleaned),
+        "ssim_before": ssim(reference, noisy, **axes),
+        "ssim_after": ssim(reference, cleaned, **axes),
+    }
+
+
+def facts_of(details: kf.DenoiseResult, n_channels: int) -> dict[str, Any]:
+    """How a picture was denoised; its noise for every image of its stack."""
+    noises = details.noise if isinstance(details.noise, tuple) else (details.noise,)
+    return {
+        "noise": [_noise_facts(noise, n_channels, details.patch_shape) for noise in noises],
+        "sigma": details.sigma,
+        "condition_number": details.condition_number,
+        "patch_shape": details.patch_shape,
+    }
+
+
+def _noise_facts(noise: Any, n_channels: int, patch_shape: tuple[int, ...]) -> dict[str, Any]:
+    kind = type(noise).__name__.lower()
+    if not isinstance(noise, kf.Correlated):
+        return {"kind": kind} | {name: v for name, v in vars(noise).items() if v is not None}
+    facts: dict[str, Any] = {"kind": kind}
+    facts["deviation"] = np.squeeze(noise.deviations(n_channels, patch_shape))
+    matrix: Any = noise.covariance  # too large to be told
+    facts["covariance_shape"] = matrix.shape
+    if noise.stabiliser is not None:  # the deviation is that of stabilised values
+        facts["stabiliser"] = _noise_facts(noise.stabiliser, n_channels, patch_shape)
+    return facts
+
+
+def noise_in_words(record: dict[str, Any]) -> str:
+    """The noise of a file; of several channels and pages the range of each parameter."""
+    noises, size = record["noise"], span(record["sigma"])
+    kinds = {each["kind"] for each in noises}
+    if kinds == {"white"}:
+        return f"noise {size}"
+    if kinds == {"shot"}:
+        names = ["gain", "read_noise"]
+        names += ["offset"] if any(np.any(each["offset"]) for each in noises) else []
+        values = ((name, np.hstack([each[name] for each in noises])) for name in names)
+        sizes = (f"{name.replace('_', ' ')} {span(numbers)}" for name, numbers in values)
+        return f"shot noise, {', '.join(sizes)}"
+    if len(kinds) > 1:
+        return f"several kinds of noise, {size} at mean brightness"
+    depends = any("stabiliser" in each for each in noises)
+    return f"{kinds.pop()} noise {size}" + " at mean brightness" * depends
+
+
+def span(values: Any) -> str:
+    """The smallest and the largest of some numbers, or the only one."""
+    least, largest = short(np.min(values)), short(np.max(values))
+    return least if least == largest else f"{least} to {largest}"
+
+
+def short(number: float) -> str:
+    """Three digits, more only before the point."""
+    return f"{number:.0f}" if abs(number) >= 100 else f"{number:.3g}"
+
+
+#: What is said of a picture that `is_rough`.
+ROUGH = (
+    "its noise is that of a few photons and its values are whole numbers, to which the result is "
+    "rounded: save it as floats (TIFF, NPY) first for a finer one."
+)
+_LEAST_NOISE = 3.0  # of whole numbers: what is left of less is near the error of rounding, 0.3
+
+
+def is_rough(details: Any, dtype: np.dtype) -> bool:
+    """Whether whole numbers cannot show what is left of the noise of a few photons."""
+    from kappaform.imaging.noise import Shot
+
+    noises = details.noise if isinstance(details.noise, tuple) else (details.noise,)
+    of_photons = any(isinstance(each, Shot) for each in noises)
+    return dtype.kind in "iu" and of_photons and bool(np.max(details.sigma) < _LEAST_NOISE)

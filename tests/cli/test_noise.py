@@ -1,0 +1,267 @@
+"""`kappaform denoise`: which noise is assumed, and how that is said."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from cli.command import ended, noisy, put, refused
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.ndimage import gaussian_filter
+from skimage import data
+from skimage.data import camera
+
+import kappaform as kf
+from kappaform.image_files import as_stored, read_image
+
+CLEAN = camera()[:256, 100:356].astype(float)
+
+
+def photons(seed=0, gain=20.0):
+    """A picture of 16 bit with shot noise."""
+    counts = np.random.default_rng(seed).poisson(CLEAN / 4)
+    return as_stored(gain * counts, np.uint16)
+
+
+def record_of(capsys, *words):
+    code, out, err = ended(capsys, "denoise", *words, "--patch-size", 5, "--json")
+    assert (code, err) == (0, "")
+    (record,) = json.loads(out)["files"]
+    return record
+
+
+def line_of(capsys, *words):
+    code, out, err = ended(capsys, "denoise", *words, "--patch-size", 5, "--overwrite")
+    assert (code, err) == (0, "")
+    return out
+
+
+# --- What is assumed is used
+
+
+@pytest.mark.parametrize(
+    ("words", "options"),
+    [
+        ("", {}),
+        ("--noise auto", {}),
+        ("--noise white", {"noise": "white"}),
+        ("--noise white --sigma 90", {"sigma": 90}),
+        ("--noise shot", {"noise": "shot"}),
+        ("--noise correlated", {"noise": "correlated"}),
+        ("--gain 19", {"noise": kf.Shot(19)}),
+        ("--noise shot --gain 19", {"noise": kf.Shot(19)}),
+        ("--gain 19 --read-noise 3 --offset -5", {"noise": kf.Shot(19, 3, -5)}),
+    ],
+)
+def test_the_noise_of_the_options_is_the_noise_of_the_library(folder, capsys, words, options):
+    values = photons()
+    put("a.tif", values)
+    line_of(capsys, "a.tif", *words.split())
+    expected = kf.denoise(np.float32(values), patch_size=5, value_range=(0, 65535), **options)
+    stored = read_image(folder / "a_denoised.tif").pixels
+    assert_array_equal(stored, as_stored(expected, np.uint16))
+
+
+# --- The line
+
+
+def test_shot_noise_is_found_and_told(capsys):
+    put("a.tif", photons())
+    line = line_of(capsys, "a.tif")
+    found = re.search(
+        r", shot noise, gain ([\d.]+), read noise [\d.]+(, .*)? \(estimated\), ", line
+    )
+    assert 17 < float(found[1]) < 23
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("--gain 2.554", "shot noise, gain 2.55, read noise 0"),
+        ("--gain 2.55 --read-noise 3", "shot noise, gain 2.55, read noise 3"),
+        ("--gain 20 --offset 512.4", "shot noise, gain 20, read noise 0, offset 512"),
+        ("--sigma 15", "noise 15"),
+    ],
+)
+def test_noise_that_is_given_is_told_as_it_is(capsys, words, told):
+    put("a.tif", photons())
+    assert f"256 × 256, {told}, " in line_of(capsys, "a.tif", *words.split())
+
+
+def test_correlated_noise_is_told_by_its_size(capsys):
+    noise = gaussian_filter(np.random.default_rng(0).standard_normal(CLEAN.shape), 1)
+    np.save("a.npy", CLEAN + 20 * noise / noise.std())
+    line = line_of(capsys, "a.npy", "--noise", "correlated")
+    size = re.search(r", correlated noise ([\d.]+) \(estimated\), ", line)[1]
+    assert 10 < float(size) < 30
+
+
+def test_noise_of_channels_is_a_range(capsys):
+    counts = np.random.default_rng(0).poisson(CLEAN[..., np.newaxis], (*CLEAN.shape, 3))
+    put("a.tif", as_stored(counts * (10, 20, 30), np.uint16), has_channels=True)
+    line = line_of(capsys, "a.tif", "--noise", "shot")
+    least, largest = re.search(
+        r", shot noise, gain ([\d.]+) to ([\d.]+), read noise ", line
+    ).groups()
+    assert 8 < float(least) < 12
+    assert 25 < float(largest) < 35
+
+
+def test_pages_with_different_noise_are_several_kinds(folder, capsys):
+    white = as_stored(kf.add_noise(CLEAN * 10, 60, rng=0), np.uint16)
+    pages = np.stack([photons(), white])
+    put("a.tif", pages)
+    assert re.search(
+        r", several kinds of noise, [\d.]+ to [\d.]+ at mean brightness \(estimated\), ",
+        line_of(capsys, "a.tif"),
+    )
+    stored = read_image(folder / "a_denoised.tif").pixels
+    for page, cleaned in zip(pages, stored, strict=True):
+        alone = kf.denoise(np.float32(page), patch_size=5, value_range=(0, 65535))
+        assert_array_equal(cleaned, as_stored(alone, np.uint16))
+
+
+# --- JSON
+
+
+def test_json_has_every_parameter_of_shot_noise(capsys):
+    put("a.tif", photons())
+    record = record_of(capsys, "a.tif", "--gain", 20, "--read-noise", 3, "--offset", 7)
+    expected = {"kind": "shot", "gain": 20.0, "read_noise": 3.0, "offset": 7.0}
+    assert record["noise"] == [expected]
+    assert not record["noise_estimated"]
+    brightness = photons().mean()
+    assert_allclose(record["sigma"], np.sqrt(20 * (brightness - 7) + 9), rtol=1e-6)
+
+
+def test_json_has_the_size_of_a_covariance_and_not_its_numbers(capsys):
+    put("a.tif", photons())
+    record = record_of(capsys, "a.tif", "--noise", "correlated")
+    (noise,) = record["noise"]
+    assert noise["kind"] == "correlated"
+    assert noise["covariance_shape"] == [1, 1, 25, 25]
+    assert noise["stabiliser"]["kind"] == "shot"
+    assert 0.5 < noise["deviation"] < 2  # of stabilised values
+    assert record["noise_estimated"]
+
+
+def test_json_has_the_noise_of_every_page_and_channel(capsys):
+    pages = np.stack([[noisy(10 * page + c) for c in range(3)] for page in range(2)])
+    put("a.tif", pages.transpose(0, 2, 3, 1), has_channels=True)
+    record = record_of(capsys, "a.tif", "--noise", "white")
+    assert [each["kind"] for each in record["noise"]] == ["white", "white"]
+    assert_allclose([each["sigma"] for each in record["noise"]], record["sigma"])
+    assert np.shape(record["sigma"]) == (2, 3)
+
+
+# --- Contradictions
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--sigma 3 --noise shot", "--sigma has no effect with --noise shot: the size of shot"),
+        ("--sigma 3 --noise correlated", "--sigma has no effect with --noise correlated: its size"),
+        ("--sigma 3 --noise auto", "--sigma has no effect with --noise auto: kind and size are"),
+        ("--sigma 3 --gain 2", "--sigma has no effect with --gain: one is the size of white noise"),
+        ("--gain 2 --noise white", "--gain has no effect with --noise white: the size of white"),
+        ("--gain 2 --noise correlated", "--gain has no effect with --noise correlated"),
+        ("--gain 2 --noise auto", "--gain has no effect with --noise auto"),
+        ("--read-noise 3", "--read-noise has no effect without --gain: they describe shot noise"),
+        ("--offset 0", "--offset has no effect without --gain: they describe shot noise together"),
+        ("--gain 2 --preset paper", "--gain has no effect with --preset paper: the denoiser of"),
+        ("--noise shot --preset paper", "--noise shot has no effect with --preset paper"),
+    ],
+)
+def test_noise_that_contradicts_itself_is_refused(files, capsys, words, message):
+    put("a.png", noisy())
+    before = files()
+    assert message in refused(capsys, "denoise", "a.png", *words.split())
+    assert files() == before
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--gain 0", "--gain: 0: give a finite number > 0"),
+        ("--gain nan", "--gain: nan: give a finite number > 0"),
+        ("--read-noise -1", "--read-noise: -1: give a finite number >= 0"),
+        ("--offset inf", "--offset: inf: give a finite number;"),
+        ("--offset nan", "--offset: nan: give a finite number;"),
+        ("--noise loud", "--noise: invalid choice: 'loud'"),
+    ],
+)
+def test_numbers_that_no_noise_has_are_refused(capsys, words, message):
+    assert message in refused(capsys, "denoise", "a.png", *words.split())
+
+
+def test_noise_that_is_not_there_is_refused_in_words_of_the_command(capsys):
+    np.save("a.npy", kf.add_noise(np.add.outer(np.arange(90.0), np.arange(90.0)), 9, rng=0))
+    line = refused(capsys, "denoise", "a.npy", "--noise", "shot")
+    assert "a.npy: --noise shot: the noise of this image does not grow with its brightness" in line
+    assert line.endswith("give gain and read noise, --gain and --read-noise.\n")
+
+
+# --- Warnings
+
+
+def salted(seed):
+    rng = np.random.default_rng(seed)
+    values = CLEAN + rng.normal(0, 5, CLEAN.shape)
+    values[rng.random(CLEAN.shape) < 0.02] = 255
+    return as_stored(values, np.uint8)
+
+
+IMPULSES = r"kappaform: warning: {}: [\d.]+ % of the pixels are impulses \(salt and pepper\): .*"
+
+
+def test_a_warning_is_one_line_that_names_its_file(capsys):
+    for name in ("a.png", "b.png"):
+        put(name, salted(0))  # the same warning for both
+    code, _, err = ended(capsys, "denoise", "a.png", "b.png", "--patch-size", 5)
+    assert code == 0
+    lines = err.splitlines()
+    assert len(lines) == 2
+    for name, line in zip(("a.png", "b.png"), lines, strict=True):
+        assert re.fullmatch(IMPULSES.format(name), line)
+
+
+def test_warnings_of_many_pages_are_one_line(capsys):
+    put("a.tif", np.stack([salted(seed) for seed in range(3)]))
+    code, _, err = ended(capsys, "denoise", "a.tif", "--patch-size", 5)
+    assert code == 0
+    (line,) = err.splitlines()
+    assert re.fullmatch(IMPULSES.format("a.tif") + r" \(and 2 more like this\)", line)
+
+
+def test_texture_everywhere_is_warned_about_with_the_options_to_give(capsys):
+    put("a.png", data.gravel()[:300, :300])
+    code, _, err = ended(capsys, "denoise", "a.png")
+    assert code == 0
+    (line,) = err.splitlines()
+    assert line.startswith("kappaform: warning: a.png: the noise could not be told from texture")
+    assert line.endswith("if that is wrong, try --noise correlated, or give --sigma.")
+
+
+def test_a_warning_that_names_the_result_is_not_named_twice(capsys, monkeypatch):
+    import warnings
+
+    import kappaform.cli.denoise as module
+
+    write = module.write_image
+
+    def doubting(path, *arguments):
+        write(path, *arguments)
+        warnings.warn(f"{path} is written without the resolution.", UserWarning, stacklevel=2)
+
+    monkeypatch.setattr(module, "write_image", doubting)
+    put("a.png", noisy())
+    err = ended(capsys, "denoise", "a.png", "--sigma", 0)[2]
+    assert err == "kappaform: warning: a_denoised.png is written without the resolution.\n"
+
+
+def test_counts_of_a_few_photons_in_whole_numbers_are_warned_of(tmp_path, capsys):
+    counts = np.random.default_rng(0).poisson(CLEAN / 255 * 5).astype(np.uint8)
+    code, _, err = ended(capsys, "denoise", put(tmp_path / "counts.png", counts))
+    assert code == 0
+    assert "its values are whole numbers, to which the result is rounded" in err

@@ -1,0 +1,103 @@
+"""Noise is estimated right where axes, signs and channels could lead astray."""
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+from scipy.ndimage import gaussian_filter1d
+from skimage import data
+
+import kappaform as kf
+from kappaform import Correlated, Shot, White
+
+
+def psnr(clean, image, peak=255):
+    return 10 * np.log10(peak**2 / np.mean((clean - image) ** 2))
+
+
+@pytest.mark.parametrize("shift", [-300.0, -50.0, 1000.0])
+def test_an_offset_of_the_values_changes_nothing_of_shot_noise(shift):
+    clean = data.camera()[:300, :300].astype(float)
+    noisy = kf.add_noise(clean, noise=Shot(2.55, 4.0), rng=0)
+    found = kf.denoise_with_details(noisy + shift)
+    assert isinstance(found.noise, Shot)
+    assert psnr(clean, found.image - shift) == pytest.approx(
+        psnr(clean, kf.denoise(noisy)), abs=0.1
+    )
+
+
+def test_values_below_the_offset_are_not_lost():
+    noise = Shot(2.0, 3.0, 100.0)
+    values = np.linspace(60, 140, 81)[:, np.newaxis]
+    assert (np.diff(noise.stabilised(values)[:, 0]) > 0).all()
+    assert (np.diff(noise.restored(noise.stabilised(values))[:, 0]) > 0).all()
+
+
+@pytest.mark.parametrize("shape", [(1100, 2000), (2000, 1100), (700, 700)])
+def test_noise_that_neighbours_of_a_row_share_is_that_of_rows(shape, rng):
+    noise = gaussian_filter1d(rng.standard_normal(shape), 1.0, axis=1)
+    found = kf.estimate_noise(noise, kind="correlated", patch_size=7)
+    covariance = found.covariance.reshape(7, 7, 7, 7)
+    variance, beside, below = (covariance[3, 3][place] for place in ((3, 3), (3, 4), (4, 3)))
+    assert beside > 0.5 * variance
+    assert below < 0.1 * variance
+
+
+def test_photons_of_a_volume_are_found(rng):
+    places = np.indices((40, 96, 96)) - np.array([20, 48, 48])[:, None, None, None]
+    clean = 5 + 200 * np.exp(
+        -np.sum((places / np.array([12, 24, 24])[:, None, None, None]) ** 2, 0)
+    )
+    found = kf.estimate_noise(rng.poisson(clean).astype(float))
+    assert isinstance(found, Shot)
+    assert found.gain == pytest.approx(1.0, rel=0.25)
+
+
+def test_a_channel_without_light_does_not_hide_the_noise_of_the_others(rng):
+    clean = data.astronaut()[:256, :256].astype(float)
+    clean[..., 2] = 0
+    noisy = rng.poisson(clean / 8.5) * 8.5
+    found = kf.denoise_with_details(noisy, channel_axis=-1)
+    assert isinstance(found.noise, Shot)
+    np.testing.assert_array_equal(found.image[..., 2], 0)
+    as_white = kf.denoise(noisy, noise="white", channel_axis=-1)
+    assert psnr(clean, found.image) > psnr(clean, as_white) + 1
+
+
+def test_a_constant_channel_stays_as_it_is(rng):
+    image = np.full((64, 64, 2), 5.0)
+    image[..., 0] = rng.poisson(20, (64, 64))
+    cleaned = kf.denoise(image, noise=Shot(1.0), channel_axis=-1)
+    np.testing.assert_array_equal(cleaned[..., 1], 5.0)
+
+
+def test_colours_that_a_jpeg_has_halved_have_correlated_noise():
+    clean = data.astronaut()[:256, :256]
+    noisy = np.clip(np.rint(kf.add_noise(clean, 15, rng=0)), 0, 255).astype(np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(noisy).save(file, "JPEG", quality=90, subsampling=2)
+    noisy = np.array(Image.open(file))
+    found = kf.denoise_with_details(noisy, channel_axis=-1)
+    assert isinstance(found.noise, Correlated)
+    as_white = kf.denoise(noisy, noise="white", channel_axis=-1)
+    assert psnr(clean, found.image) > psnr(clean, as_white) + 0.5
+
+
+@pytest.mark.parametrize("sigma", [0, 10])
+def test_grey_that_is_stored_as_colour_has_the_noise_of_grey(sigma):
+    grey = kf.add_noise(data.camera()[:200, :200], sigma, rng=0)
+    found = kf.estimate_noise(np.stack([grey] * 3, axis=-1), channel_axis=-1)
+    assert isinstance(found, White)
+    np.testing.assert_allclose(found.sigma, kf.estimate_sigma(grey))
+
+
+def test_an_offset_above_all_values_is_refused():
+    with pytest.raises(ValueError, match="offset=1000 is above all values"):
+        kf.denoise(data.camera()[:64, :64], noise=Shot(1.0, 0.0, 1000.0))
+
+
+@pytest.mark.parametrize("matrix", [np.ones((1, 1)), 2 * np.eye(3)])
+def test_a_correlation_fits_the_channels_and_is_one_of_each_with_itself(matrix):
+    with pytest.raises(ValueError, match="correlation"):
+        kf.denoise(data.astronaut()[:32, :32], noise=White(5.0, matrix), channel_axis=-1)

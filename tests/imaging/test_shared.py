@@ -1,0 +1,119 @@
+"""One transform for several images."""
+
+import re
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from skimage.data import camera
+
+import kappaform as kf
+from kappaform.imaging import shared
+from kappaform.imaging.quality import psnr
+
+CLEAN = camera()[100:228, 150:278].astype(float)
+
+
+def noisy(seed=0, shape=(60, 60)):
+    return kf.add_noise(CLEAN[: shape[0], : shape[1]], 15, rng=seed)
+
+
+def counts_of(monkeypatch, images, **options):
+    """How many patches of each image were learned from."""
+    seen = []
+
+    def watched(rounds, *_):
+        seen.extend([len(drawn.patches) for drawn in parts] for parts in rounds)
+        raise InterruptedError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shared, "learned", watched)
+        with pytest.raises(InterruptedError):
+            kf.learn_from_images(images, 15, **options)
+    assert all(counts == seen[0] for counts in seen)  # of all rounds
+    return seen[0]
+
+
+@pytest.mark.parametrize("options", [{"sigma": 15}, {"noise": kf.Shot(1.5)}, {"noise": "white"}])
+def test_a_stack_that_shares_is_cleaned_by_what_is_learned_from_its_images(options):
+    stack = np.stack([noisy(seed) for seed in range(3)])
+    learned = kf.learn_from_images(iter(stack), patch_size=5, **options)
+    expected = kf.denoise(stack, transform=learned, patch_size=5, stack_axis=0, **options)
+    together = kf.denoise(stack, share=True, patch_size=5, stack_axis=0, **options)
+    assert_array_equal(together, expected)
+
+
+def test_images_may_have_any_size_and_are_looked_at_once():
+    sizes = [(60, 60), (40, 90), (90, 33)]
+    given = []
+
+    def images():
+        for seed, size in enumerate(sizes):
+            given.append(size)
+            yield noisy(seed, size)
+
+    learned = kf.learn_from_images(images(), 15, patch_size=5, max_condition=1.5)
+    assert given == sizes
+    assert learned.transform.shape == (25, 25)
+    assert learned.condition_number <= 1.5 * (1 + 1e-9)
+
+
+def test_every_image_gives_equally_many_patches(monkeypatch):
+    monkeypatch.setattr(shared, "N_TRAINING", 700)
+    images = [noisy(seed) for seed in range(7)]
+    assert counts_of(monkeypatch, images, patch_size=5) == [100] * 7
+    assert counts_of(monkeypatch, images[:1], patch_size=5) == [700]
+    colours = [np.stack(images[:3], axis=-1), np.stack(images[3:6], axis=-1)]
+    counts = counts_of(monkeypatch, colours, patch_size=5, channel_axis=-1)
+    assert counts == [117] * 6  # a third of 350, rounded up
+
+
+def test_small_images_give_what_they_have(monkeypatch):
+    monkeypatch.setattr(shared, "N_TRAINING", 700)
+    assert counts_of(monkeypatch, [noisy(0, (12, 12)), noisy(1)], patch_size=5) == [64, 350]
+
+
+def test_the_transform_of_others_cleans_as_well_as_the_own_one():
+    learned = kf.learn_from_images((noisy(seed, (100, 100)) for seed in (1, 2)), 15, patch_size=8)
+    image = noisy(3, (100, 100))
+    own, other = (kf.denoise(image, 15, patch_size=8, transform=each) for each in (None, learned))
+    clean = CLEAN[:100, :100]
+    assert psnr(clean, other) > psnr(clean, own) - 0.1
+    assert psnr(clean, other) > psnr(clean, image) + 4
+
+
+def test_noise_is_estimated_in_each_image():
+    images = [noisy(), kf.add_noise(CLEAN, 2.0, rng=1), np.full((50, 50), 7.0)]
+    learned = kf.learn_from_images(images, noise="white", patch_size=5)
+    assert learned.transform.shape == (25, 25)
+
+
+def test_dask_images_are_learned_from_as_arrays_are():
+    da = pytest.importorskip("dask.array")
+    images = [noisy(seed) for seed in range(2)]
+    expected = kf.learn_from_images(images, 15, patch_size=5)
+    chunked = (da.from_array(image, chunks=25) for image in images)
+    assert_array_equal(
+        kf.learn_from_images(chunked, 15, patch_size=5).transform, expected.transform
+    )
+
+
+@pytest.mark.parametrize(
+    ("images", "options", "message"),
+    [
+        ([], {}, "images is empty: give at least one image"),
+        ([np.zeros((20, 20))], {}, "images have no noise, so there is nothing to learn from"),
+        ([noisy(), noisy()[:8]], {}, "patch_size=(11, 11) is larger than the image: give at most"),
+        ([noisy(), np.zeros((20, 20, 20))], {}, "image has 3 dimensions of space, the first one 2"),
+        ([noisy(), noisy() * np.nan], {}, "image contains NaN or inf"),
+        ([noisy()], {"noise": kf.White(1)}, "give one of them"),
+    ],
+)
+def test_what_cannot_be_learned_from_is_refused(images, options, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        kf.learn_from_images(images, 15, **options)
+
+
+def test_sharing_learns_and_takes_no_transform():
+    with pytest.raises(ValueError, match="share=True learns a transform: leave out transform"):
+        kf.denoise(noisy()[np.newaxis], 15, stack_axis=0, share=True, transform=np.eye(121))
