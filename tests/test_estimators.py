@@ -1,6 +1,5 @@
 """The scikit-learn estimators keep scikit-learn's contract and the promises of `learn`."""
 
-import logging
 import math
 import pickle
 import subprocess
@@ -421,17 +420,34 @@ def test_fitting_can_go_on_from_a_result(signals):
 
 
 @pytest.mark.parametrize("callback", [None, lambda state: state.n_iter == 2])
-def test_verbose_logs_every_iteration(callback, signals, caplog):
-    with caplog.at_level(logging.INFO, logger="kappaform"):
-        kf.OrthonormalTransform(3, tol=1e-2, callback=callback).fit(signals)
-        assert not caplog.records
-        estimator = kf.OrthonormalTransform(3, tol=1e-2, callback=callback, verbose=1).fit(signals)
-    lines = [record.getMessage() for record in caplog.records]
-    assert len(lines) == estimator.n_iter_ + 1
-    assert lines[0].startswith(
-        f"OrthonormalTransform: iteration 1, loss {estimator.loss_curve_[1]:.6g}"
-    )
-    assert lines[-1] == f"OrthonormalTransform: {estimator.result_.stop_reason}"
+def test_verbose_prints_every_iteration_and_why_it_stopped(callback, signals, capsys):
+    kf.OrthonormalTransform(3, tol=1e-2, callback=callback).fit(signals)
+    assert capsys.readouterr() == ("", "")
+    estimator = kf.OrthonormalTransform(3, tol=1e-2, callback=callback, verbose=1).fit(signals)
+    lines, who = capsys.readouterr().out.splitlines(), "[OrthonormalTransform]"
+    losses = enumerate(estimator.loss_curve_[1:], start=1)
+    *iterations, last = lines
+    assert iterations == [f"{who} iteration {i}, loss {loss:.6g}" for i, loss in losses]
+    reason = estimator.result_.stop_reason
+    assert last == f"{who} stopped after {estimator.n_iter_} iterations: {reason}"
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"variant": "paper"},
+        {"variant": "reference", "norm": 2.0},
+        {"n_rounds": 1, "objective": "relative"},
+        {"norm": None, "objective": "relative"},
+    ],
+)
+def test_every_option_of_the_method_is_a_parameter(parameters, signals):
+    estimator = kf.ConditionedTransform(3, max_condition=3.0, tol=1e-2, **parameters).fit(signals)
+    method = kf.Conditioned(3.0, **parameters)
+    expected = kf.learn(signals, method, n_nonzero_coefs=3, tol=1e-2)
+    assert estimator.result_.method == method
+    np.testing.assert_array_equal(estimator.result_.transform, expected.transform)
+    assert estimator.partial_fit(signals).result_.method == method
 
 
 @each_estimator

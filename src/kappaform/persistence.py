@@ -30,7 +30,7 @@ from kappaform.learning.state import State
 from kappaform.threads import single_threaded_blas
 
 _FORMAT = "kappaform transform"
-_FORMAT_VERSION = 1
+_FORMAT_VERSION = 2  # 1, of version 0.1: an estimator has no `variant` and `n_rounds`
 _ESTIMATORS = {
     Conditioned: ConditionedTransform,
     LogDet: LogDetTransform,
@@ -154,8 +154,7 @@ def _sparsity(given: Any, n_features: int) -> int:
 def _parameters(model: Estimator | LearnResult) -> dict[str, Any]:
     """Parameters of the estimator to load: the model, or the one for the method of a result."""
     if isinstance(model, LearnResult):
-        known = _ESTIMATORS[type(model.method)]().get_params(deep=False)
-        return {name: value for name, value in asdict(model.method).items() if name in known}
+        return asdict(model.method)
     _check_parameters(model, model.n_features_in_)  # what could not be loaded is not saved
     parameters = model.get_params(deep=False)
     del parameters["callback"]
@@ -247,7 +246,8 @@ def _restored(header: dict[str, Any], result: LearnResult, stream: State) -> Est
     parameters = header["parameters"]
     if not isinstance(parameters, dict) or not isinstance(parameters.get("init", ""), str):
         raise TypeError(f"its parameters are {parameters!r}.")
-    estimator = _ESTIMATORS[type(result.method)](**parameters)
+    # Files of version 0.1 have the variant and the rounds in the method only.
+    estimator = _ESTIMATORS[type(result.method)](**asdict(result.method) | parameters)
     _check_parameters(estimator, n_features)
     features: dict[str, Any] = {"n_features_in_": n_features}
     if names is not None:
