@@ -157,7 +157,7 @@ def test_resuming_on_another_engine_keeps_the_history(method, photo_patches):
     da = pytest.importorskip("dask.array")
     signals = photo_patches[::4]
     options = {"n_nonzero_coefs": 6, "tol": 0}
-    first = kf.learn(signals, method, max_iter=7, init="dct", **options)
+    first = kf.learn(signals, method, max_iter=7, **options)
     chunked = da.from_array(signals, chunks=(100, -1))
     on_dask = kf.learn(chunked, method, max_iter=5, init=first, **options)
     in_memory = kf.learn(signals, method, max_iter=5, init=first, **options)

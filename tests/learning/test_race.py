@@ -20,9 +20,9 @@ from learning.conftest import patches
 from skimage import data
 
 import kappaform as kf
-from kappaform.learning.result import Record
+from kappaform.learning.result import Record, StopReason
 from kappaform.learning.starts import Source, portfolio
-from kappaform.learning.state import Line, State, _halved
+from kappaform.learning.state import _TURN, Line, State, _raced
 from kappaform.learning.updates import as_matrix
 
 
@@ -77,10 +77,11 @@ def test_a_race_ends_and_its_loss_never_rises(photograph, objective):
         n_lines.append(len(result.state.lines))
 
     method = kf.Conditioned(20.0, objective=objective)
-    kf.learn(photograph, method, n_nonzero_coefs=5, tol=0, max_iter=200, callback=watch)
+    result = kf.learn(photograph, method, n_nonzero_coefs=5, max_iter=1000, callback=watch)
     assert all(np.diff(losses) <= 0)
-    assert n_lines[0] == 4
-    assert n_lines[-1] == 1
+    assert all(np.diff(n_lines) <= 0)
+    assert (n_lines[0], n_lines[-1]) == (4, 1)
+    assert result.stop_reason is StopReason.TOLERANCE
 
 
 @pytest.mark.parametrize("objective", ["absolute", "relative"])
@@ -100,31 +101,47 @@ def test_every_start_is_within_bound_and_norm(photograph, objective, n_nonzero, 
         assert not any(np.allclose(one, other) for other in starts[:i])
 
 
-def line(*losses, settled=False):
+def line(*losses, settled=None):
     records = tuple(Record(loss, loss, loss, math.nan, math.nan, 1.0) for loss in losses)
     return Line(np.eye(2), records=records, settled=settled)
 
 
-def kept(*lines):
-    state = _halved(State(kf.Conditioned(), 1, lines))
-    return [(one.loss, one.waits) for one in state.lines], state.active
+def raced(*lines, active=0, turn=_TURN):
+    """Last losses of the lines that still race, and of the one whose turn it is."""
+    state = _raced(State(kf.Conditioned(), 1, lines, active=active, turn=turn))
+    return [one.loss for one in state.lines], state.line.loss
 
 
-def test_the_half_with_the_best_prospects_stays():
-    # Forecasts: 0.9 * 0.9**2, 3 * 1, 1.2 * 0.6**2, 2 * 0.9**2.
-    lines = line(1.2, 1.0, 0.9), line(3.5, 3.0, 3.0), line(4.0, 2.0, 1.2), line(3.0, 2.2, 2.0)
-    assert kept(*lines) == ([(1.2, False), (0.9, False)], 0)
+def test_a_turn_has_eight_steps_unless_its_line_settles():
+    leader, other = line(2.0, 1.0, 0.9), line(3.0, 1.5, 1.0)
+    assert raced(leader, other, active=1, turn=7) == ([0.9, 1.0], 1.0)
+    assert raced(leader, other, active=0, turn=7) == ([0.9, 1.0], 0.9)
+    settled = line(3.0, 1.5, 1.0, settled=StopReason.TOLERANCE)
+    assert raced(leader, settled, active=1, turn=7) == ([0.9], 0.9)
 
 
-def test_the_leader_waits_while_others_might_overtake_it():
-    fast, flat, slow = line(9.0, 3.0, 1.5), line(1.2, 1.0, 1.0), line(2.5, 2.3, 2.2)
-    assert kept(fast, flat, slow) == ([(1.5, False), (1.0, True)], 0)
-    assert kept(flat, fast) == ([(1.5, False), (1.0, True)], 0)
-    assert kept(flat, slow) == ([(1.0, False)], 0)
+def test_first_every_start_has_a_turn():
+    assert raced(line(1.2, 1.0, 0.9), line(), line()) == ([0.9, math.inf, math.inf], math.inf)
+    state = _raced(State(kf.Conditioned(), 1, (line(1.0), line(2.0), line()), turn=_TURN))
+    assert (state.active, state.turn) == (2, 0)
 
 
-def test_lines_that_have_settled_overtake_nobody():
-    flat, fast = line(1.2, 1.0, 1.0), line(9.0, 3.0, 1.5, settled=True)
-    assert kept(flat, fast) == ([(1.0, False)], 0)
-    at_rest = line(1.2, 1.0, 1.0, settled=True)
-    assert kept(at_rest, fast, fast, fast) == ([(1.0, False)], 0)
+def test_then_it_is_the_turn_of_the_line_with_the_lowest_forecast():
+    # Forecasts: 0.9 * 0.9**2 = 0.73, 1.2 * 0.6**2 = 0.43, 1.0 * 0.9**2 = 0.81.
+    slow, fast, other = line(1.2, 1.0, 0.9), line(4.0, 2.0, 1.2), line(3.0, 10 / 9, 1.0)
+    assert raced(slow, fast, other) == ([0.9, 1.2, 1.0], 1.2)
+
+
+def test_a_line_that_is_not_hoped_to_win_is_dropped_and_the_leader_never():
+    flat, hopeless = line(1.2, 1.0, 1.0), line(2.5, 2.3, 2.2)
+    assert raced(flat, hopeless) == ([1.0], 1.0)
+    assert raced(hopeless, flat) == ([1.0], 1.0)
+    fast = line(9.0, 3.0, 1.5)
+    assert raced(flat, hopeless, fast) == ([1.0, 1.5], 1.5)
+
+
+def test_a_line_that_has_settled_leads_or_is_dropped():
+    at_rest = line(1.2, 1.0, 1.0, settled=StopReason.TOLERANCE)
+    fast, stopped = line(9.0, 3.0, 1.5), line(9.0, 3.0, 1.5, settled=StopReason.ROSE)
+    assert raced(at_rest, fast) == ([1.0, 1.5], 1.5)
+    assert raced(at_rest, stopped) == ([1.0], 1.0)

@@ -261,12 +261,8 @@ def _convergence_message(estimator: SparsifyingTransform) -> str:
         f"{type(estimator).__name__} stopped after {result.n_iter} iterations, with "
         f"max_iter={estimator.max_iter}"
     )
-    # A change of no more than tol stops learning, unless its start has won the race only then.
-    if result.state.races or change <= estimator.tol:
-        return (
-            f"{begin}, while several starts were still racing: increase max_iter, or choose one "
-            "start, as init='least-squares' or 'dct'."
-        )
+    if change <= estimator.tol:  # else it would have stopped before
+        return f"{begin}, when the best start had only begun: increase max_iter."
     return (
         f"{begin}. The last relative change of the loss is {change:.1e}, tol={estimator.tol:g}: "
         "increase max_iter or tol."

@@ -162,7 +162,8 @@ def _run(problem: Problem, state: State, options: Options, latest: list[State]) 
             reason = reason or StopReason.CALLBACK
         if reason:
             return reason
-    return StopReason.MAX_ITER
+    # Of a race the leader counts, whether or not others might still overtake it.
+    return state.best.settled or StopReason.MAX_ITER
 
 
 def _interrupted(state: State) -> LearningInterrupted:
@@ -179,9 +180,7 @@ def _called(callback: Callback, state: State) -> bool:
 def _stop_reason(state: State, problem: Problem) -> StopReason | None:
     if problem.is_exact(state.best.records[-1]):
         return StopReason.EXACT
-    if state.races or not state.line.settled:
-        return None
-    return StopReason.ROSE if state.rose else StopReason.TOLERANCE
+    return None if state.races else state.line.settled
 
 
 def _warn_of_columns(engine: Engine, n_nonzero: Any) -> None:

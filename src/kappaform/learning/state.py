@@ -1,7 +1,7 @@
 """The state of learning, and one step of it: over all signals, or over a batch of a stream.
 
-A state holds one or more lines: each is a start and how its errors fell. Several lines race: they
-take turns, after every rung the better half stays, and the last one goes on alone.
+A state holds one or more lines: each is a start and how its errors fell. Several lines race: the
+one that promises most makes the next steps, and those that promise too little are dropped.
 """
 
 from __future__ import annotations
@@ -34,16 +34,17 @@ from kappaform.learning.updates import (
 )
 from kappaform.linalg import polar
 
-# Of a race: steps of a line in the first rung (twice as many in each rung after it); how often a
-# forecast repeats the fall of the loss; the first steps of a line, those it may explore with.
-# Who chose them on what, and what they reach elsewhere: docs/mathematics.md, section 9.
-_FIRST_RUNG = 8
+# Of a race: steps of a turn; how often a forecast repeats the fall of the loss; the first steps of
+# a line, those it may explore with. docs/mathematics.md, section 9, says what they were chosen on,
+# and what they reach elsewhere.
+_TURN = 8
 _OPTIMISM = 2
 _EXPLORING_STEPS = 20
 
-# A stream drops no line before it has seen so many signals per unknown of the transform: its first
-# batches need not be like the others.
+# A stream chooses a line when it has seen so many signals per unknown of the transform (its first
+# batches need not be like the others), and each line has made so many updates.
 _SIGNALS_TO_CHOOSE = 5
+_UPDATES_TO_CHOOSE = 25
 # forgetting="auto": a signal counts in proportion to this power of how many had been seen at its
 # time. However long the stream, the newest part of it decides, and that part grows with it
 # (docs/scale.md: measured against never forgetting).
@@ -65,8 +66,12 @@ class Line:
     explore: Steps | None = None  #: steps to begin with, None: those of the method
     records: tuple[Record, ...] = ()
     statistics: Statistics | None = None
-    settled: bool = False  #: its last step changed little, or would have raised the loss
-    waits: bool = False  #: it leads a race, and makes no steps while others might overtake it
+    settled: StopReason | None = None  #: why it would stop if it were alone
+
+    @property
+    def start(self) -> Start:
+        """The same line without its history."""
+        return Start(self.transform, self.explore)
 
     @property
     def loss(self) -> float:
@@ -96,9 +101,7 @@ class State:
     active: int = 0
     n_iter: int = 0  #: steps of all lines, and starts measured but the first; of a stream, batches
     n_passes: int = 0
-    rose: bool = False  #: whether the last step was dropped because the loss would have risen
-    rung: int = 0  #: of the race: how often lines have been dropped
-    turn: int = 0  #: steps of the active line in this rung; of a stream, of every line
+    turn: int = 0  #: steps of the active line in its turn
     n_signals: int | None = None  #: of a stream, seen so far; None: every step sees all signals
     n_updates: int = 0  #: of a stream, of each line so far
 
@@ -117,11 +120,6 @@ class State:
     @property
     def races(self) -> bool:
         return len(self.lines) > 1
-
-    @property
-    def rung_is_over(self) -> bool:
-        """Whether the active line has made its steps of this rung."""
-        return self.turn >= _FIRST_RUNG * 2**self.rung
 
     @property
     def best(self) -> Line:
@@ -211,99 +209,82 @@ def step(state: State, problem: Problem) -> State:
     """One iteration of the active line: an update of its transform, and the pass with it.
 
     The first iteration of a line that joins a race is the pass that measures its start.
-    A step that would raise the loss is dropped: it ends exploring, or settles the line.
+    A step that would raise the loss is dropped. Such a step, and one that changes the loss by no
+    more than the tolerance, ends exploring, or settles the line.
     """
-    old = state.line
+    old, n_iter = state.line, state.n_iter + 1
     if not old.records:
-        return _with_active(state, _measured(old, problem), problem, n_iter=state.n_iter + 1)
+        return _with_line(state, old, _measured(old, problem), problem, n_iter=n_iter)
     assert old.statistics is not None  # `evaluated` has seen to it
     transform = problem.update(old.statistics, old.transform, old.steps or problem.steps)
     statistics = problem.run_pass(transform)
     record = measure(problem.method, transform, statistics, old.statistics)
-    rose = problem.monotone and problem.rises(old.records[-1], record)
-    if rose:
-        new = replace(old, explore=None, settled=old.steps is None)
-    else:
-        small = abs(old.loss - record.loss) <= problem.tol * abs(old.loss)
-        new = replace(
-            old,
-            transform=transform,
-            records=(*old.records, record),
-            statistics=statistics,
-            settled=small and old.steps is None,
-        )
-    state = _with_active(state, new, problem, n_iter=state.n_iter + 1, turn=state.turn + 1)
-    if not state.races:
-        return replace(state, rose=rose and new.settled)
-    return evaluated(_raced(state), problem)
+    rises = problem.monotone and problem.rises(old.records[-1], record)
+    stays = rises or abs(old.loss - record.loss) <= problem.tol * abs(old.loss)
+    new = old
+    if not rises:
+        records = (*old.records, record)
+        new = Line(transform, old.explore, records, statistics)
+    if stays:
+        reason = StopReason.ROSE if rises else StopReason.TOLERANCE
+        new = replace(new, explore=None, settled=reason if old.steps is None else None)
+    state = _with_line(state, old, new, problem, n_iter=n_iter, turn=state.turn + 1)
+    return evaluated(_raced(state), problem) if state.races else state
 
 
 def _raced(state: State) -> State:
-    """The race after a step: the same line goes on, or the next one; or the rung ends."""
-    if not (state.line.settled or state.rung_is_over):
-        return state
-    following = _next_runner(state.lines, state.active + 1)
-    if following is not None:
-        return replace(state, active=following, turn=0)
-    return _halved(state)
+    """The race after a step: whose turn it is, and who still races.
 
-
-def _next_runner(lines: tuple[Line, ...], first: int) -> int | None:
-    runners = (i for i in range(first, len(lines)) if not (lines[i].settled or lines[i].waits))
-    return next(runners, None)
-
-
-def _halved(state: State) -> State:
-    """The race in its next rung: the half of the lines with the best prospects stays.
-
-    So does the best one so far. If it is not in that half it waits, so that what was reached is
-    never lost. Lines that have settled will not overtake it.
+    First each start has a turn. Then it is always the turn of the line with the lowest forecast. A
+    line whose forecast is not below the lowest loss will not win, and is dropped.
     """
+    if state.turn < _TURN and not state.line.settled:
+        return state
+    for i, line in enumerate(state.lines):
+        if not line.records:
+            return replace(state, active=i, turn=0)
     leader = state.best
-    key = state.loss_of if state.is_stream else lambda line: line.forecast
-    kept = sorted(state.lines, key=key)[: len(state.lines) // 2]
-    lines = [replace(line, waits=False) for line in kept if line is leader or not line.settled]
-    if leader not in kept:
-        lines.append(replace(leader, waits=bool(lines)))
-    active = _next_runner(tuple(lines), 0) or 0
-    return replace(state, lines=tuple(lines), active=active, turn=0, rung=state.rung + 1)
+    lines = tuple(line for line in state.lines if line is leader or line.forecast < leader.loss)
+    active = min(range(len(lines)), key=lambda i: lines[i].forecast)
+    return replace(state, lines=lines, active=active, turn=0)
 
 
 def evaluated(state: State, problem: Problem) -> State:
-    """The state with the statistics of its active line, which a first or resumed one lacks."""
-    line = state.line
-    if line.statistics is not None or (state.n_iter and not line.records):
+    """The state with the statistics of its active line, which a first or resumed one lacks.
+
+    Where the loss is another one, so are the signals, and all begins anew. A line that joins a race
+    is measured by its first iteration; then the best line says whether signals are the same.
+    """
+    joins = state.n_iter > 0 and not state.line.records
+    line = state.best if joins else state.line
+    if line.statistics is not None:
         return state
     measured = _measured(line, problem)
     if line.records and problem.is_same(line.loss, measured.loss):
         measured = replace(line, statistics=measured.statistics)
     elif line.records:
-        state = _without_history(state, problem)
-    return _with_active(state, measured, problem)
+        return evaluated(_without_history(state), problem)
+    return _with_line(state, line, measured, problem)
+
+
+def _without_history(state: State) -> State:
+    """The state on other signals, where no error of the old ones counts: the best line begins."""
+    best = state.best
+    others = (line for line in state.lines if line is not best)
+    lines = tuple(Line(*line.start) for line in (best, *others))
+    return replace(state, lines=lines, active=0, turn=0)
 
 
 def _measured(line: Line, problem: Problem) -> Line:
     """A line that begins here: its statistics, and its error as its only record."""
     statistics = problem.run_pass(line.transform)
     record = measure(problem.method, line.transform, statistics)
-    return Line(line.transform, line.explore, (record,), statistics)
+    return Line(*line.start, (record,), statistics)
 
 
-def _without_history(state: State, problem: Problem) -> State:
-    """The state on other signals than it comes from: no error of those compares with a new one.
-
-    Lines that race are measured anew, where they have been.
-    """
-    others = (line for line in state.lines if line is not state.line and line.records)
-    anew = {id(line): _measured(line, problem) for line in others}
-    lines = (anew.get(id(line), line) for line in state.lines)
-    return replace(state, lines=tuple(lines))
-
-
-def _with_active(state: State, line: Line, problem: Problem, **changes: Any) -> State:
-    """The state with another active line, and with all passes so far."""
-    i = state.active
-    lines = (*state.lines[:i], line, *state.lines[i + 1 :])
+def _with_line(state: State, old: Line, new: Line, problem: Problem, **changes: Any) -> State:
+    """The state with another line in place of one, and with all passes so far."""
+    lines = tuple(new if line is old else line for line in state.lines)
     return replace(state, lines=lines, n_passes=problem.n_passes, **changes)
 
 
@@ -327,8 +308,6 @@ def as_stream(state: State) -> State:
         state,
         lines=(Line(best.transform, statistics=statistics),),
         active=0,
-        rose=False,
-        rung=0,
         turn=0,
         n_signals=int(statistics.n_signals),
         n_updates=state.n_iter,
@@ -356,12 +335,13 @@ def follow(state: State, engine: Engine, forgetting: Forgetting, n_updates: int)
         lines=tuple(_followed(line, state, engine, factor, n_done) for line in state.lines),
         n_signals=n_seen,
         n_updates=state.n_updates + n_done,
-        turn=state.turn + n_done,
         n_iter=state.n_iter + 1,
         n_passes=state.n_passes + n_done * len(state.lines),
     )
     enough = n_seen >= _SIGNALS_TO_CHOOSE * state.n_features**2
-    return _halved(state) if state.races and enough and state.rung_is_over else state
+    if state.races and enough and state.n_updates >= _UPDATES_TO_CHOOSE:
+        return replace(state, lines=(replace(state.best, explore=None),))
+    return state
 
 
 def _followed(line: Line, state: State, engine: Engine, factor: float, n_updates: int) -> Line:
