@@ -23,14 +23,15 @@ from sklearn.utils.validation import check_is_fitted
 from kappaform.arrays import sparsity_of
 from kappaform.estimators import ConditionedTransform, LogDetTransform, OrthonormalTransform
 from kappaform.files import replaced_when_complete
-from kappaform.learning import Conditioned, LearnResult, LogDet, Orthonormal
+from kappaform.learning import Conditioned, LearnResult, LogDet, Method, Orthonormal
 from kappaform.learning.archive import from_arrays, shapes_of, to_arrays
+from kappaform.learning.methods import Coding
 from kappaform.learning.starts import Init
 from kappaform.learning.state import State
 from kappaform.threads import single_threaded_blas
 
 _FORMAT = "kappaform transform"
-_FORMAT_VERSION = 1
+_FORMAT_VERSION = 2  # 1, of version 0.1: an estimator has no `variant` and `n_rounds`
 _ESTIMATORS = {
     Conditioned: ConditionedTransform,
     LogDet: LogDetTransform,
@@ -104,7 +105,7 @@ def load(path: str | os.PathLike[str]) -> Estimator:
 
     What was said about the signals is in its attributes `patch_shape_` and `patch_mean_`. Its
     `result_` can be resumed, and `partial_fit` goes on with it and with its method, bitwise like
-    the saved one unless that still explored several starts: only the best was kept.
+    the saved one unless several starts still raced in it: only the best was kept.
 
     Raises
     ------
@@ -154,16 +155,19 @@ def _sparsity(given: Any, n_features: int) -> int:
 def _parameters(model: Estimator | LearnResult) -> dict[str, Any]:
     """Parameters of the estimator to load: the model, or the one for the method of a result."""
     if isinstance(model, LearnResult):
-        known = _ESTIMATORS[type(model.method)]().get_params(deep=False)
-        described = {name: known[name] for name in ("coding",) if name in known}
-        described |= {name: value for name, value in asdict(model.method).items() if name in known}
-        return described
+        return asdict(model.method) | _coding("refit", model.method)
     _check_parameters(model, model.n_features_in_)  # what could not be loaded is not saved
     parameters = model.get_params(deep=False)
     del parameters["callback"]
     if not isinstance(parameters["init"], str):
         del parameters["init"]
     return parameters
+
+
+def _coding(coding: Coding, method: Method) -> dict[str, Any]:
+    """How codes are made, as a parameter of the estimator of a method, if it has this one."""
+    known = _ESTIMATORS[type(method)]().get_params(deep=False)
+    return {"coding": coding} if "coding" in known else {}
 
 
 def _plain_number(value: Any) -> Any:
@@ -249,9 +253,10 @@ def _restored(header: dict[str, Any], result: LearnResult, stream: State) -> Est
     parameters = header["parameters"]
     if not isinstance(parameters, dict) or not isinstance(parameters.get("init", ""), str):
         raise TypeError(f"its parameters are {parameters!r}.")
-    if "coding" in _ESTIMATORS[type(result.method)]().get_params(deep=False):
-        parameters = {"coding": "largest", **parameters}  # as it was before files said so
-    estimator = _ESTIMATORS[type(result.method)](**parameters)
+    # Files of version 0.1 have the variant and the rounds in the method only. They say nothing of
+    # how codes are made.
+    former = asdict(result.method) | _coding("largest", result.method)
+    estimator = _ESTIMATORS[type(result.method)](**former | parameters)
     _check_parameters(estimator, n_features)
     features: dict[str, Any] = {"n_features_in_": n_features}
     if names is not None:

@@ -31,6 +31,11 @@ FIGURES = (".png", ".pdf", ".svg")
 _OPTIONS = {
     "max_condition": "--max-condition",
     "max_iter": "--max-iter",
+    "n_rounds": "--n-rounds",
+    "norm": "--norm",
+    "objective": "--objective",
+    "init": "--init",
+    "variant": "--variant",
     "n_nonzero_coefs": "--n-nonzero",
     "noise": "--noise",
     "patch_size": "--patch-size",
@@ -41,7 +46,7 @@ _OPTIONS = {
     "value_range": "--value-range",
 }
 # Of these, which are words as well, only ``name=value`` is meant.
-_WORDS = {"noise", "preset", "seed", "sigma"}
+_WORDS = {"init", "noise", "norm", "objective", "preset", "seed", "sigma", "variant"}
 #: What the library advises, and the same for users of the command.
 _ADVICE = {
     "noise=Shot(gain, read_noise)": "--gain and --read-noise",

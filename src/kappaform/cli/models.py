@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,11 @@ from scipy import sparse
 
 import kappaform as kf
 from kappaform.cli import io
+from kappaform.cli.effects import CONDITIONED
 from kappaform.files import check_readable, replaced_when_complete
 from kappaform.image_files import load_npy, read_image
 from kappaform.imaging.patches import grid_of, patches_at
+from kappaform.learning.starts import Init
 
 _LIMITS = ("n_nonzero_coefs", "max_iter", "tol")
 _ROUNDING = 1e-6  # of float32: smaller means, relative to the values, have been removed already
@@ -27,11 +29,12 @@ def learn(arguments: Namespace) -> None:
     io.check_output(target, inputs, overwrite=arguments.overwrite)
     signals, patch_shape = _signals_of(arguments)
     methods = {"log-det": kf.LogDet, "orthonormal": kf.Orthonormal}
-    method = methods.get(arguments.method, lambda: kf.Conditioned(arguments.max_condition))()
+    method = methods.get(arguments.method, lambda: _conditioned(arguments, "max_condition"))()
+    options = io.chosen(arguments, *_LIMITS) | {"init": _init(arguments.init)}
     kept: Any = {"patch_shape": patch_shape, "patch_mean": "removed"} if patch_shape else {}
     try:
         with io.progress("learning") as callback:
-            result = kf.learn(signals, method, **io.chosen(arguments, *_LIMITS), callback=callback)
+            result = kf.learn(signals, method, **options, callback=callback)
     except kf.LearningInterrupted as interruption:
         kf.save(target, interruption.result, **kept)
         text = f"what was learned in {interruption.result.n_iter} iterations is in {target}"
@@ -58,7 +61,8 @@ def path(arguments: Namespace) -> None:
     if len(signals) < 2:
         raise ValueError("there is 1 signal: give at least 2, every second one validates.")
     with io.progress("path") as callback:
-        options = io.chosen(arguments, *_LIMITS) | {"validation": signals[1::2]}
+        options = io.chosen(arguments, *_LIMITS)
+        options |= {"validation": signals[1::2], "method": _conditioned(arguments)}
         table = kf.condition_path(signals[::2], arguments.bounds, **options, callback=callback)
     if plot:
         with io.saved_figure(plot, kf.plots.plot_path(table)):
@@ -132,6 +136,20 @@ def info(arguments: Namespace) -> None:
         "relative_error": result.errors.relative[-1],
     }
     io.tell(facts, arguments.json)
+
+
+def _conditioned(arguments: Namespace, *names: str) -> kf.Conditioned:
+    return kf.Conditioned(**io.chosen(arguments, *names, *CONDITIONED))
+
+
+def _init(given: str) -> Any:
+    """A start by its name; or what is in a model file, which is resumed if it is of its kind."""
+    names = get_args(Init)
+    if given in names:
+        return given
+    if not Path(given).exists():
+        raise ValueError(f"init={given!r} is unknown: choose one of {names}, or a model file.")
+    return io.load_model(given)
 
 
 def _facts(result: Any) -> dict[str, Any]:

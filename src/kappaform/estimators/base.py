@@ -7,10 +7,9 @@ before, or it has all that was learned: attributes are set in one step, at the e
 from __future__ import annotations
 
 import copy
-import logging
 import warnings
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
@@ -35,6 +34,7 @@ from kappaform.learning import (
 )
 from kappaform.learning.learn import begin_stream, learn_on
 from kappaform.learning.methods import (
+    MAX_ITER,
     Coding,
     Forgetting,
     Options,
@@ -45,8 +45,6 @@ from kappaform.learning.methods import (
 from kappaform.learning.state import State, as_stream, follow, result_of
 from kappaform.threads import single_threaded_blas
 
-_logger = logging.getLogger("kappaform")
-
 # Rows of a piece, in blocks of the engine: enough for every core, and a few dozen megabytes.
 _PIECE_BLOCKS = 64
 
@@ -54,7 +52,7 @@ _PIECE_BLOCKS = 64
 class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """A learned transform of signals, one per row, and their codes."""
 
-    _specification: ClassVar[type]  #: of the method; most of its fields are parameters here
+    _specification: ClassVar[type]  #: of the method; its fields are parameters here
     coding: Coding = "largest"  #: a parameter, unless all ways to make codes are the same
 
     def __init__(
@@ -62,7 +60,7 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         n_nonzero_coefs: int | None = None,
         *,
         init: Any = "auto",
-        max_iter: int = 100,
+        max_iter: int = MAX_ITER,
         tol: float = 1e-4,
         forgetting: Forgetting = "auto",
         sparse_output: bool = False,
@@ -91,7 +89,7 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
             state, reason = learn_on(engine, options)
             self._take(result_of(state, reason), as_stream(state), engine.dtype, features)
             if self.verbose:
-                _logger.info("%s: %s", type(self).__name__, reason)
+                self._say(f"stopped after {state.n_iter} iterations: {reason}")
             if reason is StopReason.MAX_ITER:
                 warnings.warn(_convergence_message(self), ConvergenceWarning, stacklevel=2)
             return self
@@ -209,33 +207,30 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         return len(self.components_)
 
     def _fit_options(self) -> Options:
-        return self._options(self._specification(), self.init, max_iter=self.max_iter, tol=self.tol)
+        return self._options(self.init, max_iter=self.max_iter, tol=self.tol)
 
     def _stream_options(self) -> Options:
         before: State | None = getattr(self, "_stream", None)
-        if before is None:
-            return self._options(self._specification(), self.init, forgetting=self.forgetting)
-        result = result_of(before, StopReason.RUNNING)
-        return self._options(before.method, result, forgetting=self.forgetting)
+        init = self.init if before is None else result_of(before, StopReason.RUNNING)
+        return self._options(init, forgetting=self.forgetting)
 
-    def _options(self, basis: Any, init: Any, **others: Any) -> Options:
+    def _options(self, init: Any, **others: Any) -> Options:
         sparsity = one_sparsity(self.n_nonzero_coefs, "an estimator")
         checked_coding(self.coding)
-        options = checked_options(self._method(basis), sparsity, init, self.callback, **others)
-        return options._replace(callback=self._logged_callback) if self.verbose else options
+        options = checked_options(self._method(), sparsity, init, self.callback, **others)
+        return options._replace(callback=self._telling_callback) if self.verbose else options
 
-    def _method(self, basis: Any) -> Method:
-        """A method with the parameters of the estimator; those that it lacks are of `basis`.
+    def _method(self) -> Method:
+        names = (field.name for field in fields(self._specification))
+        return self._specification(**{name: getattr(self, name) for name in names})
 
-        So `partial_fit` goes on with the variant of a loaded result, which no parameter says.
-        """
-        names = {field.name for field in fields(basis)} & set(self._get_param_names())
-        return replace(basis, **{name: getattr(self, name) for name in names})
-
-    def _logged_callback(self, result: LearnResult) -> bool:
-        loss = result.records[-1].loss
-        _logger.info("%s: iteration %d, loss %.6g", type(self).__name__, result.n_iter, loss)
+    def _telling_callback(self, result: LearnResult) -> bool:
+        self._say(f"iteration {result.n_iter}, loss {result.records[-1].loss:.6g}")
         return self.callback is not None and bool(self.callback(result))
+
+    def _say(self, text: str) -> None:
+        """Print a line, as estimators of scikit-learn do if they are verbose."""
+        print(f"[{type(self).__name__}] {text}")  # noqa: T201
 
     def _received(self, X: Any, *, reset: bool) -> tuple[Any, dict[str, Any]]:
         """Signals as an engine takes them, and what scikit-learn remembers of their features.
@@ -291,12 +286,8 @@ def _convergence_message(estimator: SparsifyingTransform) -> str:
         f"{type(estimator).__name__} stopped after {result.n_iter} iterations, with "
         f"max_iter={estimator.max_iter}"
     )
-    # A change of no more than tol stops learning, unless its start was only chosen then.
-    if result.state.explores or change <= estimator.tol:
-        return (
-            f"{begin}, while starts were still being explored: increase max_iter (300 are enough "
-            "for most bounds), or choose one start by init='least-squares' or 'dct'."
-        )
+    if change <= estimator.tol:  # else it would have stopped before
+        return f"{begin}, when the best start had only begun: increase max_iter."
     return (
         f"{begin}. The last relative change of the loss is {change:.1e}, tol={estimator.tol:g}: "
         "increase max_iter or tol."

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from kappaform.estimators.base import SparsifyingTransform
 from kappaform.learning import Conditioned, LogDet, Orthonormal
-from kappaform.learning.methods import Coding, Forgetting
+from kappaform.learning.methods import MAX_ITER, Coding, Forgetting, Objective, Variant
 
 
 class ConditionedTransform(SparsifyingTransform):
@@ -29,6 +29,10 @@ class ConditionedTransform(SparsifyingTransform):
         Frobenius norm of the transform: that of an orthonormal one, given, or free.
     objective : {"absolute", "relative"}
         The error to minimise: absolute, or divided by the norm of the coefficients.
+    variant : {"monotone", "paper", "reference", "public"}
+        Steps that never increase the loss, or published ones; see :class:`kappaform.Conditioned`.
+    n_rounds : int >= 1
+        Rounds of the monotone updates per iteration.
     init : {"auto", "dct", "identity", "least-squares", "procrustes"}, array or LearnResult
         Where to start; a LearnResult of the same method and sparsity, such as the `result_` of a
         fitted estimator, is resumed.
@@ -47,7 +51,7 @@ class ConditionedTransform(SparsifyingTransform):
     callback : callable, optional
         Called after every iteration with the LearnResult so far; returning True stops `fit`.
     verbose : int
-        Above 0 every iteration is logged, as INFO of the logger "kappaform".
+        Above 0 every iteration is printed.
 
     Attributes
     ----------
@@ -89,9 +93,11 @@ class ConditionedTransform(SparsifyingTransform):
         *,
         max_condition: float = 2.0,
         norm: float | Literal["auto"] | None = "auto",
-        objective: Literal["absolute", "relative"] = "absolute",
+        objective: Objective = "absolute",
+        variant: Variant = "monotone",
+        n_rounds: int = 5,
         init: Any = "auto",
-        max_iter: int = 100,
+        max_iter: int = MAX_ITER,
         tol: float = 1e-4,
         forgetting: Forgetting = "auto",
         coding: Coding = "refit",
@@ -113,6 +119,8 @@ class ConditionedTransform(SparsifyingTransform):
         self.max_condition = max_condition
         self.norm = norm
         self.objective = objective
+        self.variant = variant
+        self.n_rounds = n_rounds
 
 
 class OrthonormalTransform(SparsifyingTransform):
@@ -153,7 +161,7 @@ class LogDetTransform(SparsifyingTransform):
         weight: float = 0.0031,
         frobenius_weight: float | None = None,
         init: Any = "auto",
-        max_iter: int = 100,
+        max_iter: int = MAX_ITER,
         tol: float = 1e-4,
         forgetting: Forgetting = "auto",
         coding: Coding = "refit",

@@ -14,6 +14,7 @@ from kappaform.arrays import as_real_array, as_transform, sparsity_of
 from kappaform.engines import Engine, SignalsUnreadable, engine_for, refit_of
 from kappaform.learning.learn import learn_on
 from kappaform.learning.methods import (
+    MAX_ITER,
     Coding,
     Conditioned,
     checked_coding,
@@ -118,16 +119,16 @@ def condition_path(
     validation: Any = None,
     method: Conditioned | None = None,
     coding: Coding = "largest",
-    max_iter: int = 100,
+    max_iter: int = MAX_ITER,
     tol: float = 1e-4,
     callback: Callable[[LearnResult], bool | None] | None = None,
 ) -> ConditionPath:
     """Learn a transform for each bound on the condition number, to choose one.
 
     A looser bound always allows a lower error; what it costs shows in the reconstruction error and
-    on signals that were not learned from. Bounds are taken in ascending order, and each explores
-    what the one before it found beside fresh starts: with the monotone variant the loss never rises
-    along the path.
+    on signals that were not learned from. Bounds are taken in ascending order, and what one
+    bound found races with the fresh starts of the next: with the monotone variant the loss never
+    rises along the path.
 
     Parameters
     ----------

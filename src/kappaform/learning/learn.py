@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from kappaform.arrays import reading, sparsity_of, warn
 from kappaform.engines import Engine, SignalsUnreadable, Statistics, engine_for
 from kappaform.learning.methods import (
+    MAX_ITER,
     N_UPDATES,
     Callback,
     Conditioned,
@@ -33,7 +34,7 @@ from kappaform.learning.result import (
     StopReason,
     learned,
 )
-from kappaform.learning.starts import explores_blindly, starts_for
+from kappaform.learning.starts import Source, starts_for
 from kappaform.learning.state import (
     Line,
     Problem,
@@ -59,7 +60,7 @@ def learn(
     *,
     n_nonzero_coefs: int | NDArray | None = None,
     init: Any = "auto",
-    max_iter: int = 100,
+    max_iter: int = MAX_ITER,
     tol: float = 1e-4,
     callback: Callback | None = None,
 ) -> LearnResult:
@@ -77,14 +78,13 @@ def learn(
     n_nonzero_coefs : int or array of shape (m,), optional
         Nonzero coefficients of a code, for all signals or for each. By default a tenth of n.
     init : {"auto", "dct", "identity", "least-squares", "procrustes"}, array, LearnResult or tuple
-        Where to start. "auto" is the cosine basis, but for the monotone conditioned method the
-        best of two or three explored starts (for bounds above 16, within about 250
-        iterations). An array, its largest entry between 1e-6 and 1e6, is moved to
-        an admissible transform near it. A LearnResult of the same method and sparsity, or a fitted
-        estimator that has one, is resumed, bitwise as if it had never stopped; any other gives its
-        transform. A tuple of these: each is explored, the best goes on.
+        Where to start. "auto" is the cosine basis, but for the monotone conditioned method a race
+        of up to four starts, of which the best goes on. An array, its largest entry between 1e-6
+        and 1e6, is moved to an admissible transform near it. A LearnResult of the same method and
+        sparsity, or a fitted estimator that has one, is resumed, bitwise as if it had never
+        stopped; any other gives its transform. A tuple of these: they race, the best goes on.
     max_iter : int
-        Iterations at most, exploration included.
+        Iterations at most, those of all starts together: each is one pass over the data.
     tol : float
         Stop when the loss changes by no more than this fraction.
     callback : callable, optional
@@ -140,7 +140,8 @@ def _state_from(init: Any, problem: Problem) -> State:
     kind = problem.method, problem.n_nonzero, n_features
     state = resumable(init, kind, stream=False)
     if state is None:
-        starts = starts_for(init, problem.method, n_features, problem.run_pass)
+        source = Source(problem.engine.gram, problem.n_nonzero, problem.run_pass)
+        starts = starts_for(init, problem.method, source)
         lines = tuple(Line(*start) for start in starts)
         state = State(problem.method, problem.n_nonzero, lines)
     return state
@@ -154,14 +155,15 @@ def _run(problem: Problem, state: State, options: Options, latest: list[State]) 
     state = evaluated(state, problem)
     latest[:] = [state]
     for _ in range(options.max_iter):
-        previous, state = state, step(state, problem)
+        state = step(state, problem)
         latest[:] = [state]
-        reason = _stop_reason(previous, state, problem)
+        reason = _stop_reason(state, problem)
         if options.callback is not None and _called(options.callback, state):
             reason = reason or StopReason.CALLBACK
         if reason:
             return reason
-    return StopReason.MAX_ITER
+    # Of a race the leader counts, whether or not others might still overtake it.
+    return state.best.settled or StopReason.MAX_ITER
 
 
 def _interrupted(state: State) -> LearningInterrupted:
@@ -175,15 +177,10 @@ def _called(callback: Callback, state: State) -> bool:
         return bool(callback(result))
 
 
-def _stop_reason(previous: State, state: State, problem: Problem) -> StopReason | None:
+def _stop_reason(state: State, problem: Problem) -> StopReason | None:
     if problem.is_exact(state.best.records[-1]):
         return StopReason.EXACT
-    if previous.explores:
-        return None
-    if state.rose:
-        return StopReason.ROSE
-    old, new = previous.line.loss, state.line.loss
-    return StopReason.TOLERANCE if abs(old - new) <= problem.tol * abs(old) else None
+    return None if state.races else state.line.settled
 
 
 def _warn_of_columns(engine: Engine, n_nonzero: Any) -> None:
@@ -239,7 +236,7 @@ def learn_stream(
         Nonzero coefficients of a code. By default a tenth of n.
     init : {"auto", "dct", "identity", "least-squares", "procrustes"}, array, LearnResult or tuple
         Where to start, as for `learn`. Several starts ("auto" of the monotone conditioned method)
-        are followed over the first batches, until 5 n^2 signals were seen; the best goes on. The
+        race over the first batches, all of them until 5 n^2 signals were seen. The
         result of a stream of the same method and sparsity is resumed, as if it had never stopped.
     forgetting : "auto" or float from 0 to 1
         What each batch leaves of the weight of those before it: 1 never forgets.
@@ -314,9 +311,7 @@ def begin_stream(options: Options, engine: Engine) -> State:
         n_passes += 1
         return engine.run_pass(as_matrix(transform), n_nonzero)
 
-    if isinstance(init, str) and init == "auto" and explores_blindly(method):
-        init = "dct"  # blind steps need the codes of all signals, not of earlier batches
-    starts = starts_for(init, method, engine.n_features, codes_of)
+    starts = starts_for(init, method, Source(engine.gram, n_nonzero, codes_of))
     return stream_from(starts, method, n_nonzero, engine.n_features, n_passes)
 
 

@@ -106,6 +106,9 @@ class Conditioned:
 Method = Orthonormal | LogDet | Conditioned
 Callback = Callable[[Any], bool | None]  #: sees a LearnResult; returning True stops
 Forgetting = float | Literal["auto"]
+# Enough for a change of 1e-4: digits, patches and tables took 5 to 221 iterations at bounds from 2
+# to 100 (docs/mathematics.md, section 9).
+MAX_ITER = 300
 N_UPDATES = 5  #: of the transform for each batch of a stream, at most (docs/scale.md)
 
 
@@ -116,7 +119,7 @@ class Options(NamedTuple):
     n_nonzero: Any
     init: Any
     callback: Callback | None
-    max_iter: int = 100  #: of `learn`
+    max_iter: int = MAX_ITER  #: of `learn`
     tol: float = 1e-4  #: of `learn`
     forgetting: Forgetting = "auto"  #: of `learn_stream`
     n_updates: int = N_UPDATES  #: of `learn_stream`

@@ -6,6 +6,7 @@ bound in the right step, so the error may rise. `updates` has the steps that nev
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -21,7 +22,6 @@ from kappaform.learning.updates import (
     decompose,
     fit_spectrum,
     least_squares,
-    turn_blindly,
 )
 from kappaform.linalg import polar, project_spectrum, svd
 
@@ -52,7 +52,21 @@ def update_published(
     if factors is None:
         start = _coded_start(statistics, constraints.kappa)
         factors = fit(start.left, start)
-    return turn_blindly(statistics, factors, constraints, project)
+    return _turned(statistics, factors, constraints, project)
+
+
+def _turned(
+    statistics: Statistics,
+    factors: Factors,
+    constraints: Constraints,
+    project: Callable[..., NDArray],
+) -> Factors:
+    """Left, right and spectrum step in this order, the right one as if the spectrum were flat."""
+    gram, cross = statistics.gram, statistics.cross
+    left = polar(cross @ factors.right * factors.spectrum, near=factors.left)
+    right = polar(cross.T @ left, near=factors.right)
+    turned = Factors(left, factors.spectrum, right)
+    return fit_spectrum(left, turned, gram, cross, constraints, project).scaled_to(constraints.norm)
 
 
 def _printed_start(statistics: Statistics, kappa: float) -> Factors:

@@ -71,12 +71,12 @@ class LearnResult:
     method : Orthonormal, LogDet or Conditioned
     n_nonzero_coefs : int or array of shape (m,)
     n_iter : int
-        Updates done in all, those of starts that were tried and left included.
+        Iterations of all starts together: updates, and measurements of the starts but the first.
     n_passes : int
         Passes over the data in all: those of the iterations, of the starts and, for the results of
         a `condition_path`, of the errors that it measures.
     errors : Errors
-        Of the start that was kept, per iteration; of a stream, of the last 1000 batches.
+        Of the start that leads or has won, per update; of a stream, of the last 1000 batches.
     loss : array
         What the method minimises, per iteration: the absolute or relative error, or for the log-det
         method the penalised squared error over the squared norm of the signals.

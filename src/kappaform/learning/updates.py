@@ -54,10 +54,9 @@ class Factors:
 Transform = NDArray | Factors
 
 # "exact" steps keep the norm and never increase the absolute error; "relative" ones never increase
-# the relative error. The others explore: "rescale" steps project without the norm and then rescale,
-# "turn" steps also turn the right vectors as if the transform were orthonormal, and "turn-exact"
-# ones do so and keep the norm.
-Steps = Literal["exact", "rescale", "relative", "turn", "turn-exact"]
+# the relative error. "rescale" steps project without the norm and then rescale: they promise
+# nothing, and often lead further than exact ones.
+Steps = Literal["exact", "rescale", "relative"]
 
 
 def as_matrix(transform: Transform) -> NDArray:
@@ -179,10 +178,8 @@ def update_conditioned(
     project: Callable[..., NDArray] = project_spectrum
     if constraints.norm is None:
         project = _project_free
-    elif steps in ("exact", "turn-exact"):
+    elif steps == "exact":
         project = partial(project_spectrum, norm=constraints.norm)
-    if steps in ("turn", "turn-exact"):
-        return turn_blindly(statistics, factors, constraints, project)
     for _ in range(n_rounds):
         left = polar(cross @ factors.right * factors.spectrum, near=factors.left)
         factors = fit_spectrum(left, factors, statistics.gram, cross, constraints, project)
@@ -201,24 +198,6 @@ def _project_free(targets: NDArray, weights: NDArray, max_condition: float) -> N
     if np.linalg.norm(spectrum) < LEAST_NORM:
         return project_spectrum(targets, weights, max_condition, LEAST_NORM)
     return spectrum
-
-
-def turn_blindly(
-    statistics: Statistics,
-    factors: Factors,
-    constraints: Constraints,
-    project: Callable[..., NDArray],
-) -> Factors:
-    """Left, right and spectrum step in this order, the right one blind to the spectrum.
-
-    So it moves where the weights of small singular values would hold it: further, and without any
-    promise.
-    """
-    gram, cross = statistics.gram, statistics.cross
-    left = polar(cross @ factors.right * factors.spectrum, near=factors.left)
-    right = polar(cross.T @ left, near=factors.right)
-    turned = Factors(left, factors.spectrum, right)
-    return fit_spectrum(left, turned, gram, cross, constraints, project).scaled_to(constraints.norm)
 
 
 def fit_spectrum(
@@ -252,16 +231,6 @@ def turn_right(factors: Factors, gram: NDArray, cross: NDArray, least: float) ->
     slack = spectrum.max() ** 2 - spectrum**2
     target = (cross.T @ left) * spectrum + (gram @ right - least * right) * slack
     return Factors(left, spectrum, polar(target, near=right))
-
-
-def turned_start(statistics: Statistics, method: Conditioned, steps: Steps) -> Factors:
-    """Where turning begins: the least squares fit to given codes, after the first such step."""
-    constraints = constraints_of(method, statistics.gram)
-    start = decompose(least_squares(statistics))
-    fitted = fit_spectrum(start.left, start, statistics.gram, statistics.cross, constraints)
-    return update_conditioned(
-        statistics, fitted.scaled_to(constraints.norm), steps, constraints, n_rounds=1
-    )
 
 
 def least_squares(statistics: Statistics) -> NDArray:
