@@ -2,6 +2,7 @@ from . import plots as plots
 from .engines import SignalsUnreadable as SignalsUnreadable
 from .engines import hard_threshold as hard_threshold
 from .estimators import ConditionedTransform as ConditionedTransform
+from .estimators import ConditionedTransformCV as ConditionedTransformCV
 from .estimators import LogDetTransform as LogDetTransform
 from .estimators import OrthonormalTransform as OrthonormalTransform
 from .imaging import Correlated as Correlated

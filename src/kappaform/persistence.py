@@ -21,7 +21,12 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from kappaform.arrays import sparsity_of
-from kappaform.estimators import ConditionedTransform, LogDetTransform, OrthonormalTransform
+from kappaform.estimators import (
+    ConditionedTransform,
+    ConditionedTransformCV,
+    LogDetTransform,
+    OrthonormalTransform,
+)
 from kappaform.files import replaced_when_complete
 from kappaform.learning import Conditioned, LearnResult, LogDet, Method, Orthonormal
 from kappaform.learning.archive import from_arrays, shapes_of, to_arrays
@@ -44,7 +49,7 @@ Estimator = ConditionedTransform | LogDetTransform | OrthonormalTransform
 
 def save(
     path: str | os.PathLike[str],
-    model: Estimator | LearnResult,
+    model: Estimator | ConditionedTransformCV | LearnResult,
     *,
     n_nonzero_coefs: int | None = None,
     patch_shape: tuple[int, ...] | None = None,
@@ -73,6 +78,7 @@ def save(
     load
     """
     path, result, stream = Path(path), *_learned(model)
+    model = model if isinstance(model, LearnResult) else model._as_saved()
     n_features = len(result.transform)
     sparsity = _sparsity(result if n_nonzero_coefs is None else n_nonzero_coefs, n_features)
     parameters = _parameters(model)
@@ -133,7 +139,7 @@ def _learned(model: Any) -> tuple[LearnResult, State | None]:
     """The result of a model, and the stream that it is in the middle of."""
     if isinstance(model, LearnResult):
         return model, model.state if model.state.is_stream else None
-    if not isinstance(model, Estimator):
+    if not isinstance(model, Estimator | ConditionedTransformCV):
         raise TypeError(
             f"model is of type {type(model).__name__}: give a fitted estimator of kappaform or a "
             "LearnResult."

@@ -1,9 +1,15 @@
 """scikit-learn estimators: thin shells over learning."""
 
+from kappaform.estimators.choice import ConditionedTransformCV
 from kappaform.estimators.transforms import (
     ConditionedTransform,
     LogDetTransform,
     OrthonormalTransform,
 )
 
-__all__ = ["ConditionedTransform", "LogDetTransform", "OrthonormalTransform"]
+__all__ = [
+    "ConditionedTransform",
+    "ConditionedTransformCV",
+    "LogDetTransform",
+    "OrthonormalTransform",
+]

@@ -19,10 +19,11 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_array
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kappaform.arrays import is_store, library_of, working_dtype
-from kappaform.engines import Refit, SignalsUnreadable, engine_for
+from kappaform.engines import Engine, Refit, SignalsUnreadable, engine_for
 from kappaform.engines.blocks import block_rows, split_rows
 from kappaform.engines.stores import reader_of
 from kappaform.learning import (
@@ -53,6 +54,7 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     """A learned transform of signals, one per row, and their codes."""
 
     _specification: ClassVar[type]  #: of the method; its fields are parameters here
+    _streams: ClassVar[bool] = True  #: whether it can learn batch by batch
     coding: Coding = "largest"  #: a parameter, unless all ways to make codes are the same
 
     def __init__(
@@ -83,15 +85,17 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         """
         options = self._fit_options()
         signals, features = self._received(X, reset=True)
-        engine = engine_for(signals)
+        return self._learn(engine_for(signals), options, features)
+
+    def _learn(self, engine: Engine, options: Options, learned: dict[str, Any]) -> Self:
+        """Learn, and be fitted with what is learned, beside what is `learned` already."""
         state: State | None = None
         try:
             state, reason = learn_on(engine, options)
-            self._take(result_of(state, reason), as_stream(state), engine.dtype, features)
+            self._take(result_of(state, reason), as_stream(state), engine.dtype, learned)
             if self.verbose:
                 self._say(f"stopped after {state.n_iter} iterations: {reason}")
-            if reason is StopReason.MAX_ITER:
-                warnings.warn(_convergence_message(self), ConvergenceWarning, stacklevel=2)
+            self._warn_if_not_converged()
             return self
         except (KeyboardInterrupt, SignalsUnreadable) as error:
             result: LearnResult | None = getattr(error, "result", None)
@@ -99,11 +103,16 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
                 result = result_of(state, StopReason.INTERRUPTED)
             if result is None:
                 raise
-            self._take(result, as_stream(state or result.state), engine.dtype, features)
+            self._take(result, as_stream(state or result.state), engine.dtype, learned)
             if state is None:
                 raise
             raise LearningInterrupted(result) from None
 
+    def _warn_if_not_converged(self) -> None:
+        if self.result_.stop_reason is StopReason.MAX_ITER:
+            warnings.warn(_convergence_message(self), ConvergenceWarning, stacklevel=4)
+
+    @available_if(lambda self: self._streams)
     def partial_fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
         """Learn from one more batch of signals: one call, one iteration.
 
@@ -205,6 +214,10 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     @property
     def _n_features_out(self) -> int:
         return len(self.components_)
+
+    def _as_saved(self) -> SparsifyingTransform:
+        """The estimator that a file has of this one."""
+        return self
 
     def _fit_options(self) -> Options:
         return self._options(self.init, max_iter=self.max_iter, tol=self.tol)
