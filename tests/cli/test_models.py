@@ -118,14 +118,46 @@ def test_path_shows_every_bound_and_draws(folder, signals, capsys):
     assert (folder / "p.png").read_bytes().startswith(b"\x89PNG")
     table = json.loads(ended(capsys, *words, "--overwrite", "--json")[1])["table"]
     expected = kf.condition_path(
-        signals[::2], [1, 2, 4], validation=signals[1::2], max_iter=5, tol=1e-3
+        signals[::2], [1, 2, 4], validation=signals[1::2], max_iter=5, tol=1e-3, coding="refit"
     )
     assert_allclose(table["validation_reconstruction"], expected["validation_reconstruction"])
+
+
+def test_path_chooses_a_bound_by_folds_and_saves_what_it_learns(signals, capsys):
+    words = ["path", "signals.npy", "--bounds", 1, 2, 4, "--tol", 0.01, "--choose"]
+    words += ["--folds", 3, "-o", "best.kf", "--plot", "p.png"]
+    code, out, err = ended(capsys, *words)
+    assert (code, err) == (0, "")
+    expected = kf.ConditionedTransformCV(max_conditions=(1, 2, 4), cv=3, tol=0.01).fit(signals)
+    assert f"--max-condition {expected.max_condition_:g} rebuilds best" in out
+    assert out.endswith("drawn: p.png\nsaved: best.kf\n")
+    loaded = kf.load("best.kf")
+    assert loaded.max_condition == expected.max_condition_
+    assert_array_equal(loaded.components_, expected.components_)
+    told = json.loads(ended(capsys, *words, "--overwrite", "--json")[1])
+    assert told["best_max_condition"] == expected.max_condition_
+    assert told["output"] == "best.kf"
+    by = json.loads(ended(capsys, *words[:-4], "--choose-by", "absolute", "--json")[1])
+    assert by["best_max_condition"] == 4
+
+
+def test_the_error_that_the_path_chooses_by_can_be_given(signals, capsys):
+    words = ["path", "signals.npy", "--bounds", 1, 2, 4, "--max-iter", 5, "--choose-by", "absolute"]
+    assert "--max-condition 4 has the least error of what" in ended(capsys, *words)[1]
+    assert len(signals) > 2
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["path", "signals.npy", "-o", "n.kf"], "--output has no effect without --choose"),
+        (["path", "signals.npy", "--folds", "3"], "--folds has no effect without --choose"),
+        (
+            ["path", "signals.npy", "--choose", "--folds", "9999"],
+            "--folds 9999, 9999 folds, with 200 sample(s): give at least 2 folds",
+        ),
+        (["path", "signals.npy", "--bounds", "2", "1"], "--bounds has 1 after 2, which it is not"),
+        (["path", "signals.npy", "--bounds", "2", "2"], "--bounds has 2 after 2, which it repeats"),
         (["learn", "missing.npy", "-o", "n.kf"], "missing.npy: No such file"),
         (["learn", "signals.npy", "-o", "signals.npy"], "signals.npy is an input"),
         (["learn", "signals.npy", "a.png", "-o", "n.kf"], "mixed"),

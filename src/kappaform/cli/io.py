@@ -43,6 +43,9 @@ _OPTIONS = {
     "seed": "--seed",
     "sigma": "--sigma",
     "tol": "--tol",
+    "choose_by": "--choose-by",
+    "cv": "--folds",
+    "max_conditions": "--bounds",
     "value_range": "--value-range",
 }
 # Of these, which are words as well, only ``name=value`` is meant.

@@ -269,14 +269,19 @@ def _add_models(commands: Any) -> None:
     _add_output(decode, ".npy to write, one signal per row")
 
     text = "show errors over the bound on the condition number, to choose one"
-    example = "photo.png --bounds 1 1.5 2 3 5 --plot path.png"
+    example = "photo.png --bounds 1 1.5 2 3 5 --plot path.png --choose -o photo.kappaform"
     path = _command(commands, "models", "path", text, example, texts.PATH)
     _add_signals(path, tol=1e-3)
     bounds = [1, 1.25, 1.5, 2, 3, 5, 10]
     path.add("--bounds", "bounds >= 1", _at_least(1), nargs="+", default=bounds)
     _add_conditioned(path)
+    errors = ("reconstruction", "relative", "absolute")
+    path.add("--choose-by", "error that chooses a bound", choices=errors, default=errors[0])
+    path.add_flag("--choose", "choose by cross-validation, and learn from all signals")
+    path.add("--folds", "beside --choose: their number", _COUNT, default=5)
+    path.add("-o --output", "beside --choose: file to write the transform to")
     path.add("--plot", "file to draw the errors in")
-    path.add_flag("--overwrite", "replace a --plot that is there")
+    path.add_flag("--overwrite", "replace a --plot or an output that is there")
 
     text = "say what is in a model file; its condition number is computed, not believed"
     info = _command(commands, "models", "info", text, "photo.kappaform")

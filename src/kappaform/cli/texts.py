@@ -17,7 +17,9 @@ LEARN = """
 Signals are the rows of .npy files, as they are, or random patches of pictures, whose means are
 removed. After Ctrl-C what was learned until then is saved."""
 PATH = """
-Every second signal is not learned from: it validates."""
+Every second signal is not learned from: it validates. With --choose the signals are cut into folds,
+each of which validates what is learned from the others. What is chosen is the bound with the least
+error; with the error of rebuilt signals, the one for encode and decode."""
 REPRODUCE = """
 The paper is "Learning Explicitly Conditioned Sparsifying Transforms", arXiv:2403.03168. DIR is a
 copy of the public repository pirofti/ConditionedTransformLearning. Finished parts are kept in OUT:
