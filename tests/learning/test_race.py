@@ -112,12 +112,12 @@ def raced(*lines, active=0, turn=_TURN):
     return [one.loss for one in state.lines], state.line.loss
 
 
-def test_a_turn_has_eight_steps_unless_its_line_settles():
+def test_a_turn_has_six_steps_unless_its_line_settles():
     leader, other = line(2.0, 1.0, 0.9), line(3.0, 1.5, 1.0)
-    assert raced(leader, other, active=1, turn=7) == ([0.9, 1.0], 1.0)
-    assert raced(leader, other, active=0, turn=7) == ([0.9, 1.0], 0.9)
+    assert raced(leader, other, active=1, turn=5) == ([0.9, 1.0], 1.0)
+    assert raced(leader, other, active=0, turn=5) == ([0.9, 1.0], 0.9)
     settled = line(3.0, 1.5, 1.0, settled=StopReason.TOLERANCE)
-    assert raced(leader, settled, active=1, turn=7) == ([0.9], 0.9)
+    assert raced(leader, settled, active=1, turn=5) == ([0.9], 0.9)
 
 
 def test_first_every_start_has_a_turn():
@@ -130,10 +130,18 @@ def test_then_it_is_the_turn_of_the_line_with_the_lowest_forecast():
     # Forecasts: 0.9 * 0.9**2 = 0.73, 1.2 * 0.6**2 = 0.43, 1.0 * 0.9**2 = 0.81.
     slow, fast, other = line(1.2, 1.0, 0.9), line(4.0, 2.0, 1.2), line(3.0, 10 / 9, 1.0)
     assert raced(slow, fast, other) == ([0.9, 1.2, 1.0], 1.2)
+    assert raced(slow, other) == ([0.9, 1.0], 0.9)
+
+
+def test_a_leader_that_falls_by_less_than_a_hundredth_waits_while_others_fall():
+    rests, far = line(1.2, 1.0, 0.995), line(9.0, 2.5, 2.0)  # the forecast of `far` is 1.28
+    assert raced(rests, far) == ([0.995, 2.0], 2.0)
+    assert raced(line(1.2, 1.0, 0.985), far) == ([0.985, 2.0], 0.985)
+    assert raced(rests, line(9.0, 2.01, 2.0)) == ([0.995], 0.995)
 
 
 def test_a_line_that_is_not_hoped_to_win_is_dropped_and_the_leader_never():
-    flat, hopeless = line(1.2, 1.0, 1.0), line(2.5, 2.3, 2.2)
+    flat, hopeless = line(1.2, 1.0, 1.0), line(9.0, 2.2, 2.1)  # 2.1 * (2.1 / 2.2)**6 = 1.59
     assert raced(flat, hopeless) == ([1.0], 1.0)
     assert raced(hopeless, flat) == ([1.0], 1.0)
     fast = line(9.0, 3.0, 1.5)
@@ -141,7 +149,7 @@ def test_a_line_that_is_not_hoped_to_win_is_dropped_and_the_leader_never():
 
 
 def test_a_line_that_has_settled_leads_or_is_dropped():
-    at_rest = line(1.2, 1.0, 1.0, settled=StopReason.TOLERANCE)
+    at_rest = line(1.2, 1.0, 0.5, settled=StopReason.TOLERANCE)
     fast, stopped = line(9.0, 3.0, 1.5), line(9.0, 3.0, 1.5, settled=StopReason.ROSE)
-    assert raced(at_rest, fast) == ([1.0, 1.5], 1.5)
-    assert raced(at_rest, stopped) == ([1.0], 1.0)
+    assert raced(at_rest, fast) == ([0.5, 1.5], 1.5)
+    assert raced(at_rest, stopped) == ([0.5], 0.5)

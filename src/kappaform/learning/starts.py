@@ -83,11 +83,11 @@ def portfolio(method: Conditioned, source: Source) -> list[Start]:
     """The starts of "auto". None of them needs a pass."""
     gram, kept = source.gram, max(1, round(float(np.mean(source.n_nonzero))))
     numbers = list(dict.fromkeys([(kept + 1) // 2, max(1, kept - 1), kept, 1]))  # each once
+    strong = [Start(strong_start(method, gram, number)) for number in numbers]
+    cosine = feasible(default_basis(len(gram)), method)
     if method.objective == "relative":
-        return [Start(strong_start(method, gram, number)) for number in numbers]
-    strong = [Start(strong_start(method, gram, number)) for number in numbers[:2]]
-    cosine = Start(feasible(default_basis(len(gram)), method), "rescale")
-    return [Start(weak_start(method, gram)), *strong, cosine]
+        return [*strong, Start(cosine)][:4]
+    return [Start(weak_start(method, gram)), *strong[:2], Start(cosine, "relative")]
 
 
 def strong_start(method: Conditioned, gram: NDArray, n_large: int) -> Transform:

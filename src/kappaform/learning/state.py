@@ -34,11 +34,14 @@ from kappaform.learning.updates import (
 )
 from kappaform.linalg import polar
 
-# Of a race: steps of a turn; how often a forecast repeats the fall of the loss; the first steps of
-# a line, those it may explore with. docs/mathematics.md, section 9, says what they were chosen on,
-# and what they reach elsewhere.
-_TURN = 8
-_OPTIMISM = 2
+# Of a race: steps of a turn; the fall of a loss, over the later half of its steps, that makes more
+# of them worth while; how often the steps of a line are doubled for its forecast, and at most, if it
+# is to win at all; the first steps of a line, those it may explore with. docs/mathematics.md, section
+# 9, says what they were chosen on, and what they reach elsewhere.
+_TURN = 6
+_WORTHWHILE = 0.01
+_DOUBLINGS = 2
+_MOST_DOUBLINGS = 6
 _EXPLORING_STEPS = 20
 
 # A stream chooses a line when it has seen so many signals per unknown of the transform (its first
@@ -83,12 +86,20 @@ class Line:
         return self.explore if len(self.records) <= _EXPLORING_STEPS else None
 
     @property
-    def forecast(self) -> float:
-        """The loss to hope for: what the later half of the steps gained, gained again and again."""
+    def fall(self) -> float:
+        """The factor by which the later half of the steps has lowered the loss, 1 at rest."""
         halfway = self.records[(len(self.records) - 1) // 2].loss
         if self.settled or min(self.loss, halfway) <= 0:
-            return self.loss
-        return self.loss * min(1.0, self.loss / halfway) ** _OPTIMISM
+            return 1.0
+        return min(1.0, self.loss / halfway)
+
+    @property
+    def falls(self) -> bool:
+        return self.fall <= 1 - _WORTHWHILE
+
+    def forecast(self, doublings: int = _DOUBLINGS) -> float:
+        """The loss to hope for, if every doubling of its steps gains as much as the last one."""
+        return self.loss * self.fall**doublings
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,8 +246,9 @@ def step(state: State, problem: Problem) -> State:
 def _raced(state: State) -> State:
     """The race after a step: whose turn it is, and who still races.
 
-    First each start has a turn. Then it is always the turn of the line with the lowest forecast. A
-    line whose forecast is not below the lowest loss will not win, and is dropped.
+    First each start has a turn; then, of the lines that fall, the one with the lowest forecast. When
+    the leader no longer falls, others may overtake it as long as they do. Those that do not fall,
+    or are not hoped to reach the lowest loss with any number of steps, are dropped.
     """
     if state.turn < _TURN and not state.line.settled:
         return state
@@ -244,9 +256,14 @@ def _raced(state: State) -> State:
         if not line.records:
             return replace(state, active=i, turn=0)
     leader = state.best
-    lines = tuple(line for line in state.lines if line is leader or line.forecast < leader.loss)
-    active = min(range(len(lines)), key=lambda i: lines[i].forecast)
-    return replace(state, lines=lines, active=active, turn=0)
+    falling = [
+        line
+        for line in state.lines
+        if line.falls and line.forecast(_MOST_DOUBLINGS) <= leader.loss
+    ]
+    lines = tuple(line for line in state.lines if line is leader or line in falling)
+    following = min(falling or [leader], key=Line.forecast)
+    return replace(state, lines=lines, active=lines.index(following), turn=0)
 
 
 def evaluated(state: State, problem: Problem) -> State:

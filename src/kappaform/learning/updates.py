@@ -54,9 +54,8 @@ class Factors:
 Transform = NDArray | Factors
 
 # "exact" steps keep the norm and never increase the absolute error; "relative" ones never increase
-# the relative error. "rescale" steps project without the norm and then rescale: they promise
-# nothing, and often lead further than exact ones.
-Steps = Literal["exact", "rescale", "relative"]
+# the relative error.
+Steps = Literal["exact", "relative"]
 
 
 def as_matrix(transform: Transform) -> NDArray:
@@ -183,8 +182,6 @@ def update_conditioned(
     for _ in range(n_rounds):
         left = polar(cross @ factors.right * factors.spectrum, near=factors.left)
         factors = fit_spectrum(left, factors, statistics.gram, cross, constraints, project)
-        if steps == "rescale":
-            factors = factors.scaled_to(constraints.norm)
         factors = turn_right(factors, statistics.gram, cross, constraints.least)
     return factors.scaled_to(constraints.norm) if steps == "relative" else factors
 
