@@ -10,7 +10,6 @@ import json
 import math
 import os
 import zipfile
-from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, get_args
@@ -30,6 +29,7 @@ from kappaform.estimators import (
 from kappaform.files import replaced_when_complete
 from kappaform.learning import Conditioned, LearnResult, LogDet, Method, Orthonormal
 from kappaform.learning.archive import from_arrays, shapes_of, to_arrays
+from kappaform.learning.method import parameters_of
 from kappaform.learning.methods import Coding
 from kappaform.learning.starts import Init
 from kappaform.learning.state import State
@@ -161,7 +161,7 @@ def _sparsity(given: Any, n_features: int) -> int:
 def _parameters(model: Estimator | LearnResult) -> dict[str, Any]:
     """Parameters of the estimator to load: the model, or the one for the method of a result."""
     if isinstance(model, LearnResult):
-        return asdict(model.method) | _coding("refit", model.method)
+        return parameters_of(model.method) | _coding("refit", model.method)
     _check_parameters(model, model.n_features_in_)  # what could not be loaded is not saved
     parameters = model.get_params(deep=False)
     del parameters["callback"]
@@ -261,7 +261,7 @@ def _restored(header: dict[str, Any], result: LearnResult, stream: State) -> Est
         raise TypeError(f"its parameters are {parameters!r}.")
     # Files of version 0.1 have the variant and the rounds in the method only. They say nothing of
     # how codes are made.
-    former = asdict(result.method) | _coding("largest", result.method)
+    former = parameters_of(result.method) | _coding("largest", result.method)
     estimator = _ESTIMATORS[type(result.method)](**former | parameters)
     _check_parameters(estimator, n_features)
     features: dict[str, Any] = {"n_features_in_": n_features}

@@ -147,7 +147,7 @@ class ConditionedTransformCV(SparsifyingTransform):
         return self._learn(engine, options, features | _choice(mean, paths))
 
     def _path(
-        self, engine: Engine, others: Engine, methods: list[Conditioned], options: Options
+        self, engine: Engine, others: Engine, methods: list[Method], options: Options
     ) -> ConditionPath:
         return path_on((engine, others), methods, options, self.coding, self.choose_by)
 

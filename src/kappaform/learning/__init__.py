@@ -2,7 +2,8 @@
 
 from kappaform.learning.evaluate import Evaluation, evaluate
 from kappaform.learning.learn import learn, learn_stream
-from kappaform.learning.methods import Conditioned, LogDet, Method, Orthonormal
+from kappaform.learning.method import Method, MethodFailed
+from kappaform.learning.methods import Conditioned, LogDet, Orthonormal
 from kappaform.learning.path import ConditionPath, condition_path
 from kappaform.learning.result import (
     BatchRefused,
@@ -23,6 +24,7 @@ __all__ = [
     "LearningInterrupted",
     "LogDet",
     "Method",
+    "MethodFailed",
     "Orthonormal",
     "Record",
     "StopReason",

@@ -7,6 +7,7 @@ uses and forgets one batch in each.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -16,13 +17,12 @@ from numpy.typing import NDArray
 
 from kappaform.arrays import reading, sparsity_of, warn
 from kappaform.engines import Engine, SignalsUnreadable, Statistics, engine_for
+from kappaform.learning.method import Method, MethodFailed, bound_of
 from kappaform.learning.methods import (
     MAX_ITER,
     N_UPDATES,
     Callback,
-    Conditioned,
     Forgetting,
-    Method,
     Options,
     checked_options,
     one_sparsity,
@@ -73,8 +73,8 @@ def learn(
     signals : array of shape (m, n)
         One signal per row, float32 or float64, in any memory layout: an array, also memory-mapped,
         a dataset of HDF5 or Zarr, a Dask array in blocks of whole rows, or a torch tensor.
-    method : Conditioned, LogDet or Orthonormal
-        By default ``Conditioned()``.
+    method : Conditioned, LogDet, Orthonormal, or one of your own
+        By default ``Conditioned()``. :class:`kappaform.Method` says how to write one.
     n_nonzero_coefs : int or array of shape (m,), optional
         Nonzero coefficients of a code, for all signals or for each. By default a tenth of n.
     init : {"auto", "dct", "identity", "least-squares", "procrustes"}, array, LearnResult or tuple
@@ -100,6 +100,8 @@ def learn(
         On Ctrl-C: a KeyboardInterrupt that carries what was learned as ``.result``.
     SignalsUnreadable
         An OSError, if signals on disk or on a cluster fail: it too carries what was learned.
+    MethodFailed
+        If a method of your own raises, or gives what cannot be a transform; with the same.
     """
     options = checked_options(method, n_nonzero_coefs, init, callback, max_iter=max_iter, tol=tol)
     engine = engine_for(signals)
@@ -128,7 +130,7 @@ def learn_on(engine: Engine, options: Options) -> tuple[State, StopReason]:
         if not latest:
             raise
         raise _interrupted(latest[0]) from None
-    except SignalsUnreadable as error:
+    except (SignalsUnreadable, MethodFailed) as error:
         if latest:
             error.result = result_of(latest[0], StopReason.INTERRUPTED)
         raise
@@ -192,11 +194,10 @@ def _warn_of_columns(engine: Engine, n_nonzero: Any) -> None:
 
 
 def _warn_of_float32(engine: Engine, method: Method) -> None:
-    if not isinstance(method, Conditioned) or engine.dtype != np.float32:
-        return
-    if method.max_condition > _LARGEST_BOUND_OF_FLOAT32:
+    bound = bound_of(method)
+    if engine.dtype == np.float32 and _LARGEST_BOUND_OF_FLOAT32 < bound < math.inf:
         warn(
-            f"max_condition={method.max_condition:g} with float32 signals: beyond "
+            f"max_condition={bound:g} with float32 signals: beyond "
             f"{_LARGEST_BOUND_OF_FLOAT32:g} the smallest coefficients are rounding, and so are the "
             "errors; give float64 signals."
         )
@@ -230,8 +231,8 @@ def learn_stream(
     batches : iterable of arrays of shape (m, n)
         Whatever `learn` takes as signals, of any number m each: a list, or a generator, for which
         one batch is in memory at a time. To see signals again, give their batches again.
-    method : Conditioned, LogDet or Orthonormal
-        By default ``Conditioned()``.
+    method : Conditioned, LogDet, Orthonormal, or one of your own
+        By default ``Conditioned()``. :class:`kappaform.Method` says how to write one.
     n_nonzero_coefs : int, optional
         Nonzero coefficients of a code. By default a tenth of n.
     init : {"auto", "dct", "identity", "least-squares", "procrustes"}, array, LearnResult or tuple

@@ -15,6 +15,7 @@ from kappaform.arrays import as_real_array, sparsity_of
 from kappaform.engines import Engine, SignalsUnreadable, engine_for
 from kappaform.learning.evaluate import evaluated_on
 from kappaform.learning.learn import learn_on
+from kappaform.learning.method import Method, MethodFailed, parameters_of
 from kappaform.learning.methods import (
     MAX_ITER,
     Coding,
@@ -84,7 +85,7 @@ def condition_path(
     *,
     n_nonzero_coefs: int | None = None,
     validation: Any = None,
-    method: Conditioned | None = None,
+    method: Method | None = None,
     coding: Coding = "largest",
     choose_by: ErrorName = "reconstruction",
     max_iter: int = MAX_ITER,
@@ -105,7 +106,7 @@ def condition_path(
         By default a tenth of n.
     validation : array of shape (m', n), optional
         Signals to measure on that are not learned from. They choose a bound, ``path.chosen``.
-    method : Conditioned, optional
+    method : Conditioned, or one of your own with a field max_condition, optional
         Everything but the bound: norm, objective, variant.
     coding : {"largest", "refit"}
         Codes whose reconstruction error is measured, as for `evaluate`.
@@ -146,7 +147,7 @@ def condition_path(
 
 def path_on(
     engines: tuple[Engine, Engine | None],
-    methods: Sequence[Conditioned],
+    methods: Sequence[Method],
     options: Options,
     coding: Coding,
     choose_by: ErrorName,
@@ -175,7 +176,7 @@ def path_on(
         if current is None:
             raise
         raise LearningInterrupted(current, tuple(results)) from None
-    except SignalsUnreadable as error:
+    except (SignalsUnreadable, MethodFailed) as error:
         error.result = error.result or (results[-1] if results else None)
         error.finished = tuple(results)
         raise
@@ -187,16 +188,20 @@ def mean_path(paths: Sequence[ConditionPath]) -> ConditionPath:
     return ConditionPath(table, (), paths[0].choose_by)
 
 
-def methods_over(max_conditions: Any, method: Any = None) -> list[Conditioned]:
+def methods_over(max_conditions: Any, method: Any = None) -> list[Method]:
     """A method with each of the bounds."""
     method = Conditioned() if method is None else method
-    if not isinstance(method, Conditioned):
-        raise TypeError(f"method={method!r}: give Conditioned(...), the path varies its bound.")
+    if not isinstance(method, Method) or "max_condition" not in parameters_of(method):
+        raise TypeError(
+            f"method={method!r}: give Conditioned(...), or a method of your own with a field "
+            "max_condition; the path varies this bound."
+        )
     bounds = np.atleast_1d(as_real_array(max_conditions, "max_conditions")).astype(np.float64)
     if bounds.ndim != 1 or bounds.size == 0:
         what = "empty" if bounds.size == 0 else f"of shape {bounds.shape}"
         raise ValueError(f"max_conditions is {what}: give a sequence of at least one bound >= 1.")
-    methods = [replace(method, max_condition=bound) for bound in bounds.tolist()]
+    others = parameters_of(method)
+    methods = [type(method)(**others | {"max_condition": bound}) for bound in bounds.tolist()]
     for before, bound in pairwise(bounds):
         if bound <= before:
             how = "repeats" if bound == before else "is not above"

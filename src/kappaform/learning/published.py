@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.engines import Statistics
-from kappaform.learning.methods import Conditioned
 from kappaform.learning.updates import (
     Constraints,
     Factors,
@@ -30,7 +29,7 @@ def update_published(
     statistics: Statistics,
     transform: Transform,
     _: Steps,
-    method: Conditioned,
+    variant: str,
     constraints: Constraints,
 ) -> Transform:
     """One iteration as published: in print ("paper") or as code ("reference", "public").
@@ -40,10 +39,10 @@ def update_published(
     gram, cross = statistics.gram, statistics.cross
     if not cross.any():
         return transform
-    project = first_accepted_spectrum if method.variant == "public" else project_spectrum
+    project = first_accepted_spectrum if variant == "public" else project_spectrum
     fit = partial(fit_spectrum, gram=gram, cross=cross, constraints=constraints, project=project)
     factors = transform if isinstance(transform, Factors) else None
-    if method.variant == "paper":
+    if variant == "paper":
         factors = factors or _printed_start(statistics, constraints.kappa)
         left = polar(cross @ factors.right * factors.spectrum, near=factors.left)
         factors = fit(left, factors).scaled_to(constraints.norm)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.engines import Refit, refit_of
-from kappaform.learning.methods import Method
+from kappaform.learning.method import Method
 from kappaform.linalg import scaled_inverse
 from kappaform.threads import single_threaded_blas
 
@@ -68,7 +68,7 @@ class LearnResult:
         Coefficients of signals (rows) are ``signals @ transform.T``.
     stop_reason : StopReason
         Reads as a sentence.
-    method : Orthonormal, LogDet or Conditioned
+    method : Method
     n_nonzero_coefs : int or array of shape (m,)
     n_iter : int
         Iterations of all starts together: updates, and measurements of the starts but the first.

@@ -11,25 +11,19 @@ from numpy.typing import NDArray
 
 from kappaform.arrays import as_transform
 from kappaform.engines import Statistics
-from kappaform.learning.methods import Conditioned, LogDet, Method, Orthonormal
+from kappaform.learning.method import Method, bound_of
 from kappaform.learning.result import LearnResult, learned
 from kappaform.learning.updates import (
     Factors,
     Steps,
     Transform,
     as_matrix,
-    decompose,
     kappa_of,
     least_squares,
-    norm_of,
 )
-from kappaform.linalg import dct_basis, polar, project_spectrum
-from kappaform.threads import single_threaded_blas
+from kappaform.linalg import dct_basis, polar
 
 Init = Literal["auto", "dct", "identity", "least-squares", "procrustes"]
-
-# The log-det penalty needs a regular transform: what a start is lifted to where it is singular.
-_REGULAR = 1e12
 
 
 class Start(NamedTuple):
@@ -67,8 +61,9 @@ def starts_for(init: Any, method: Method, source: Source) -> list[Start]:
     if init not in get_args(Init):
         raise ValueError(f"init={init!r} is unknown: {_accepted(n_features)}")
     basis = default_basis(n_features)
-    if init == "auto" and isinstance(method, Conditioned) and _races(method):
-        return portfolio(method, source)
+    several = method.starts(source) if init == "auto" else None
+    if several is not None:
+        return list(several)
     matrix = {
         "auto": lambda: basis,
         "dct": lambda: basis,
@@ -79,18 +74,18 @@ def starts_for(init: Any, method: Method, source: Source) -> list[Start]:
     return [Start(feasible(matrix, method))]
 
 
-def portfolio(method: Conditioned, source: Source) -> list[Start]:
-    """The starts of "auto". None of them needs a pass."""
+def portfolio(method: Method, source: Source) -> list[Start]:
+    """The starts of a method with a bound, for either objective. None of them needs a pass."""
     gram, kept = source.gram, max(1, round(float(np.mean(source.n_nonzero))))
     numbers = list(dict.fromkeys([(kept + 1) // 2, max(1, kept - 1), kept, 1]))  # each once
     strong = [Start(strong_start(method, gram, number)) for number in numbers]
     cosine = feasible(default_basis(len(gram)), method)
-    if method.objective == "relative":
+    if method.steps == "relative":
         return [*strong, Start(cosine)][:4]
     return [Start(weak_start(method, gram)), *strong[:2], Start(cosine, "relative")]
 
 
-def strong_start(method: Conditioned, gram: NDArray, n_large: int) -> Transform:
+def strong_start(method: Method, gram: NDArray, n_large: int) -> Transform:
     """The large singular value where the signals have most energy.
 
     As many rows as there are such directions lie in their span, the others in its complement, all
@@ -104,16 +99,16 @@ def strong_start(method: Conditioned, gram: NDArray, n_large: int) -> Transform:
     rows = basis - inside
     rows[nearest] = inside[nearest]
     spectrum = np.ones(n_features)
-    spectrum[nearest] = kappa_of(method, n_features)
+    spectrum[nearest] = kappa_of(bound_of(method), n_features)
     return feasible(Factors(np.eye(n_features), spectrum, polar(rows, near=basis).T), method)
 
 
-def weak_start(method: Conditioned, gram: NDArray) -> Transform:
+def weak_start(method: Method, gram: NDArray) -> Transform:
     """The large singular value where the signals have least energy: all coefficients are small.
 
     It is given to as many directions as make the energy of all coefficients least.
     """
-    n_features, bound = len(gram), kappa_of(method, len(gram))
+    n_features, bound = len(gram), kappa_of(bound_of(method), len(gram))
     energies, directions = np.linalg.eigh(gram)
     n_large, weak = np.arange(n_features), np.append(0.0, np.cumsum(energies)[:-1])
     energy = (energies.sum() + (bound**2 - 1) * weak) / (n_features + (bound**2 - 1) * n_large)
@@ -128,54 +123,9 @@ def default_basis(n_features: int) -> NDArray:
 
 
 def feasible(transform: Transform, method: Method) -> Transform:
-    """The given transform, moved to where the method keeps it.
-
-    The published variants take from it the first codes only, and so take it in its own norm; the
-    public code takes it as it is.
-    """
+    """The given transform, moved to where the method keeps it; for zero, the identity."""
     matrix = as_matrix(transform)
-    if not matrix.any():
-        transform = matrix = np.eye(len(matrix))
-    if isinstance(method, Orthonormal):
-        return polar(matrix)
-    if isinstance(method, LogDet):
-        return _within(transform, _REGULAR).matrix
-    if method.variant == "public":
-        return matrix
-    factors = _within(transform, kappa_of(method, len(matrix)))
-    if method.variant == "monotone":
-        return factors.scaled_to(norm_of(method, len(matrix)))
-    return factors.matrix
-
-
-def shown(transform: Transform, method: Method) -> NDArray:
-    """The transform as learning returns it: always within bound and norm.
-
-    A published variant that has done no update yet holds a start that need not be.
-    """
-    if isinstance(method, Conditioned) and not isinstance(transform, Factors):
-        n_features = len(transform)
-        with single_threaded_blas():
-            transform = _within(transform, kappa_of(method, n_features))
-            transform = transform.scaled_to(norm_of(method, n_features))
-    return as_matrix(transform)
-
-
-def _within(transform: Transform, kappa: float) -> Factors:
-    """Factors of the nearest transform with the same singular vectors and this bound."""
-    factors = transform if isinstance(transform, Factors) else decompose(transform)
-    spectrum = project_spectrum(factors.spectrum, np.ones(len(factors.spectrum)), kappa)
-    return Factors(factors.left, spectrum, factors.right)
-
-
-def _races(method: Conditioned) -> bool:
-    """Whether several starts are worth their passes.
-
-    With a bound of 1 all lead to the same problem; with a free norm the absolute error has no scale
-    at which starts could be compared.
-    """
-    comparable = method.norm is not None or method.objective == "relative"
-    return method.variant == "monotone" and method.max_condition > 1 and comparable
+    return method.start_from(transform if matrix.any() else np.eye(len(matrix)))
 
 
 def _as_matrix(init: Any, n_features: int) -> NDArray:

@@ -7,32 +7,18 @@ one that promises most makes the next steps, and those that promise too little a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.engines import Engine, Statistics
-from kappaform.learning.methods import Conditioned, Forgetting, LogDet, Method, Orthonormal
-from kappaform.learning.published import update_published
+from kappaform.learning.method import Method, Updater
+from kappaform.learning.methods import Forgetting
 from kappaform.learning.result import LearnResult, Record, StopReason
-from kappaform.learning.starts import Start, shown
-from kappaform.learning.updates import (
-    Steps,
-    Transform,
-    as_matrix,
-    constraints_of,
-    error_with,
-    measure,
-    own_steps,
-    penalties,
-    update_conditioned,
-    update_log_det,
-)
-from kappaform.linalg import polar
+from kappaform.learning.starts import Start
+from kappaform.learning.updates import Steps, Transform, as_matrix, error_with, measure
 
 # Of a race: steps of a turn; the fall of a loss, over the later half of its steps, that makes more
 # of them worth while; how often the steps of a line are doubled for its forecast, and at most, if it
@@ -147,7 +133,7 @@ class State:
 
 def result_of(state: State, reason: StopReason) -> LearnResult:
     """What learning returns. It is small: a pass finds the statistics of a batch run again."""
-    transform = shown(state.best.transform, state.method)
+    transform = state.method.shown(state.best.transform)
     transform.setflags(write=False)
     if not state.is_stream:
         state = replace(state, lines=tuple(replace(line, statistics=None) for line in state.lines))
@@ -157,23 +143,9 @@ def result_of(state: State, reason: StopReason) -> LearnResult:
 # --- all signals in every step -------------------------------------------------------------------
 
 
-def updater(method: Method, gram: NDArray) -> Callable[[Statistics, Transform, Steps], Transform]:
+def updater(method: Method, gram: NDArray) -> Updater:
     """The update of `method` for signals with this gram matrix, which is decomposed only once."""
-    if isinstance(method, Orthonormal):
-        return lambda statistics, transform, _: polar(statistics.cross, near=as_matrix(transform))
-    if isinstance(method, LogDet):
-        energy = float(np.trace(gram)) or 1.0
-        log_det, frobenius = (energy * weight for weight in penalties(method))
-        values, vectors = np.linalg.eigh(gram)
-        root = np.sqrt(np.maximum(values, 0) + frobenius)
-        roots = (vectors * root) @ vectors.T, (vectors / root) @ vectors.T
-        return lambda statistics, transform, _: update_log_det(
-            statistics, as_matrix(transform), *roots, log_det
-        )
-    constraints = constraints_of(method, gram)
-    if method.variant != "monotone":
-        return partial(update_published, method=method, constraints=constraints)
-    return partial(update_conditioned, constraints=constraints, n_rounds=method.n_rounds)
+    return method.updater(gram)
 
 
 class Problem:
@@ -184,8 +156,6 @@ class Problem:
     ) -> None:
         self.engine, self.method, self.n_nonzero, self.tol = engine, method, n_nonzero, tol
         self.update = updater(method, engine.gram)
-        self.steps = own_steps(method)
-        self.monotone = not isinstance(method, Conditioned) or method.variant == "monotone"
         self.n_passes = 0  # those of a result that is resumed included
         self._exact = engine.n_features * float(np.finfo(engine.dtype).eps)
         self._last: tuple[Transform, Statistics] | None = None
@@ -200,12 +170,7 @@ class Problem:
     def rises(self, previous: Record, record: Record) -> bool:
         """Whether the loss rose by more than rounding explains."""
         rounding = _ROUNDING[self.engine.dtype]
-        if isinstance(self.method, LogDet):
-            return record.loss - previous.loss > rounding * max(1.0, abs(previous.loss))
-        # Rounding is a fraction of all the energy, not of the error, which may be much smaller.
-        scale = 1.0 if self.steps == "relative" else previous.coef_norm
-        new, old = record.loss / (scale or 1.0), previous.loss / (scale or 1.0)
-        return new * new - old * old > rounding
+        return self.method.rises(previous.loss, record.loss, previous.coef_norm, rounding)
 
     def is_exact(self, record: Record) -> bool:
         """Whether nothing but rounding is left of the error."""
@@ -227,10 +192,10 @@ def step(state: State, problem: Problem) -> State:
     if not old.records:
         return _with_line(state, old, _measured(old, problem), problem, n_iter=n_iter)
     assert old.statistics is not None  # `evaluated` has seen to it
-    transform = problem.update(old.statistics, old.transform, old.steps or problem.steps)
+    transform = problem.update(old.statistics, old.transform, old.steps or problem.method.steps)
     statistics = problem.run_pass(transform)
     record = measure(problem.method, transform, statistics, old.statistics)
-    rises = problem.monotone and problem.rises(old.records[-1], record)
+    rises = problem.method.monotone and problem.rises(old.records[-1], record)
     stays = rises or abs(old.loss - record.loss) <= problem.tol * abs(old.loss)
     new = old
     if not rises:
@@ -257,9 +222,7 @@ def _raced(state: State) -> State:
             return replace(state, active=i, turn=0)
     leader = state.best
     falling = [
-        line
-        for line in state.lines
-        if line.falls and line.forecast(_MOST_DOUBLINGS) <= leader.loss
+        line for line in state.lines if line.falls and line.forecast(_MOST_DOUBLINGS) <= leader.loss
     ]
     lines = tuple(line for line in state.lines if line is leader or line in falling)
     following = min(falling or [leader], key=Line.forecast)
@@ -372,7 +335,7 @@ def _followed(line: Line, state: State, engine: Engine, factor: float, n_updates
     for i in range(n_updates):
         if i > 0:
             statistics = older.merge(engine.run_pass(as_matrix(transform), int(state.n_nonzero)))
-        moved = update(statistics, transform, own_steps(method))
+        moved = update(statistics, transform, method.steps)
         if line.explore is not None and state.n_updates + i < _EXPLORING_STEPS:
             explored = update(statistics, transform, line.explore)
             if error_with(statistics, explored) <= error_with(statistics, transform):

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.engines import Statistics
-from kappaform.learning.methods import Conditioned, LogDet, Method
+from kappaform.learning.method import Method, loss_of
 from kappaform.learning.result import Record
 from kappaform.linalg import polar, project_spectrum, svd
 from kappaform.linalg.orthogonal import PROXIMITY
@@ -62,51 +62,30 @@ def as_matrix(transform: Transform) -> NDArray:
     return transform.matrix if isinstance(transform, Factors) else transform
 
 
-def own_steps(method: Method) -> Steps:
-    """The steps that serve the objective of the method."""
-    relative = isinstance(method, Conditioned) and method.objective == "relative"
-    return "relative" if relative else "exact"
-
-
-def norm_of(method: Conditioned, n_features: int) -> float | None:
-    if method.norm is None:
+def norm_of(norm: float | str | None, n_features: int) -> float | None:
+    """A norm that was asked for, as a number; None is a free one."""
+    if norm is None:
         return None
-    return math.sqrt(n_features) if method.norm == "auto" else float(method.norm)
+    return math.sqrt(n_features) if norm == "auto" else float(norm)
 
 
-def kappa_of(method: Conditioned, n_features: int) -> float:
+def kappa_of(max_condition: float, n_features: int) -> float:
     """Bound for the spectrum that still holds after the product of the factors is rounded.
 
     Rounding moves every singular value by up to about n * eps times the largest one.
     """
-    kappa = float(method.max_condition)
-    return max(1.0, kappa / (1 + n_features * _EPS * kappa))
+    return max(1.0, max_condition / (1 + n_features * _EPS * max_condition))
 
 
-def constraints_of(method: Conditioned, gram: NDArray) -> Constraints:
+def constraints_of(max_condition: float, norm: float | str | None, gram: NDArray) -> Constraints:
     """What constrains the factors of a transform of signals with this gram matrix."""
     n_features, values = len(gram), np.linalg.eigvalsh(gram)
     return Constraints(
-        kappa=kappa_of(method, n_features),
-        norm=norm_of(method, n_features),
+        kappa=kappa_of(max_condition, n_features),
+        norm=norm_of(norm, n_features),
         least=max(float(values[0]), 0.0),
         negligible=n_features * _EPS * float(values[-1]),
     )
-
-
-def penalties(method: LogDet) -> tuple[float, float]:
-    """Weights of the log-determinant and of the Frobenius norm, per energy of the signals."""
-    return (
-        method.weight,
-        method.weight if method.frobenius_weight is None else method.frobenius_weight,
-    )
-
-
-def _penalty(method: LogDet, transform: Transform) -> float:
-    """Penalty of the log-det method, per energy of the signals."""
-    matrix = as_matrix(transform)
-    log_det, frobenius = penalties(method)
-    return float(frobenius * np.vdot(matrix, matrix) - log_det * np.linalg.slogdet(matrix)[1])
 
 
 def measure(
@@ -118,10 +97,7 @@ def measure(
     error_before = math.nan if before is None else error_with(before, transform)
     absolute, absolute_before = error / scale, error_before / scale
     relative, relative_before = error / (coef_norm or 1.0), error_before / (coef_norm or 1.0)
-    loss = relative if own_steps(method) == "relative" else absolute
-    if isinstance(method, LogDet):
-        energy = float(np.trace(now.gram)) or 1.0
-        loss = now.discarded_energy / energy + _penalty(method, transform)
+    loss = loss_of(method, now, transform)
     return Record(loss, absolute, relative, absolute_before, relative_before, coef_norm / scale)
 
 
@@ -246,3 +222,10 @@ def decompose(matrix: NDArray) -> Factors:
         scale = float(np.mean(spectrum))
         return Factors(left @ right, np.full(len(matrix), scale), np.eye(len(matrix)))
     return Factors(left, spectrum, right.T)
+
+
+def within(transform: Transform, kappa: float) -> Factors:
+    """Factors of the nearest transform with the same singular vectors and this bound."""
+    factors = transform if isinstance(transform, Factors) else decompose(transform)
+    spectrum = project_spectrum(factors.spectrum, np.ones(len(factors.spectrum)), kappa)
+    return Factors(factors.left, spectrum, factors.right)
