@@ -3,6 +3,7 @@
 from kappaform.estimators.choice import ConditionedTransformCV
 from kappaform.estimators.transforms import (
     ConditionedTransform,
+    LearnedTransform,
     LogDetTransform,
     OrthonormalTransform,
 )
@@ -10,6 +11,7 @@ from kappaform.estimators.transforms import (
 __all__ = [
     "ConditionedTransform",
     "ConditionedTransformCV",
+    "LearnedTransform",
     "LogDetTransform",
     "OrthonormalTransform",
 ]

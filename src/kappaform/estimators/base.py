@@ -30,6 +30,7 @@ from kappaform.learning import (
     LearningInterrupted,
     LearnResult,
     Method,
+    MethodFailed,
     StopReason,
     evaluate,
 )
@@ -97,11 +98,11 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
                 self._say(f"stopped after {state.n_iter} iterations: {reason}")
             self._warn_if_not_converged()
             return self
-        except (KeyboardInterrupt, SignalsUnreadable) as error:
+        except (KeyboardInterrupt, SignalsUnreadable, MethodFailed) as error:
             result: LearnResult | None = getattr(error, "result", None)
             if state is not None:  # after the last iteration
                 result = result_of(state, StopReason.INTERRUPTED)
-            if result is None:
+            if result is None or (isinstance(error, MethodFailed) and result.n_iter == 0):
                 raise
             self._take(result, as_stream(state or result.state), engine.dtype, learned)
             if state is None:
@@ -218,6 +219,14 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     def _as_saved(self) -> SparsifyingTransform:
         """The estimator that a file has of this one."""
         return self
+
+    def _as(self, kind: type[SparsifyingTransform], parameters: dict[str, Any]) -> Any:
+        """An estimator of another kind with these parameters, and all else that it shares."""
+        shared = set(kind._get_param_names()) & set(self._get_param_names())
+        other = kind(**{name: getattr(self, name) for name in shared} | parameters)
+        learned = {name: value for name, value in vars(self).items() if name.endswith("_")}
+        other.__dict__ |= learned | {"_stream": self._stream}
+        return other
 
     def _fit_options(self) -> Options:
         return self._options(self.init, max_iter=self.max_iter, tol=self.tol)

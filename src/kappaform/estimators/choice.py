@@ -180,13 +180,7 @@ class ConditionedTransformCV(SparsifyingTransform):
 
     def _as_saved(self) -> SparsifyingTransform:
         """The estimator that a file has of this one: with the bound that was chosen."""
-        known = set(ConditionedTransform().get_params()) & set(self.get_params())
-        plain = ConditionedTransform(
-            max_condition=self.max_condition_, **{name: getattr(self, name) for name in known}
-        )
-        learned = {name: value for name, value in vars(self).items() if name.endswith("_")}
-        plain.__dict__ |= learned | {"_stream": self._stream}
-        return plain
+        return self._as(ConditionedTransform, {"max_condition": self.max_condition_})
 
 
 def _choice(path: ConditionPath, folds: tuple[ConditionPath, ...]) -> dict[str, Any]:

@@ -1,12 +1,20 @@
-"""The three estimators: each is a method with its parameters."""
+"""The estimators: each is a method with its parameters, and the last one takes any method."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
 from kappaform.estimators.base import SparsifyingTransform
-from kappaform.learning import Conditioned, LogDet, Orthonormal
-from kappaform.learning.methods import MAX_ITER, Coding, Forgetting, Objective, Variant
+from kappaform.learning import Conditioned, LogDet, Method, Orthonormal
+from kappaform.learning.method import parameters_of
+from kappaform.learning.methods import (
+    MAX_ITER,
+    Coding,
+    Forgetting,
+    Objective,
+    Variant,
+    checked_method,
+)
 
 
 class ConditionedTransform(SparsifyingTransform):
@@ -182,3 +190,60 @@ class LogDetTransform(SparsifyingTransform):
         self.coding = coding
         self.weight = weight
         self.frobenius_weight = frobenius_weight
+
+
+class LearnedTransform(SparsifyingTransform):
+    """Invertible sparse representation learned by any method, one of your own for instance.
+
+    Parameters
+    ----------
+    n_nonzero_coefs : int, optional
+        Nonzero coefficients of a code. By default a tenth of the features, at least 1.
+    method : Method, optional
+        By default ``Conditioned()``. See :class:`kappaform.Method` for one of your own.
+    init, max_iter, tol, forgetting, coding, sparse_output, callback, verbose
+        As for :class:`ConditionedTransform`, and so are the attributes.
+    """
+
+    def __init__(
+        self,
+        n_nonzero_coefs: int | None = None,
+        *,
+        method: Method | None = None,
+        init: Any = "auto",
+        max_iter: int = MAX_ITER,
+        tol: float = 1e-4,
+        forgetting: Forgetting = "auto",
+        coding: Coding = "refit",
+        sparse_output: bool = False,
+        callback: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            n_nonzero_coefs,
+            init=init,
+            max_iter=max_iter,
+            tol=tol,
+            forgetting=forgetting,
+            sparse_output=sparse_output,
+            callback=callback,
+            verbose=verbose,
+        )
+        self.method = method
+        self.coding = coding
+
+    def _method(self) -> Method:
+        return checked_method(self.method)
+
+    def _as_saved(self) -> SparsifyingTransform:
+        """The estimator of its method, where there is one: a file knows methods of this package."""
+        kind = ESTIMATORS.get(type(self._method()), LearnedTransform)
+        return self if kind is LearnedTransform else self._as(kind, parameters_of(self._method()))
+
+
+#: The estimator of each method of this package.
+ESTIMATORS: dict[type[Method], type[SparsifyingTransform]] = {
+    Conditioned: ConditionedTransform,
+    LogDet: LogDetTransform,
+    Orthonormal: OrthonormalTransform,
+}

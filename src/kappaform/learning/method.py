@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from kappaform.arrays import as_real_array
 from kappaform.engines import Statistics
 
 if TYPE_CHECKING:
@@ -119,13 +120,13 @@ class Method:
     def _checked(self, name: str, call: Callable[..., Any], *arguments: Any) -> NDArray:
         """What a method of one's own gives, if it can be a transform."""
         given, what = _called(self, name, call, *arguments), f"{_title(self)}.{name}"
-        matrix, shape = np.array(given, dtype=object), arguments[-1].shape
+        shape = arguments[-1].shape
         try:
-            matrix = np.array(given, dtype=np.float64)  # a copy: the method may keep its own
-        except (TypeError, ValueError):
+            matrix = as_real_array(given, what).astype(np.float64)  # a copy: it may keep its own
+        except (TypeError, ValueError) as error:
             raise MethodFailed(
                 f"{what} gave a {type(given).__name__}: give an array of real numbers."
-            ) from None
+            ) from error
         if matrix.shape != shape:
             raise MethodFailed(f"{what} gave shape {matrix.shape}: a transform here has {shape}.")
         if not np.isfinite(matrix).all():
@@ -144,11 +145,9 @@ class Method:
 
 def parameters_of(method: Method) -> dict[str, Any]:
     """The fields of a method that is a dataclass; of any other, nothing is known."""
-    return (
-        {each.name: getattr(method, each.name) for each in fields(method)}
-        if is_dataclass(method)
-        else {}
-    )
+    if not is_dataclass(method):
+        return {}
+    return {field.name: getattr(method, field.name) for field in fields(method)}
 
 
 def bound_of(method: Method) -> float:
