@@ -42,6 +42,49 @@ LEARN = "learning/test_learn.py"
 QUALITY = "imaging/test_quality_of_denoising.py"
 
 MUTANTS = [
+    # --- codes that rebuild best, the choice of a bound, methods of one's own
+    Mutant(
+        "the second choice of entries is taken even where it is worse",
+        "engines/blocks.py",
+        "better = explained_by_others > explained",
+        "better = explained_by_others > 0",
+        ("engines/test_refit.py::test_the_second_choice_is_taken_only_where_it_is_better",),
+    ),
+    Mutant(
+        "atoms are chosen by coefficients of W, whatever their norm",
+        "engines/engine.py",
+        "rows = np.ldexp(transform, -exponent) * norms[:, np.newaxis]",
+        "rows = np.ldexp(transform, -exponent)",
+        ("engines/test_refit.py::test_codes_rebuild_as_their_definition_does",),
+    ),
+    Mutant(
+        "the bound is chosen by signals that were learned from",
+        "learning/path.py",
+        'errors = self.table.get(f"validation_{self.choose_by}")',
+        "errors = self.table.get(self.choose_by)",
+        ("test_choice.py::test_bounds_of_a_path_have_the_same_rules",),
+    ),
+    Mutant(
+        "rows of a store begin with those of the first run",
+        "engines/rows.py",
+        "shift = run.start - begin",
+        "shift = self._runs[0].start",
+        ("test_choice.py::test_rows_of_a_store_are_those_of_the_array",),
+    ),
+    Mutant(
+        "what was learned before a method failed is lost",
+        "learning/learn.py",
+        "except (SignalsUnreadable, MethodFailed) as error:",
+        "except SignalsUnreadable as error:",
+        ("learning/test_own_methods.py",),
+    ),
+    Mutant(
+        "a singular transform of a method of one's own is taken",
+        "learning/method.py",
+        "if spectrum[-1] <= len(matrix) * _EPS * spectrum[0]:",
+        "if spectrum[-1] < 0:",
+        ("learning/test_own_methods.py",),
+    ),
     # --- linalg
     Mutant(
         "the inverse is that of the transform, transposed: it loses more digits",

@@ -118,10 +118,17 @@ def test_stores_are_read_once_for_every_pass_and_give_what_arrays_give(signals):
     assert store.n_rows <= rows
 
 
-def test_other_arrays_are_split_where_they_are(signals):
-    da = pytest.importorskip("dask.array")
-    lazy = da.from_array(signals, chunks=(50, -1))
-    found, expected = chooser().fit(lazy), chooser().fit(signals)
+def as_dask(signals):
+    return pytest.importorskip("dask.array").from_array(signals, chunks=(50, -1))
+
+
+def as_tensor(signals):
+    return pytest.importorskip("torch").from_numpy(signals)
+
+
+@pytest.mark.parametrize("convert", [as_dask, as_tensor])
+def test_other_arrays_are_split_where_they_are(convert, signals):
+    found, expected = chooser().fit(convert(signals)), chooser().fit(signals)
     assert found.max_condition_ == expected.max_condition_
     np.testing.assert_allclose(found.components_, expected.components_, atol=1e-8)
 
