@@ -364,7 +364,9 @@ def test_a_warning_never_contradicts_the_race_of_starts(objective, signals):
             continue
         message = str(caught[0].message)
         found = re.search(r"relative change of the loss is (\S+), tol=0.01: increase", message)
-        assert (float(found[1]) >= tol) if found else "when the best start had only begun" in message
+        assert (
+            (float(found[1]) >= tol) if found else "when the best start had only begun" in message
+        )
         seen.add("changes" if found else "begins")
     assert seen >= {"changes", "converged in a race", "converged"}
 

@@ -112,12 +112,12 @@ def raced(*lines, active=0, turn=_TURN):
     return [one.loss for one in state.lines], state.line.loss
 
 
-def test_a_turn_has_six_steps_unless_its_line_settles():
+def test_a_turn_has_eight_steps_unless_its_line_settles():
     leader, other = line(2.0, 1.0, 0.9), line(3.0, 1.5, 1.0)
-    assert raced(leader, other, active=1, turn=5) == ([0.9, 1.0], 1.0)
-    assert raced(leader, other, active=0, turn=5) == ([0.9, 1.0], 0.9)
+    assert raced(leader, other, active=1, turn=7) == ([0.9, 1.0], 1.0)
+    assert raced(leader, other, active=0, turn=7) == ([0.9, 1.0], 0.9)
     settled = line(3.0, 1.5, 1.0, settled=StopReason.TOLERANCE)
-    assert raced(leader, settled, active=1, turn=5) == ([0.9], 0.9)
+    assert raced(leader, settled, active=1, turn=7) == ([0.9], 0.9)
 
 
 def test_first_every_start_has_a_turn():
