@@ -290,14 +290,14 @@ def test_a_result_of_another_method_gives_its_transform(photo_patches):
 def test_of_several_starts_one_wins_and_goes_on_as_it_would_alone(few_patches):
     signals, starts = few_patches, ("identity", "dct", "procrustes")
     options = {"n_nonzero_coefs": 3, "tol": 0}
-    together, states = states_of(signals, kf.Conditioned(3.0), init=starts, max_iter=150, **options)
+    together, states = states_of(signals, kf.Conditioned(3.0), init=starts, max_iter=400, **options)
     assert [state.state.races for state in states] == sorted(
         (state.state.races for state in states), reverse=True
     )
     assert len(states[0].state.lines) == 3
     assert not together.state.races
     alone = [
-        kf.learn(signals, kf.Conditioned(3.0), init=start, max_iter=150, **options).loss
+        kf.learn(signals, kf.Conditioned(3.0), init=start, max_iter=400, **options).loss
         for start in starts
     ]
     n_records = len(together.loss)

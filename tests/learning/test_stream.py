@@ -416,7 +416,7 @@ def test_an_exploring_step_that_would_raise_the_error_is_replaced_by_the_exact_o
     method, engine = kf.Conditioned(2.0), engine_for(small)
     exact = begin("dct", method, 2, engine)
     (line,) = exact.lines
-    exploring = replace(exact, lines=(replace(line, explore="relative"),))
+    exploring = replace(exact, lines=(replace(line, explore="rescale"),))
     explored = step(exploring, engine)
     backwards = replace(line.transform, left=-line.transform.left)
     original = steps.updater
@@ -424,7 +424,7 @@ def test_an_exploring_step_that_would_raise_the_error_is_replaced_by_the_exact_o
     def misled(method, gram):
         update = original(method, gram)
         return lambda statistics, transform, steps: (
-            backwards if steps == "relative" else update(statistics, transform, steps)
+            backwards if steps == "rescale" else update(statistics, transform, steps)
         )
 
     monkeypatch.setattr(steps, "updater", misled)

@@ -48,6 +48,8 @@ _OPTIONS = {
     "max_conditions": "--bounds",
     "value_range": "--value-range",
 }
+#: Options of the conditioned method besides its bound.
+CONDITIONED = ("objective", "norm", "variant", "n_rounds")
 # Of these, which are words as well, only ``name=value`` is meant.
 _WORDS = {"init", "noise", "norm", "objective", "preset", "seed", "sigma", "variant"}
 #: What the library advises, and the same for users of the command.

@@ -12,7 +12,6 @@ from scipy import sparse
 
 import kappaform as kf
 from kappaform.cli import io
-from kappaform.cli.effects import CONDITIONED
 from kappaform.files import check_readable, replaced_when_complete
 from kappaform.image_files import load_npy, read_image
 from kappaform.imaging.patches import grid_of, patches_at
@@ -169,7 +168,7 @@ def info(arguments: Namespace) -> None:
 
 
 def _conditioned(arguments: Namespace, *names: str) -> kf.Conditioned:
-    return kf.Conditioned(**io.chosen(arguments, *names, *CONDITIONED))
+    return kf.Conditioned(**io.chosen(arguments, *names, *io.CONDITIONED))
 
 
 def _init(given: str) -> Any:

@@ -18,8 +18,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from kappaform.cli import texts
-from kappaform.cli.effects import NOISES, complete
-from kappaform.cli.io import complain, failure, warn
+from kappaform.cli.io import CONDITIONED, as_option, complain, failure, warn
 
 _SIGPIPE = 13  # `signal.SIGPIPE`, which Windows does not have
 
@@ -57,7 +56,7 @@ def _run(argv: Sequence[str] | None) -> int:
     with warnings.catch_warnings(), _signals_interrupt() as received:
         warnings.showwarning = warn
         try:
-            complete(arguments)
+            _complete(arguments)
             command = import_module(f"kappaform.cli.{arguments.module}")
             code = getattr(command, arguments.function)(arguments) or 0
         except KeyboardInterrupt as interruption:
@@ -69,6 +68,47 @@ def _run(argv: Sequence[str] | None) -> int:
             code, text = failure(error, arguments.debug)
             complain(text)
     return 128 + received[0] if received else int(code)
+
+
+def _complete(arguments: argparse.Namespace) -> None:
+    """Note which options were given, check them, and give the others their default."""
+    options = vars(arguments)
+    given = {name for name, value in options.items() if value is not None and value is not False}
+    _check_effects(options, given)
+    low, high = options.get("value_range") or (0, 1)
+    if not low < high:
+        raise ValueError(f"--value-range {low:g} {high:g}: give the smaller value first.")
+    arguments.given = given
+    for name, value in arguments.defaults.items():
+        if name not in given:
+            setattr(arguments, name, value)
+
+
+def _check_effects(options: dict[str, Any], given: set[str]) -> None:
+    """Refuse an option that has no effect beside another one."""
+    rules = [*texts.WITHOUT_EFFECT]
+    if options.get("method") in ("log-det", "orthonormal"):
+        why = "only the conditioned method has it"
+        rules += [(name, "method", why) for name in ("max_condition", *CONDITIONED)]
+    kind = options.get("noise") or ""
+    if kind in ("shot", "correlated"):
+        rules.append(("noise", "preset", "the denoiser of the paper knows white noise only"))
+    own, why = texts.SIZES.get(kind, ("", ""))
+    rules += [(name, "noise", why) for name in ("sigma", "gain") if name != own]
+    for name, other, why in rules:
+        if {name, other} <= given:
+            text = f"{_shown(name, options)} has no effect with {_shown(other, options)}"
+            raise ValueError(f"{text}: {why}; leave one of them out.")
+    for name in ("read_noise", "offset"):
+        if name in given and "gain" not in given:
+            text = f"{as_option(name)} has no effect without --gain"
+            raise ValueError(f"{text}: they describe shot noise together; give both or neither.")
+
+
+def _shown(name: str, options: dict[str, Any]) -> str:
+    """An option; where it is a choice, with what was chosen."""
+    option = as_option(name)
+    return f"{option} {options[name]}" if name in ("method", "noise", "preset") else option
 
 
 @contextmanager
@@ -234,7 +274,7 @@ def _add_pictures(parser: _Parser) -> None:
 def _add_noise(parser: _Parser) -> None:
     add = parser.add
     text = "kind of noise to estimate; auto: the kind that fits"
-    add("--noise", text, choices=NOISES, default="auto")
+    add("--noise", text, choices=tuple(texts.SIZES), default="auto")
     text = "deviation of white noise, in values of the file (default: estimated)"
     add("--sigma", text, _at_least(0))
     text = "of shot noise: values of the file for one photon (default: estimated)"

@@ -82,7 +82,7 @@ def portfolio(method: Method, source: Source) -> list[Start]:
     cosine = feasible(default_basis(len(gram)), method)
     if method.steps == "relative":
         return [*strong, Start(cosine)][:4]
-    return [Start(weak_start(method, gram)), *strong[:2], Start(cosine, "relative")]
+    return [Start(weak_start(method, gram)), *strong[:2], Start(cosine, "rescale")]
 
 
 def strong_start(method: Method, gram: NDArray, n_large: int) -> Transform:

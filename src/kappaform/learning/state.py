@@ -20,15 +20,12 @@ from kappaform.learning.result import LearnResult, Record, StopReason
 from kappaform.learning.starts import Start
 from kappaform.learning.updates import Steps, Transform, as_matrix, error_with, measure
 
-# Of a race: steps of a turn; the fall of a loss, over the later half of its steps, that makes more
-# of them worth while; how often the steps of a line are doubled for its forecast, and at most, if it
-# is to win at all; the first steps of a line, those it may explore with. docs/mathematics.md, section
-# 9, says what they were chosen on, and what they reach elsewhere.
-_TURN = 6
-_WORTHWHILE = 0.01
-_DOUBLINGS = 2
-_MOST_DOUBLINGS = 6
-_EXPLORING_STEPS = 20
+# Of a race (docs/mathematics.md, section 9, says what they were chosen on, and what they reach):
+_TURN = 8  # steps
+_WORTHWHILE = 0.01  # fall of the loss, over the later half of all steps, that is worth more of them
+_DOUBLINGS = 2  # of the steps of a line, which its forecast looks ahead
+_MOST_DOUBLINGS = 6  # within which a line must be hoped to reach the lowest loss
+_EXPLORING_STEPS = 20  # the first of a line that may explore
 
 # A stream chooses a line when it has seen so many signals per unknown of the transform (its first
 # batches need not be like the others), and each line has made so many updates.
@@ -211,9 +208,9 @@ def step(state: State, problem: Problem) -> State:
 def _raced(state: State) -> State:
     """The race after a step: whose turn it is, and who still races.
 
-    First each start has a turn; then, of the lines that fall, the one with the lowest forecast. When
-    the leader no longer falls, others may overtake it as long as they do. Those that do not fall,
-    or are not hoped to reach the lowest loss with any number of steps, are dropped.
+    First each start has a turn; then, of the lines that fall, the one with the lowest forecast. A
+    leader that no longer falls waits for those that do. Lines that do not fall, or are not hoped
+    to reach the lowest loss, are dropped.
     """
     if state.turn < _TURN and not state.line.settled:
         return state

@@ -54,8 +54,9 @@ class Factors:
 Transform = NDArray | Factors
 
 # "exact" steps keep the norm and never increase the absolute error; "relative" ones never increase
-# the relative error.
-Steps = Literal["exact", "relative"]
+# the relative error. "rescale" steps project without the norm and then rescale: they promise
+# nothing, and often lead further than exact ones.
+Steps = Literal["exact", "rescale", "relative"]
 
 
 def as_matrix(transform: Transform) -> NDArray:
@@ -158,6 +159,8 @@ def update_conditioned(
     for _ in range(n_rounds):
         left = polar(cross @ factors.right * factors.spectrum, near=factors.left)
         factors = fit_spectrum(left, factors, statistics.gram, cross, constraints, project)
+        if steps == "rescale":
+            factors = factors.scaled_to(constraints.norm)
         factors = turn_right(factors, statistics.gram, cross, constraints.least)
     return factors.scaled_to(constraints.norm) if steps == "relative" else factors
 
