@@ -83,6 +83,7 @@ class TensorGroups:
             for first in range(0, counts[1], height):
                 rows = slice(first, min(first + height, counts[1]))
                 distances = self._distances(image, plane, rows)
+                distances[:, 0] = -1  # the patch itself, also where many are equal to it
                 found.append(distances.topk(self.layout.n_members, largest=False).indices)
         self.members = torch.cat(found)
 
