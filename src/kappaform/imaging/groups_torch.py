@@ -83,6 +83,7 @@ class TensorGroups:
         found = []
         for some in torch.tensor(corners, device=device).split(_DISTANCE_ENTRIES // len(shifts)):
             distances = _squared_distances(padded, some, shifts, layout.compared)
+            distances[:, 0] = -1  # the patch itself, also where many are equal to it
             found.append(distances.topk(layout.n_members, largest=False, sorted=False).indices)
         self.members = torch.cat(found)
 
