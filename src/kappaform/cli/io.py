@@ -40,6 +40,7 @@ _OPTIONS = {
     "noise": "--noise",
     "patch_size": "--patch-size",
     "preset": "--preset",
+    "quality": "--quality",
     "seed": "--seed",
     "sigma": "--sigma",
     "tol": "--tol",
@@ -82,6 +83,11 @@ def say(text: str) -> None:
 def complain(text: str) -> None:
     """One error, on standard error."""
     sys.stderr.write(f"kappaform: error: {text}\n")
+
+
+def note(text: str) -> None:
+    """Something good to know, on standard error."""
+    sys.stderr.write(f"kappaform: {text}\n")
 
 
 def warn(message: Warning | str, *_: Any, **__: Any) -> None:

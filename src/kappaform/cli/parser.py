@@ -239,10 +239,14 @@ def _add_denoise(commands: Any) -> None:
     add("--strength", "from 0 (the input) to 1 (all noise removed)", _SHARE, default=1.0)
     _add_method(parser, bound=1.1)
     add("--patch-size", "side of patches (default: 11, of volumes 4)", _COUNT)
+    text = "fast; balanced, in 3 times its time (default); or best, in 10 times its time"
+    add("--quality", text, choices=("fast", "balanced", "best"), default="balanced")
     add("--preset", "the settings of the paper", choices=("paper",))
     add("--model", "use this transform, saved by learn, instead of learning one")
     text = "learn one transform from all pictures and pages, which are read twice"
     parser.add_flag("--share", text)
+    text = "pages are frames of a movie: look for similar patches in the frames around, too"
+    parser.add_flag("--movie", text)
     text = "least and largest possible value (default: those of 8 and 16 bit files)"
     add("--value-range", text, float, nargs=2, metavar=("LO", "HI"))
     add("--seed", "of the random choices", _SEED, default=0)
@@ -263,7 +267,7 @@ def _add_pictures(parser: _Parser) -> None:
     add("--suffix", "end of the new names (default: _denoised; none in a folder -o)")
     parser.add_flag("--overwrite", "replace results that are there, instead of keeping them")
     text = "of JPEG and WebP, 1 to 100 (default: as the input, if it has the same format; else 95,"
-    add("--quality", f"{text} and WebP loses nothing)", _QUALITY)
+    add("--jpeg-quality", f"{text} and WebP loses nothing)", _QUALITY)
     pages = parser.add_mutually_exclusive_group()
     text = "pages along Z, or along the only axis of pages, are slices of a volume"
     pages.add_argument("--volume", action="store_true", help=text)

@@ -37,10 +37,14 @@ Ends with 2 for bad input."""
 #: Options that have no effect beside another one, and why.
 WITHOUT_EFFECT = (
     ("max_condition", "preset", "the bound is that of a log-det transform"),
+    ("quality", "preset", "it is that of the paper"),
     ("value_range", "preset", "its grey levels are 0 to 255"),
     ("device", "preset", "it is computed on the processor"),
     ("gain", "preset", "the denoiser of the paper knows white noise only"),
     ("share", "preset", "the denoiser of the paper learns from every picture"),
+    ("movie", "preset", "the denoiser of the paper knows single pictures only"),
+    ("volume", "movie", "pages are frames then, not slices"),
+    ("share", "movie", "its frames share a transform already"),
     ("share", "model", "the transform is learned already"),
     ("sigma", "gain", "one is the size of white noise, the other that of shot noise"),
     ("preset", "model", "a preset learns its own transform"),
