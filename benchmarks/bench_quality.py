@@ -1,7 +1,7 @@
 """How well pictures are denoised, and how long it takes, beside BM3D.
 
 White noise, sigma given, results clipped to 0..255, PSNR. The paper's pictures are in the folder
-KAPPAFORM_PAPER_DATA, photographs (grey PNG) in KAPPAFORM_PHOTOGRAPHS: their noise has the seeds 500,
+KAPPAFORM_PAPER_DATA, photographs (grey PNG) in KAPPAFORM_PHOTOGRAPHS: their noise has seeds 500,
 501, ... of NumPy's generator, in the order of names. BM3D is the package of that name
 (`pip install bm3d`; it is not free for commercial use), if it is there: of each picture the
 difference to it is given, and times are compared in one run, on one thread.

@@ -11,7 +11,6 @@ import kappaform as kf
 from kappaform.cli import io
 from kappaform.threads import n_threads
 
-
 # Of a megapixel and a thread, on a machine of 2026 (benchmarks/bench_quality.py, time).
 _SECONDS = {"fast": 6.0, "balanced": 16.0, "best": 45.0}
 _LONG = 30  # seconds: people look away
