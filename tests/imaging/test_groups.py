@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from group_cases import CASES, PLANE, ROUNDS, picture, some_covariance
 
+from kappaform.imaging.group_kernels import _centre
 from kappaform.imaging.groups import Groups, block_of, refined
 
 cases = pytest.mark.parametrize(("shape", "search"), CASES.values(), ids=CASES.keys())
@@ -149,6 +150,14 @@ def test_progress_never_falls_and_ends_at_one(n_threads, rng, monkeypatch):
         n_strips = len(Groups(noisy.shape, PLANE).strips)
         assert n_strips > 1
         assert len(set(shares)) == n_strips * (2 + 4 * 2)
+
+
+def test_what_memory_held_before_does_not_matter(rng):
+    columns = rng.standard_normal((5, 7))
+    centred, means = columns.copy(), np.full(5, np.nan)
+    _centre(centred, means)
+    np.testing.assert_allclose(means, columns.mean(axis=1))
+    np.testing.assert_allclose(centred, columns - means[:, np.newaxis])
 
 
 # --- What always holds

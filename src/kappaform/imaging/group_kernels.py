@@ -178,7 +178,7 @@ def _gather(noisy, mixed, guide, places, offsets, known, given):
 def _centre(columns, means):
     """Subtract the mean of the columns, and return it in `means`."""
     for j in range(columns.shape[0]):
-        total = means[0] * 0
+        total = columns[j, 0] * 0  # not of `means`: what is in there may be NaN
         for i in range(columns.shape[1]):
             total += columns[j, i]
         means[j] = total / columns.shape[1]
