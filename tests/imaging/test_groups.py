@@ -199,16 +199,17 @@ def test_rounds_remove_noise_and_the_guide_helps(rng):
     assert errors[0] < 0.7 * errors[1]
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("value", [1e6, -1e9])
-def test_one_huge_value_leaves_the_rest_finite_and_clean(dtype, value, rng):
-    clean, noisy, guess = picture((1, 40, 40), rng, dtype)
+@pytest.mark.parametrize("value", [1e6, -1e9, 1e14])
+def test_one_huge_value_leaves_the_rest_as_it_was(value, rng):
+    clean, noisy, guess = picture((1, 40, 40), rng)
+    search = PLANE._replace(radius=(0, 15, 15), n_members=40)
+    (expected,) = refined([noisy], [guess], [None], search, ROUNDS)
     noisy[0, 20, 20] = guess[0, 20, 20] = value
-    (cleaned,) = refined([noisy], [guess], [None], PLANE, ROUNDS)
+    (cleaned,) = refined([noisy], [guess], [None], search, ROUNDS)
     assert np.isfinite(cleaned).all()
-    far = np.ones(clean.shape, bool)
-    far[0, 10:31, 10:31] = False  # beyond the patches of groups that may hold that pixel
-    assert np.std((cleaned - clean)[far]) < 0.6
+    rest = np.ones(clean.shape, bool)
+    rest[0, 15:26, 15:26] = False
+    assert np.std((cleaned - clean)[rest]) < 1.05 * np.std((expected - clean)[rest])
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
