@@ -135,6 +135,10 @@ def denoise(
         Bound on the condition number of the conditioned transform.
     patch_size : int or tuple, optional
         By default 11 in 2-D and 4 in 3-D, or less in a smaller image.
+    quality : {"fast", "balanced", "best"}
+        What is done after the first estimate, and how long that takes. "fast": nothing.
+        "balanced": groups of similar patches are cleaned together, in four rounds; "best": in six,
+        with more groups.
     preset : {"paper"}, optional
         The settings of the paper, for comparison: grey levels from 0 to 255, coding to an error,
         bound and norm taken from a log-det transform, so that `max_condition` has no effect.
