@@ -32,15 +32,15 @@ def main(folder: Path) -> None:
         [1, 1.5, 2, 3, 5],
         n_nonzero_coefs=8,
         validation=patches_of(right, 4000),
+        coding="refit",
         tol=1e-3,
     )
     print(path)
 
-    best = int(np.argmin(path["validation_reconstruction"]))
-    gain = 1 - path["validation_reconstruction"][best] / path["validation_reconstruction"][0]
+    errors = path["validation_reconstruction"]
     print(
-        f"\nmax_condition = {path['max_condition'][best]:g} rebuilds unseen patches best: "
-        f"{gain:.1%} less error than an orthonormal transform."
+        f"\nmax_condition = {path.chosen:g} rebuilds unseen patches best: "
+        f"{1 - errors.min() / errors[0]:.1%} less error than an orthonormal transform."
     )
     kf.plots.plot_path(path).savefig(folder / "choose_condition.png", dpi=150)
     print(f"drawn: {folder / 'choose_condition.png'}")

@@ -41,6 +41,34 @@ def pass_statistics(signals, transform, n_nonzero):
     return gram, cross, kept, discarded
 
 
+def rebuilding_codes(signals, transform, n_nonzero):
+    """Codes of signals that rebuild them best, of two choices of entries.
+
+    The first are the largest coefficients, each times the norm of its atom (column of the inverse).
+    Then every atom of norm 1 is asked again, by its value plus its product with what is left. Both
+    have the values of least squares.
+    """
+    transform = np.asarray(transform, np.float64)
+    atoms = np.linalg.inv(transform)
+    norms = np.linalg.norm(atoms, axis=0)
+    atoms = atoms / norms
+    wanted = np.broadcast_to(n_nonzero, len(signals))
+    rows = []
+    for y, s in zip(np.asarray(signals, np.float64), wanted, strict=True):
+        first = _fitted(y, atoms, hard_threshold([norms * (transform @ y)], s)[0] != 0)
+        left = y - atoms @ first
+        second = _fitted(y, atoms, hard_threshold([first + atoms.T @ left], s)[0] != 0)
+        others_are_better = np.linalg.norm(y - atoms @ second) < np.linalg.norm(left)
+        rows.append((second if others_are_better else first) / norms)
+    return np.array(rows).reshape(-1, len(transform))
+
+
+def _fitted(y, atoms, kept):
+    values = np.zeros(len(kept))
+    values[kept] = np.linalg.lstsq(atoms[:, kept], y, rcond=None)[0]
+    return values
+
+
 # --- linalg: spectra under a condition bound -----------------------------------------------------
 #
 # The objective depends on one unknown, the floor, once the others are eliminated, and has a single

@@ -20,6 +20,8 @@ RECEIVED = {
     "DenoiseResult",
     "LearnResult",
     "LearningInterrupted",
+    "Method",
+    "MethodFailed",
     "SignalsUnreadable",
     "plots",
 }

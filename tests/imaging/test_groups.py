@@ -6,7 +6,7 @@ import pytest
 from group_cases import CASES, PLANE, ROUNDS, picture, some_covariance
 
 from kappaform.imaging.group_kernels import _centre
-from kappaform.imaging.groups import Groups, block_of, refined
+from kappaform.imaging.groups import Groups, noise_of_groups, refined
 
 cases = pytest.mark.parametrize(("shape", "search"), CASES.values(), ids=CASES.keys())
 
@@ -236,14 +236,18 @@ def covariance_of(shape, autocovariance):
     ("patch_shape", "sides"),
     [((5, 7), (1, 4, 4)), ((4, 4), (1, 4, 4)), ((4, 5, 3), (2, 3, 3)), ((1, 5, 6), (1, 4, 4))],
 )
-def test_the_covariance_of_a_smaller_patch_is_a_block_of_the_larger(patch_shape, sides):
+def test_the_noise_of_a_group_is_a_block_of_that_of_a_patch_and_counts_as_stronger(
+    patch_shape, sides
+):
     def decay(step):
         return 3.0 * np.exp(-np.sum(np.abs(step) * (0.5, 0.3, 0.2)[3 - len(step) :]))
 
-    found = block_of(covariance_of(patch_shape, decay), patch_shape, sides)
-    inner = sides[3 - len(patch_shape) :]
-    np.testing.assert_allclose(found, covariance_of(inner, decay) / 3.0)
+    found = noise_of_groups(covariance_of(patch_shape, decay), patch_shape, sides)
+    block = covariance_of(sides[3 - len(patch_shape) :], decay) / 3.0
+    n_sharing = max(sum(abs(entry) for entry in row) for row in block)
+    np.testing.assert_allclose(found, np.sqrt(n_sharing) * block)
 
 
 def test_white_noise_needs_no_covariance():
-    assert block_of(None, (5, 5), (1, 4, 4)) is None
+    assert noise_of_groups(None, (5, 5), (1, 4, 4)) is None
+    np.testing.assert_allclose(noise_of_groups(4 * np.eye(25), (5, 5), (1, 4, 4)), np.eye(16))

@@ -18,30 +18,8 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from kappaform.cli import texts
-from kappaform.cli.io import as_option, complain, failure, warn
+from kappaform.cli.io import CONDITIONED, as_option, complain, failure, warn
 
-#: Options that have no effect beside another one, and why.
-_WITHOUT_EFFECT = (
-    ("max_condition", "preset", "the bound is that of a log-det transform"),
-    ("value_range", "preset", "its grey levels are 0 to 255"),
-    ("device", "preset", "it is computed on the processor"),
-    ("gain", "preset", "the denoiser of the paper knows white noise only"),
-    ("share", "preset", "the denoiser of the paper learns from every picture"),
-    ("share", "model", "the transform is learned already"),
-    ("sigma", "gain", "one is the size of white noise, the other that of shot noise"),
-    ("preset", "model", "a preset learns its own transform"),
-    ("method", "model", "the transform is learned already"),
-    ("max_condition", "model", "the transform is learned already"),
-    ("seed", "model", "it chooses patches to learn from, and nothing is learned"),
-    ("verbose", "json", "the document says everything"),
-)
-#: For every kind of noise, the option that is its size, and why that of another has no effect.
-_SIZES = {
-    "auto": ("", "kind and size are estimated"),
-    "white": ("sigma", "the size of white noise is --sigma"),
-    "shot": ("gain", "the size of shot noise is --gain, with --read-noise"),
-    "correlated": ("", "its size is estimated"),
-}
 _SIGPIPE = 13  # `signal.SIGPIPE`, which Windows does not have
 
 
@@ -108,13 +86,14 @@ def _complete(arguments: argparse.Namespace) -> None:
 
 def _check_effects(options: dict[str, Any], given: set[str]) -> None:
     """Refuse an option that has no effect beside another one."""
-    rules = [*_WITHOUT_EFFECT]
+    rules = [*texts.WITHOUT_EFFECT]
     if options.get("method") in ("log-det", "orthonormal"):
-        rules.append(("max_condition", "method", "only the conditioned method has a bound"))
+        why = "only the conditioned method has it"
+        rules += [(name, "method", why) for name in ("max_condition", *CONDITIONED)]
     kind = options.get("noise") or ""
     if kind in ("shot", "correlated"):
         rules.append(("noise", "preset", "the denoiser of the paper knows white noise only"))
-    own, why = _SIZES.get(kind, ("", ""))
+    own, why = texts.SIZES.get(kind, ("", ""))
     rules += [(name, "noise", why) for name in ("sigma", "gain") if name != own]
     for name, other, why in rules:
         if {name, other} <= given:
@@ -175,6 +154,11 @@ def _positive(text: str) -> float:
     return value
 
 
+def _norm(text: str) -> float | str:
+    return text if text == "auto" else _at_least(1e-6, most=1e6)(text)
+
+
+_VARIANTS = ("public", "reference", "paper", "monotone")
 _COUNT, _SEED, _SHARE = _at_least(1, int), _at_least(0, int), _at_least(0, most=1)
 _QUALITY, _NUMBER = _at_least(1, int, most=100), _at_least(-math.inf)
 
@@ -255,10 +239,14 @@ def _add_denoise(commands: Any) -> None:
     add("--strength", "from 0 (the input) to 1 (all noise removed)", _SHARE, default=1.0)
     _add_method(parser, bound=1.1)
     add("--patch-size", "side of patches (default: 11, of volumes 4)", _COUNT)
+    text = "fast; balanced, in 3 times its time (default); or best, in 10 times its time"
+    add("--quality", text, choices=("fast", "balanced", "best"), default="balanced")
     add("--preset", "the settings of the paper", choices=("paper",))
     add("--model", "use this transform, saved by learn, instead of learning one")
     text = "learn one transform from all pictures and pages, which are read twice"
     parser.add_flag("--share", text)
+    text = "pages are frames of a movie: look for similar patches in the frames around, too"
+    parser.add_flag("--movie", text)
     text = "least and largest possible value (default: those of 8 and 16 bit files)"
     add("--value-range", text, float, nargs=2, metavar=("LO", "HI"))
     add("--seed", "of the random choices", _SEED, default=0)
@@ -279,7 +267,7 @@ def _add_pictures(parser: _Parser) -> None:
     add("--suffix", "end of the new names (default: _denoised; none in a folder -o)")
     parser.add_flag("--overwrite", "replace results that are there, instead of keeping them")
     text = "of JPEG and WebP, 1 to 100 (default: as the input, if it has the same format; else 95,"
-    add("--quality", f"{text} and WebP loses nothing)", _QUALITY)
+    add("--jpeg-quality", f"{text} and WebP loses nothing)", _QUALITY)
     pages = parser.add_mutually_exclusive_group()
     text = "pages along Z, or along the only axis of pages, are slices of a volume"
     pages.add_argument("--volume", action="store_true", help=text)
@@ -290,7 +278,7 @@ def _add_pictures(parser: _Parser) -> None:
 def _add_noise(parser: _Parser) -> None:
     add = parser.add
     text = "kind of noise to estimate; auto: the kind that fits"
-    add("--noise", text, choices=tuple(_SIZES), default="auto")
+    add("--noise", text, choices=tuple(texts.SIZES), default="auto")
     text = "deviation of white noise, in values of the file (default: estimated)"
     add("--sigma", text, _at_least(0))
     text = "of shot noise: values of the file for one photon (default: estimated)"
@@ -306,6 +294,9 @@ def _add_models(commands: Any) -> None:
     _add_signals(learn, tol=1e-4)
     _add_output(learn, "file to write")
     _add_method(learn, bound=2.0)
+    _add_conditioned(learn)
+    text = "auto, dct, identity, least-squares or procrustes; or a model to go on from"
+    learn.add("--init", text, default="auto")
 
     text = "code signals sparsely with a saved transform"
     example = "photo.kappaform signals.npy -o codes.npz"
@@ -322,13 +313,19 @@ def _add_models(commands: Any) -> None:
     _add_output(decode, ".npy to write, one signal per row")
 
     text = "show errors over the bound on the condition number, to choose one"
-    example = "photo.png --bounds 1 1.5 2 3 5 --plot path.png"
+    example = "photo.png --bounds 1 1.5 2 3 5 --plot path.png --choose -o photo.kappaform"
     path = _command(commands, "models", "path", text, example, texts.PATH)
     _add_signals(path, tol=1e-3)
     bounds = [1, 1.25, 1.5, 2, 3, 5, 10]
     path.add("--bounds", "bounds >= 1", _at_least(1), nargs="+", default=bounds)
+    _add_conditioned(path)
+    errors = ("reconstruction", "relative", "absolute")
+    path.add("--choose-by", "error that chooses a bound", choices=errors, default=errors[0])
+    path.add_flag("--choose", "choose by cross-validation, and learn from all signals")
+    path.add("--folds", "beside --choose: their number", _COUNT, default=5)
+    path.add("-o --output", "beside --choose: file to write the transform to")
     path.add("--plot", "file to draw the errors in")
-    path.add_flag("--overwrite", "replace a --plot that is there")
+    path.add_flag("--overwrite", "replace a --plot or an output that is there")
 
     text = "say what is in a model file; its condition number is computed, not believed"
     info = _command(commands, "models", "info", text, "photo.kappaform")
@@ -345,8 +342,7 @@ def _add_reproduce(commands: Any) -> None:
     table.add("--images", "default: all seven; quick: Cameraman", nargs="+")
     table.add("--sigmas", "default: all; quick: 20 100", _COUNT, nargs="+")
     table.add("--patch-size", "as in the paper's table", int, choices=(8, 11), default=11)
-    variants = ("public", "reference", "paper", "monotone")
-    table.add("--variant", "of the conditioned method", choices=variants, default="public")
+    table.add("--variant", "of the conditioned method", choices=_VARIANTS, default="public")
     text = "figures 1 and 2, and errors over the bound"
     figures = _command(parts, "reproduce", "figures", text, example, texts.FIGURES)
     text = "folders in DIR/img or pictures in DIR (default: see above)"
@@ -368,6 +364,16 @@ def _add_method(parser: _Parser, bound: float) -> None:
     parser.add("--max-condition", text, _at_least(1), default=bound)
 
 
+def _add_conditioned(parser: _Parser) -> None:
+    add, errors = parser.add, ("absolute", "relative")
+    add("--objective", "error to minimise", choices=errors, default="absolute")
+    text = "Frobenius norm of the transform, or auto: that of an orthonormal one"
+    add("--norm", text, _norm, default="auto")
+    text = "steps that never raise the loss (monotone), or published ones"
+    add("--variant", text, choices=_VARIANTS, default="monotone")
+    add("--n-rounds", "rounds of the monotone steps in an iteration", _COUNT, default=5)
+
+
 def _add_output(parser: _Parser, text: str) -> None:
     parser.add("-o --output", text, required=True)
     parser.add_flag("--overwrite", "replace an output that is there")
@@ -380,6 +386,6 @@ def _add_signals(parser: _Parser, tol: float) -> None:
     add("--n-patches", "patches drawn in all", _COUNT, default=20_000)
     text = "nonzeros of a code (default: a tenth)"
     add("--n-nonzero", text, _at_least(0, int), dest="n_nonzero_coefs", metavar="N")
-    add("--max-iter", "most iterations", _COUNT, default=100)
+    add("--max-iter", "most iterations", _COUNT, default=300)
     add("--tol", "relative change at which learning ends", _at_least(0), default=tol)
     add("--seed", "of the random choices", _SEED, default=0)

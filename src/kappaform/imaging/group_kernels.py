@@ -147,10 +147,10 @@ def clean_groups(
         np.dot(product.T, known, cleaned)
         kept = share / left
         for i in range(k):
-            norm = means[0] * 0 + 1 / k
+            norm = known[0, i] * 0
             for j in range(n):
                 norm += known[j, i] * known[j, i]
-            weight = trust / norm
+            weight = trust / (norm + 1 / k)
             weights[0, places[i]] += weight
             weights[1, places[i]] += weight * kept
             for j in range(n):

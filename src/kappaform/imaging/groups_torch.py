@@ -75,60 +75,17 @@ class TensorGroups:
         """Find the groups in an image."""
         import torch
 
-        counts = self.layout.grid.counts
-        per_row = counts[2] * len(self.steps)
-        height = max(1, _DISTANCE_ENTRIES // per_row)
+        layout, device = self.layout, image.device
+        padded = _padded(image, layout.context)
+        grid = layout.grid
+        corners = np.stack(grid.corners(np.arange(grid.n_patches)), 1).astype(np.int32)
+        shifts = torch.tensor(layout.shifts.astype(np.int32), device=device)
         found = []
-        for plane in range(counts[0]):
-            for first in range(0, counts[1], height):
-                rows = slice(first, min(first + height, counts[1]))
-                distances = self._distances(image, plane, rows)
-                distances[:, 0] = -1  # the patch itself, also where many are equal to it
-                found.append(distances.topk(self.layout.n_members, largest=False).indices)
+        for some in torch.tensor(corners, device=device).split(_DISTANCE_ENTRIES // len(shifts)):
+            distances = _squared_distances(padded, some, shifts, layout.compared)
+            distances[:, 0] = -1  # the patch itself, also where many are equal to it
+            found.append(distances.topk(layout.n_members, largest=False, sorted=False).indices)
         self.members = torch.cat(found)
-
-    def _distances(self, image: Tensor, plane: int, rows: slice) -> Tensor:
-        """Of the references of some rows from the patches at every shift (columns)."""
-        import torch
-        from torch.nn.functional import avg_pool2d
-
-        grid, context = self.layout.grid, self.layout.context
-        sides = self.layout.compared
-        padded = _padded(image, context)
-        a = int(grid.places[0][plane])
-        b = torch.as_tensor(grid.places[1][rows], device=image.device)
-        c = torch.as_tensor(grid.places[2], device=image.device)
-        n_positions = [n - side + 1 for n, side in zip(image.shape, grid.patch_shape, strict=True)]
-        first, last = int(b[0]), int(b[-1]) + sides[1]
-        width = padded.shape[2]
-        along = sorted({int(step) for step in self.layout.shifts[:, 2]})
-        order = {step: i for i, step in enumerate(along)}
-        reach = max(along)
-        wide = torch.nn.functional.pad(padded, (reach, reach))
-        steps = torch.as_tensor(along, device=image.device)
-        outside = (c + steps[:, None] < 0) | (c + steps[:, None] >= n_positions[2])
-        distances = image.new_full((len(b) * len(c), len(self.steps)), math.inf)
-        for (da, db), columns in self.layout.runs():
-            if not 0 <= a + da < n_positions[0]:
-                continue
-            top, bottom = max(first + db, 0), min(last + db, padded.shape[1])
-            if top >= bottom:
-                continue
-            total = image.new_zeros((len(along), len(b), width))
-            for i in range(sides[0]):
-                ours = padded[a + i, first:last]
-                theirs = wide.new_zeros((last - first, wide.shape[2]))
-                theirs[top - first - db : bottom - first - db] = wide[a + da + i, top:bottom]
-                squares = (ours - theirs.unfold(1, width, 1).permute(1, 0, 2)) ** 2
-                squares = avg_pool2d(squares[:, None], (sides[1], 1), stride=1)[:, 0]
-                total += squares[:, b - first]
-            sums = avg_pool2d(total[:, None], (1, sides[2]), stride=1)[:, 0][:, :, c]
-            sums.masked_fill_(outside[:, None, :], math.inf)
-            invalid = (b + db < 0) | (b + db >= n_positions[1])
-            sums[:, invalid] = math.inf
-            which = [order[int(self.layout.shifts[j, 2])] for j in range(*columns)]
-            distances[:, slice(*columns)] = sums[which].reshape(len(which), -1).T
-        return distances
 
     def cleaned(
         self,
@@ -198,6 +155,33 @@ def _clean(
     cleaned = means + basis.mT @ (basis @ (given - means))
     trust = (n / hidden[..., 0].clamp(min=n)).clamp(min=LEAST_TRUST)
     return cleaned, trust / (1 / n_members + basis.square().sum(1)), left
+
+
+def _squared_distances(
+    image: Tensor, corners: Tensor, shifts: Tensor, sides: tuple[int, ...]
+) -> Tensor:
+    """What `triton_distances.squared_distances` does, where there is no Triton as well."""
+    import torch
+
+    if image.is_cuda:
+        try:
+            from kappaform.imaging.triton_distances import squared_distances
+        except ImportError:
+            pass
+        else:
+            return squared_distances(image, corners, shifts, sides)
+    windows = image
+    for axis, side in enumerate(sides):
+        windows = windows.unfold(axis, side, 1)
+    ours = windows[tuple(corners.T)]
+    most = torch.tensor(windows.shape[:3], device=image.device) - 1
+    columns = []
+    for shift in shifts:
+        there = corners + shift
+        squares = (windows[tuple(there.clamp(min=0).minimum(most).T)] - ours).square()
+        is_outside = ((there < 0) | (there > most)).any(1)
+        columns.append(squares.sum((1, 2, 3)).masked_fill(is_outside, math.inf))
+    return torch.stack(columns, 1)
 
 
 def _padded(image: Tensor, context: Sequence[int]) -> Tensor:

@@ -246,6 +246,30 @@ def checked_options(
     return Options(method, methods[method], patch_shape, paper, matrix, values, seed, callback)
 
 
+def check_movie(stack_axis: int | None, preset: str | None, share: bool, library: str) -> None:
+    """Refuse what a movie cannot be."""
+    if stack_axis is None:
+        raise ValueError("movie=True needs stack_axis, the axis of the frames.")
+    if preset is not None or share:
+        raise ValueError("movie=True shares a transform already, and preset has none: leave both.")
+    if library == "dask":
+        raise ValueError(
+            "movie=True with a Dask image: frames are cleaned together in memory only, "
+            "image.compute()."
+        )
+
+
+def patch_of_frames(patch_size: Any, frame: tuple[int, ...], transform: Any) -> tuple[int, ...]:
+    """The shape of a patch of one frame of a movie, whose frames are planes."""
+    if len(frame) != 2:
+        raise ValueError(f"movie=True: frames have shape {frame}, planes are needed.")
+    if patch_size is None:
+        matrix = _matrix(transform)
+        side = None if matrix is None else math.isqrt(len(matrix))
+        patch_size = default_patch_shape(frame) if side is None else side
+    return (1, *checked_patch_shape(patch_size, frame))
+
+
 def default_patch_shape(space: tuple[int, ...], paper: bool = False) -> tuple[int, ...]:
     """The patches of an image of this shape, if nobody says otherwise."""
     largest = _PAPER_PATCH_SIDE if paper else _PATCH_SIDE[len(space)]

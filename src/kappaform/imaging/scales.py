@@ -10,15 +10,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+from scipy.fft import dctn, idctn
 
 from kappaform.arrays import library_of
-from kappaform.linalg import dct_basis
 
 MOST_SCALES = 3  # a fourth brought nothing
 # Part of the frequencies of the halved image that is taken from there. Of 0.2, 0.3 and 0.4 the best
-# on the paper's 30 images and on eight photographs at three levels of noise.
+# on the paper's 30 images; on four photographs at three levels of noise 0.4 was as good.
 _TAKEN = 0.3
 _LEAST_PATCHES = 2  # along each axis of a halved image
 
@@ -33,28 +31,28 @@ def n_scales_of(shape: Sequence[int], patch_shape: Sequence[int]) -> int:
     """How many sizes of an image there are: its own, and those that it is halved to."""
     number = 1
     while number < MOST_SCALES and can_be_halved(shape, patch_shape):
-        shape = [n // 2 if side > 1 else n for n, side in zip(shape, patch_shape, strict=True)]
+        shape = _half_shape(shape, patch_shape)
         number += 1
     return number
 
 
 def halved(image: Any, patch_shape: Sequence[int]) -> Any:
     """The image at half its size."""
-    sizes = zip(image.shape, patch_shape, strict=True)
-    return _along_axes(image, [_halving(size) if side > 1 else None for size, side in sizes])
+    shape = _half_shape(image.shape, patch_shape)
+    axes = [axis for axis, side in enumerate(patch_shape) if side > 1]
+    return _inverse_dct(_dct(image, axes)[tuple(map(slice, shape))], axes)
 
 
 def with_smooth_part(image: Any, half: Any) -> Any:
     """An image whose lowest frequencies are those of another one of half its size."""
-    low: list[NDArray | None] = []
-    low_of_half: list[NDArray | None] = []
-    for size, small in zip(image.shape, half.shape, strict=True):
-        number = max(1, round(_TAKEN * small))
-        is_kept = size == small
-        low.append(None if is_kept else dct_basis(size)[:number])
-        low_of_half.append(None if is_kept else dct_basis(small)[:number])
-    change = _along_axes(half, low_of_half) - _along_axes(image, low)
-    return image + _along_axes(change, [None if each is None else each.T for each in low])
+    sizes = list(zip(image.shape, half.shape, strict=True))
+    axes = [axis for axis, (size, small) in enumerate(sizes) if small < size]
+    low = tuple(
+        slice(max(1, round(_TAKEN * small)) if small < size else size) for size, small in sizes
+    )
+    frequencies = _dct(image, axes)
+    frequencies[low] = _dct(half, axes)[low]
+    return _inverse_dct(frequencies, axes)
 
 
 def halved_patches(patches: Any, patch_shape: Sequence[int], n_halvings: int) -> Any:
@@ -69,24 +67,37 @@ def halved_patches(patches: Any, patch_shape: Sequence[int], n_halvings: int) ->
     return sums.reshape(len(patches), -1) / math.sqrt(math.prod(factors))
 
 
-def _halving(size: int) -> NDArray:
-    half = size // 2
-    return dct_basis(half).T @ dct_basis(size)[:half]
+def _half_shape(shape: Sequence[int], patch_shape: Sequence[int]) -> list[int]:
+    return [n // 2 if side > 1 else n for n, side in zip(shape, patch_shape, strict=True)]
 
 
-def _along_axes(image: Any, matrices: Sequence[NDArray | None]) -> Any:
-    """An image multiplied by a matrix along each axis; None leaves one as it is."""
-    for matrix in matrices:  # of the first axis, which becomes the last
-        if library_of(image) == "torch":
-            import torch
+def _dct(image: Any, axes: Sequence[int]) -> Any:
+    if library_of(image) == "torch":
+        return _multiplied(image, [_basis(image, axis) for axis in axes], axes)
+    return dctn(image, axes=axes, norm="ortho")
 
-            if matrix is None:
-                image = image.movedim(0, -1)
-            else:
-                other = torch.as_tensor(matrix, dtype=image.dtype, device=image.device)
-                image = torch.tensordot(image, other, dims=([0], [1]))
-        elif matrix is None:
-            image = np.moveaxis(image, 0, -1)
-        else:
-            image = np.tensordot(image, matrix.astype(image.dtype), ((0,), (1,)))
+
+def _inverse_dct(frequencies: Any, axes: Sequence[int]) -> Any:
+    if library_of(frequencies) == "torch":
+        return _multiplied(frequencies, [_basis(frequencies, axis).T for axis in axes], axes)
+    return idctn(frequencies, axes=axes, norm="ortho")
+
+
+def _basis(image: Any, axis: int) -> Any:
+    """The orthonormal DCT along an axis of a tensor, as a matrix on its device."""
+    import torch
+
+    size = image.shape[axis]
+    places = torch.arange(size, device=image.device, dtype=torch.float64)
+    cosines = torch.cos(math.pi / size * places[:, None] * (places + 0.5)) * math.sqrt(2 / size)
+    cosines[0] /= math.sqrt(2)
+    return cosines.to(image.dtype)
+
+
+def _multiplied(image: Any, matrices: Sequence[Any], axes: Sequence[int]) -> Any:
+    """A tensor multiplied by a matrix along each of these axes."""
+    import torch
+
+    for matrix, axis in zip(matrices, axes, strict=True):
+        image = torch.tensordot(image, matrix, dims=([axis], [1])).movedim(-1, axis)
     return image

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.imaging.clean import rule_of
-from kappaform.imaging.groups import Rounds, Search, block_of
+from kappaform.imaging.groups import Rounds, Search, noise_of_groups
 from kappaform.imaging.options import ANY_VALUE, Progress, Quality, sections
 from kappaform.imaging.scales import MOST_SCALES, can_be_halved, halved, with_smooth_part
 
@@ -96,8 +96,12 @@ def cleaned(
     if effort is None:
         return estimates, counts
     search = _search(patch_shape, shape, effort, is_white)
-    blocks = [block_of(recipe.covariance, patch_shape, search.patch_shape) for recipe in recipes]
-    better = tools.refined(noisy, estimates, blocks, search, effort.rounds, shares[-1])
+    noises = [
+        noise_of_groups(recipe.covariance, patch_shape, search.patch_shape) for recipe in recipes
+    ]
+    better = tools.refined(noisy, estimates, noises, search, effort.rounds, shares[-1])
+    if not is_white:  # the mean was never below the better one of both
+        better = [(one + two) / 2 for one, two in zip(better, estimates, strict=True)]
     return _with_halves(better, halves), counts
 
 
