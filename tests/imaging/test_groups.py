@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from group_cases import CASES, PLANE, ROUNDS, picture, some_covariance
 
-from kappaform.imaging.groups import Groups, block_of, refined
+from kappaform.imaging.group_kernels import _centre
+from kappaform.imaging.groups import Groups, noise_of_groups, refined
 
 cases = pytest.mark.parametrize(("shape", "search"), CASES.values(), ids=CASES.keys())
 
@@ -151,6 +152,14 @@ def test_progress_never_falls_and_ends_at_one(n_threads, rng, monkeypatch):
         assert len(set(shares)) == n_strips * (2 + 4 * 2)
 
 
+def test_what_memory_held_before_does_not_matter(rng):
+    columns = rng.standard_normal((5, 7))
+    centred, means = columns.copy(), np.full(5, np.nan)
+    _centre(centred, means)
+    np.testing.assert_allclose(means, columns.mean(axis=1))
+    np.testing.assert_allclose(centred, columns - means[:, np.newaxis])
+
+
 # --- What always holds
 
 
@@ -190,16 +199,17 @@ def test_rounds_remove_noise_and_the_guide_helps(rng):
     assert errors[0] < 0.7 * errors[1]
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("value", [1e6, -1e9])
-def test_one_huge_value_leaves_the_rest_finite_and_clean(dtype, value, rng):
-    clean, noisy, guess = picture((1, 40, 40), rng, dtype)
+@pytest.mark.parametrize("value", [1e6, -1e9, 1e14])
+def test_one_huge_value_leaves_the_rest_as_it_was(value, rng):
+    clean, noisy, guess = picture((1, 40, 40), rng)
+    search = PLANE._replace(radius=(0, 15, 15), n_members=40)
+    (expected,) = refined([noisy], [guess], [None], search, ROUNDS)
     noisy[0, 20, 20] = guess[0, 20, 20] = value
-    (cleaned,) = refined([noisy], [guess], [None], PLANE, ROUNDS)
+    (cleaned,) = refined([noisy], [guess], [None], search, ROUNDS)
     assert np.isfinite(cleaned).all()
-    far = np.ones(clean.shape, bool)
-    far[0, 10:31, 10:31] = False  # beyond the patches of groups that may hold that pixel
-    assert np.std((cleaned - clean)[far]) < 0.6
+    rest = np.ones(clean.shape, bool)
+    rest[0, 15:26, 15:26] = False
+    assert np.std((cleaned - clean)[rest]) < 1.05 * np.std((expected - clean)[rest])
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -226,14 +236,18 @@ def covariance_of(shape, autocovariance):
     ("patch_shape", "sides"),
     [((5, 7), (1, 4, 4)), ((4, 4), (1, 4, 4)), ((4, 5, 3), (2, 3, 3)), ((1, 5, 6), (1, 4, 4))],
 )
-def test_the_covariance_of_a_smaller_patch_is_a_block_of_the_larger(patch_shape, sides):
+def test_the_noise_of_a_group_is_a_block_of_that_of_a_patch_and_counts_as_stronger(
+    patch_shape, sides
+):
     def decay(step):
         return 3.0 * np.exp(-np.sum(np.abs(step) * (0.5, 0.3, 0.2)[3 - len(step) :]))
 
-    found = block_of(covariance_of(patch_shape, decay), patch_shape, sides)
-    inner = sides[3 - len(patch_shape) :]
-    np.testing.assert_allclose(found, covariance_of(inner, decay) / 3.0)
+    found = noise_of_groups(covariance_of(patch_shape, decay), patch_shape, sides)
+    block = covariance_of(sides[3 - len(patch_shape) :], decay) / 3.0
+    n_sharing = max(sum(abs(entry) for entry in row) for row in block)
+    np.testing.assert_allclose(found, np.sqrt(n_sharing) * block)
 
 
 def test_white_noise_needs_no_covariance():
-    assert block_of(None, (5, 5), (1, 4, 4)) is None
+    assert noise_of_groups(None, (5, 5), (1, 4, 4)) is None
+    np.testing.assert_allclose(noise_of_groups(4 * np.eye(25), (5, 5), (1, 4, 4)), np.eye(16))

@@ -113,18 +113,16 @@ def test_a_constant_stays_and_every_patch_is_in_its_group(value, device):
     np.testing.assert_allclose(found.cpu(), value, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("value", [1e6, -1e9])
-def test_one_huge_value_leaves_the_rest_finite_and_clean(dtype, value, device, rng):
-    clean, noisy, guess = picture((1, 40, 40), rng, dtype)
+@pytest.mark.parametrize("value", [1e6, -1e9, 1e11])
+def test_one_huge_value_leaves_the_rest_as_in_an_array(value, device, rng):
+    _, noisy, guess = picture((1, 40, 40), rng)
     noisy[0, 20, 20] = guess[0, 20, 20] = value
+    (expected,) = groups.refined([noisy], [guess], [None], PLANE, ROUNDS)
     given = ([each] for each in tensors([noisy, guess], device))
     (found,) = groups_torch.refined(*given, [None], PLANE, ROUNDS)
-    cleaned = found.cpu().numpy()
-    assert np.isfinite(cleaned).all()
-    far = np.ones(clean.shape, bool)
-    far[0, 10:31, 10:31] = False
-    assert np.std((cleaned - clean)[far]) < 0.6
+    rest = np.ones(noisy.shape, bool)
+    rest[0, 15:26, 15:26] = False
+    np.testing.assert_allclose(found.cpu()[rest], expected[rest], rtol=0, atol=0.1)
 
 
 def test_progress_never_falls_and_ends_at_one(device, rng):

@@ -43,12 +43,12 @@ class TensorImage:
             for image, dtype in zip(components, self.dtypes, strict=True)
         ]
 
-    def patches(self, component: int, grid: Grid, rounds: Iterable[NDArray]) -> Iterator[Tensor]:
+    def patches(self, component: int, rounds: Iterable[tuple[Grid, NDArray]]) -> Iterator[Tensor]:
         import torch
 
         flat = self.components[component].reshape(-1)
-        offsets = torch.as_tensor(grid.offsets, device=flat.device)
-        for numbers in rounds:
+        for grid, numbers in rounds:
+            offsets = torch.as_tensor(grid.offsets, device=flat.device)
             starts = torch.as_tensor(grid.starts(numbers), device=flat.device)
             yield mean_free(flat[starts[:, None] + offsets].double())
 

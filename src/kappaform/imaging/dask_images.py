@@ -1,12 +1,12 @@
 """The place of Dask images: each tile is a chunk, which brings its margin from its neighbours.
 
-At the call an image is computed a few times: for its noise, for its limits, and for the patches to
-learn from at each scale. The rest is done when the result is asked for.
+At the call an image is computed three times: for its noise, for its limits, and for the patches to
+learn from, at every scale. The rest is done when the result is asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -45,12 +45,10 @@ class DaskImage:
     def __init__(self, components: Sequence[Any]) -> None:
         (self.image,) = components  # channels are refused
 
-    def patches(self, _: int, grid: Grid, rounds: Iterable[NDArray]) -> list[NDArray]:
+    def patches(self, _: int, rounds: Iterable[tuple[Grid, NDArray]]) -> Iterator[NDArray]:
         """The patches of all rounds, gathered at once."""
-        drawn = list(rounds)
-        gathered = _gathered(self.image, grid, np.concatenate(drawn))
-        bounds = np.cumsum([0, *map(len, drawn)])
-        return [mean_free(gathered[a:b].astype(np.float64)) for a, b in pairwise(bounds)]
+        gathered = _gathered(self.image, list(rounds))
+        return (mean_free(patches.astype(np.float64)) for patches in gathered)
 
     def cleaned(
         self, recipes: Sequence[Recipe], quality: Quality, progress: Progress | None
@@ -86,33 +84,46 @@ def _clean_chunk(chunk: NDArray, job: tuple[Sequence[Recipe], Quality], both: np
     return whole
 
 
-def _gathered(image: Any, grid: Grid, numbers: NDArray) -> NDArray:
-    """Patches of these numbers, from the chunks that hold them."""
+def _gathered(image: Any, rounds: Sequence[tuple[Grid, NDArray]]) -> list[NDArray]:
+    """Of each round, patches of these numbers of a grid, from the chunks that hold them."""
     from dask.array.overlap import overlap
     from dask.base import compute
-    from dask.delayed import delayed
 
-    sides = grid.patch_shape
-    corners = np.stack(grid.corners(numbers), axis=1)
+    sides = np.max([grid.patch_shape for grid, _ in rounds], axis=0).tolist()
     chunks = tuple(_merged(c, side - 1) for c, side in zip(image.chunks, sides, strict=True))
     beyond = {a: (0, side - 1) for a, side in enumerate(sides) if len(chunks[a]) > 1}
     blocks = overlap(image.rechunk(chunks), depth=beyond, boundary="none").to_delayed()
     bounds = [np.cumsum((0, *along)) for along in chunks]
+    parts = [_parts(blocks, bounds, *each) for each in rounds]
+    found = compute(*([patches for _, patches in each] for each in parts))
+    gathered = []
+    for (grid, numbers), each, arrays in zip(rounds, parts, found, strict=True):
+        rows = np.empty((len(numbers), grid.offsets.size), image.dtype)
+        for (which, _), patches in zip(each, arrays, strict=True):
+            rows[which] = patches
+        gathered.append(rows)
+    return gathered
+
+
+def _parts(
+    blocks: NDArray, bounds: Sequence[NDArray], grid: Grid, numbers: NDArray
+) -> list[tuple[NDArray, Any]]:
+    """Which of some patches a block holds, and these, to be computed; for each that holds some."""
+    from dask.delayed import delayed
+
+    corners = np.stack(grid.corners(numbers), axis=1)
     owners = np.stack(
         [np.searchsorted(b, c, side="right") - 1 for b, c in zip(bounds, corners.T, strict=True)]
     )
     flat = np.ravel_multi_index(owners, blocks.shape)
     order = np.argsort(flat, kind="stable")
-    groups = np.split(order, np.flatnonzero(np.diff(flat[order])) + 1)
-    found = []
-    for group in groups:
-        block = tuple(owners[:, group[0]])
+    parts = []
+    for which in np.split(order, np.flatnonzero(np.diff(flat[order])) + 1):
+        block = tuple(owners[:, which[0]])
         origin = [b[i] for b, i in zip(bounds, block, strict=True)]
-        found.append(delayed(_take)(blocks[block], corners[group] - origin, sides))
-    gathered = np.empty((len(flat), grid.offsets.size), image.dtype)
-    for group, patches in zip(groups, compute(*found), strict=True):
-        gathered[group] = patches
-    return gathered
+        patches = delayed(_take)(blocks[block], corners[which] - origin, grid.patch_shape)
+        parts.append((which, patches))
+    return parts
 
 
 def _take(chunk: NDArray, corners: NDArray, patch_shape: tuple[int, ...]) -> NDArray:

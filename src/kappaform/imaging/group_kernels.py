@@ -19,6 +19,8 @@ _kernel = kernel({"contract", "reassoc", "nsz", "arcp"})
 
 #: Deviation of the noise that is left in the mixed image, at least: its estimate may be zero.
 LEAST_LEFT = 0.01
+#: Part of its weight that a group keeps, at least, where rounding hides what its patches show.
+LEAST_TRUST = 2.0**-10
 
 
 @_kernel
@@ -138,7 +140,8 @@ def clean_groups(
         _centre(known, means)
         _centre(given, means)
         np.dot(known, known.T, factor)
-        _add_noise(factor, n * left * left, covariance, rounding)
+        hidden = _add_noise(factor, n * left * left, covariance, rounding)
+        trust = max(n / max(n, hidden), LEAST_TRUST)  # 1 without values of 10**7 times the noise
         _solve(factor, known)
         np.dot(known, given.T, product)
         np.dot(product.T, known, cleaned)
@@ -147,7 +150,7 @@ def clean_groups(
             norm = known[0, i] * 0
             for j in range(n):
                 norm += known[j, i] * known[j, i]
-            weight = 1 / (norm + 1 / k)
+            weight = trust / (norm + 1 / k)
             weights[0, places[i]] += weight
             weights[1, places[i]] += weight * kept
             for j in range(n):
@@ -178,7 +181,7 @@ def _gather(noisy, mixed, guide, places, offsets, known, given):
 def _centre(columns, means):
     """Subtract the mean of the columns, and return it in `means`."""
     for j in range(columns.shape[0]):
-        total = columns[j, 0] * 0
+        total = columns[j, 0] * 0  # not of `means`: what is in there may be NaN
         for i in range(columns.shape[1]):
             total += columns[j, i]
         means[j] = total / columns.shape[1]
@@ -188,7 +191,7 @@ def _centre(columns, means):
 
 @_kernel
 def _add_noise(matrix, variance, covariance, rounding):
-    """Add the covariance of the noise, and as much as rounding may have made the matrix smaller."""
+    """Add the covariance of the noise, and as much as rounding may hide; return that."""
     largest = matrix[0, 0]
     for i in range(matrix.shape[0]):
         largest = max(largest, matrix[i, i])
@@ -196,6 +199,7 @@ def _add_noise(matrix, variance, covariance, rounding):
         for j in range(matrix.shape[0]):
             matrix[i, j] += variance * covariance[i, j]
         matrix[i, i] += rounding * largest
+    return rounding * largest
 
 
 @_kernel

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.imaging.group_kernels import LEAST_LEFT
+from kappaform.imaging.group_kernels import LEAST_LEFT, LEAST_TRUST
 from kappaform.imaging.groups import Layout, Rounds, Search, share_of_noise, three_axes
 from kappaform.imaging.options import Progress, sections
 
@@ -103,8 +103,11 @@ class TensorGroups:
         noise = torch.tensor(matrix, dtype=noisy.dtype, device=noisy.device)
         flat = [image.reshape(-1) for image in (noisy, mixed, guide)]
         values, weights = torch.zeros((2, 2, noisy.numel()), dtype=torch.int64, device=noisy.device)
-        largest = max(float(noisy.abs().max()), 1.0) * k * k * n * 64
-        unit = 2.0 ** (_SUM_BITS - math.ceil(math.log2(largest)))
+        most = k * k * n * 64  # of the weights over a pixel
+        largest = max(float(noisy.abs().max()), 1.0) * most
+        unit, unit_of_weights = (
+            2.0 ** (_SUM_BITS - math.ceil(math.log2(limit))) for limit in (largest, most)
+        )
         for part in self._parts(n * k):
             places = self.starts[part, None] + self.steps[self.members[part]]
             pixels = places[..., None] + self.offsets
@@ -115,12 +118,14 @@ class TensorGroups:
             values[0].index_add_(0, pixels.reshape(-1), weighted.round().long().reshape(-1))
             weighted *= 1 - kept
             values[1].index_add_(0, pixels.reshape(-1), weighted.round().long().reshape(-1))
-            marks = weight.double() * unit
+            marks = weight.double() * unit_of_weights
             weights[0].index_add_(0, places.reshape(-1), marks.round().long().reshape(-1))
             marks *= kept[..., 0].double()
             weights[1].index_add_(0, places.reshape(-1), marks.round().long().reshape(-1))
+        units = unit, unit, unit_of_weights, unit_of_weights
         sums = [
-            (each.double() / unit).to(noisy.dtype).view(noisy.shape) for each in (*values, *weights)
+            (each.double() / one).to(noisy.dtype).view(noisy.shape)
+            for each, one in zip((*values, *weights), units, strict=True)
         ]
         total, left_over = (_spread(each, self.layout.grid.patch_shape) for each in sums[2:])
         return sums[0] / total, (sums[1] + left_over * mixed) / total
@@ -143,12 +148,13 @@ def _clean(
     means = given.mean(1, keepdim=True)
     matrix = known.mT @ known
     largest = matrix.diagonal(dim1=1, dim2=2).amax(1)[:, None, None]
-    rounding = n * torch.finfo(known.dtype).eps * largest
-    matrix += n * left.square() * noise + rounding * torch.eye(n, device=known.device)
+    hidden = n * torch.finfo(known.dtype).eps * largest  # by rounding
+    matrix += n * left.square() * noise + hidden * torch.eye(n, device=known.device)
     factor = torch.linalg.cholesky_ex(matrix).L
     basis = torch.linalg.solve_triangular(factor, known.mT, upper=False)
     cleaned = means + basis.mT @ (basis @ (given - means))
-    return cleaned, 1 / (1 / n_members + basis.square().sum(1)), left
+    trust = (n / hidden[..., 0].clamp(min=n)).clamp(min=LEAST_TRUST)
+    return cleaned, trust / (1 / n_members + basis.square().sum(1)), left
 
 
 def _squared_distances(

@@ -22,8 +22,8 @@ Cleaned = tuple[list[Any], list[Any]]  #: components, and the mean number of coe
 class Place(Protocol):
     """The components of an image, where their pixels are."""
 
-    def patches(self, component: int, grid: Grid, rounds: Iterable[NDArray]) -> Iterable[Any]:
-        """Mean-free patches (rows, float64) of a component, of the numbers of each round."""
+    def patches(self, component: int, rounds: Iterable[tuple[Grid, NDArray]]) -> Iterable[Any]:
+        """Mean-free patches (rows, float64) of a component: of each round, some of a grid."""
 
     def cleaned(
         self, recipes: Sequence[Recipe], quality: Quality, progress: Progress | None
@@ -52,8 +52,8 @@ class HostImage:
     def __init__(self, components: Sequence[NDArray]) -> None:
         self.components = components
 
-    def patches(self, component: int, grid: Grid, rounds: Iterable[NDArray]) -> Iterator[NDArray]:
-        return (patches_at(self.components[component], grid, numbers) for numbers in rounds)
+    def patches(self, component: int, rounds: Iterable[tuple[Grid, NDArray]]) -> Iterator[NDArray]:
+        return (patches_at(self.components[component], *each) for each in rounds)
 
     def cleaned(
         self, recipes: Sequence[Recipe], quality: Quality, progress: Progress | None

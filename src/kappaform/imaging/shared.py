@@ -26,7 +26,9 @@ from kappaform.imaging.options import (
 from kappaform.imaging.patches import checked_patch_shape
 from kappaform.imaging.places import place_of
 from kappaform.imaging.training import (
+    N_ROUNDS,
     N_TRAINING,
+    Draw,
     Drawn,
     Source,
     drawn_rounds,
@@ -138,7 +140,8 @@ def _drawn_from(look: Look, n_patches: int, options: Options) -> list[list[Drawn
         Source(place, c, part.image.shape, part.sigma, part.covariance)
         for c, part in enumerate(parts)
     ]
-    return [list(drawn_rounds(source, n_each, options, rng)) for source in sources]
+    draws = [Draw(n_each)] * N_ROUNDS
+    return [list(drawn_rounds(source, draws, options, rng)) for source in sources]
 
 
 def _share(n_images: int) -> int:

@@ -55,6 +55,9 @@ _VOLUME = 3, 5, 48
 _MOVIE = 6, 16, 64
 _FRAMES = 2
 _CONTEXT = 1
+# Beyond so many deviations of the noise an image is not halved: all over the half there would be
+# rings around such a value, and in their squares no digits are left for the noise.
+_LARGEST_IN_HALVES = 2.0**24
 
 
 class Tools(NamedTuple):
@@ -80,6 +83,7 @@ def cleaned(
     effort, shape, patch_shape = EFFORTS[quality], noisy[0].shape, recipes[0].patch_shape
     is_white = all(recipe.covariance is None for recipe in recipes)
     has_half = is_white and scale + 1 < MOST_SCALES and can_be_halved(shape, patch_shape)
+    has_half = has_half and all(float(abs(each).max()) <= _LARGEST_IN_HALVES for each in noisy)
     cost = 0.0 if effort is None else effort.cost
     shares = sections(progress, [(1 + cost) / 4 * has_half, *[1 / len(noisy)] * len(noisy), cost])
     halves: Sequence[Any] = []

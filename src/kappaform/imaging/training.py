@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from kappaform.arrays import library_of
 from kappaform.imaging.clean import rule_of
 from kappaform.imaging.options import Options, equal_parts, sections, telling_callback
-from kappaform.imaging.patches import grid_of
+from kappaform.imaging.patches import Grid, grid_of
 from kappaform.imaging.places import Place
 from kappaform.imaging.scales import halved_patches, n_scales_of
 from kappaform.imaging.stages import EFFORTS
@@ -39,6 +40,13 @@ class Source(NamedTuple):
     covariance: NDArray | None  #: of the noise of a patch in units of sigma**2; None: white
 
 
+class Draw(NamedTuple):
+    """What a round of learning asks for."""
+
+    n_patches: int
+    n_halvings: int = 0  #: of the image that the patches are of
+
+
 class Drawn(NamedTuple):
     """Some patches of a source, in units of their noise."""
 
@@ -47,22 +55,22 @@ class Drawn(NamedTuple):
 
 
 def drawn_rounds(
-    source: Source,
-    n_patches: int,
-    options: Options,
-    rng: np.random.Generator,
-    n_rounds: int = N_ROUNDS,
-    n_halvings: int = 0,
+    source: Source, draws: Sequence[Draw], options: Options, rng: np.random.Generator
 ) -> Iterator[Drawn]:
     """Patches of every round, drawn afresh for each; of the image, or of its halves."""
-    sides = [side << n_halvings if side > 1 else 1 for side in options.patch_shape]
-    grid = grid_of(source.shape, tuple(sides))
-    n_drawn = min(n_patches, grid.n_patches)
-    numbers = (rng.choice(grid.n_patches, n_drawn, replace=False) for _ in range(n_rounds))
-    for patches in source.place.patches(source.component, grid, numbers):
+
+    def numbers() -> Iterator[tuple[Grid, NDArray]]:
+        for n_patches, n_halvings in draws:
+            sides = [side << n_halvings if side > 1 else 1 for side in options.patch_shape]
+            grid = grid_of(source.shape, tuple(sides))
+            n_drawn = min(n_patches, grid.n_patches)
+            yield grid, rng.choice(grid.n_patches, n_drawn, replace=False)
+
+    rounds = source.place.patches(source.component, numbers())
+    for draw, patches in zip(draws, rounds, strict=True):
         scaled = patches / source.sigma
-        if n_halvings:
-            scaled = halved_patches(scaled, options.patch_shape, n_halvings)
+        if draw.n_halvings:
+            scaled = halved_patches(scaled, options.patch_shape, draw.n_halvings)
         is_tensor = library_of(patches) == "torch"
         yield Drawn(scaled.float() if is_tensor else scaled.astype(np.float32), source.covariance)
 
@@ -73,13 +81,15 @@ def learned_at_scales(
     """The rounds of learning from an image, then those from its halves, each of fewer patches."""
     n_scales = n_scales_of(source.shape, options.patch_shape) if source.covariance is None else 1
     works = sections(options.progress, [N_ROUNDS, *[_COARSE_WORK] * (n_scales - 1)])
+    coarse = [Draw(N_TRAINING >> scale, scale) for scale in range(1, n_scales)]
+    drawn = drawn_rounds(source, [Draw(N_TRAINING)] * N_ROUNDS + coarse, options, rng)
     history: list[list[LearnResult]] = []
     for scale, work in enumerate(works):
         told = replace(options, progress=work)
         n_rounds = N_ROUNDS if scale == 0 else 1
-        drawn = drawn_rounds(source, N_TRAINING >> scale, options, rng, n_rounds, scale)
+        rounds = ([each] for each in islice(drawn, n_rounds))
         init = history[-1][-1] if history else None
-        history.append(learned(([each] for each in drawn), told, n_rounds, init))
+        history.append(learned(rounds, told, n_rounds, init))
     return history
 
 
