@@ -39,10 +39,9 @@ from kappaform.imaging.options import (
     patch_of_frames,
     section,
 )
-from kappaform.imaging.places import place_of
 from kappaform.imaging.shared import learned_from_all
 from kappaform.imaging.stages import EFFORTS, Recipe
-from kappaform.imaging.training import Source, learned_at_scales, share_of_learning
+from kappaform.imaging.training import Source, learned_at_scales, place_of, share_of_learning
 from kappaform.learning import LearnResult
 from kappaform.threads import single_threaded_blas
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.arrays import float_dtype, library_of, representable
+from kappaform.arrays import float_dtype, representable
 from kappaform.imaging.clean import clean_image
 from kappaform.imaging.groups import refined
 from kappaform.imaging.options import Progress, Quality, sections
@@ -29,19 +29,6 @@ class Place(Protocol):
         self, recipes: Sequence[Recipe], quality: Quality, progress: Progress | None
     ) -> Cleaned:
         """The components of their float dtypes, and counts over each pixel."""
-
-
-def place_of(components: Sequence[Any], device: Any) -> Place:
-    """Where the pixels of the components of an image are."""
-    if library_of(components[0]) == "dask":
-        from kappaform.imaging.dask_images import DaskImage
-
-        return DaskImage(components)
-    if device is not None:
-        from kappaform.imaging.clean_torch import TensorImage
-
-        return TensorImage(components, device)
-    return HostImage(components)
 
 
 class HostImage:

@@ -24,7 +24,6 @@ from kappaform.imaging.options import (
     limits,
 )
 from kappaform.imaging.patches import checked_patch_shape
-from kappaform.imaging.places import place_of
 from kappaform.imaging.training import (
     N_ROUNDS,
     N_TRAINING,
@@ -33,6 +32,7 @@ from kappaform.imaging.training import (
     Source,
     drawn_rounds,
     learned,
+    place_of,
 )
 from kappaform.learning import LearnResult
 from kappaform.threads import single_threaded_blas

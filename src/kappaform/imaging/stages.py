@@ -51,7 +51,7 @@ EFFORTS: dict[Quality, Effort | None] = {
 }
 # Side of a patch, radius of the search, members of a group; along frames of a movie the radius 2.
 _PLANE = 6, 32, 64
-_VOLUME = 4, 5, 48
+_VOLUME = 3, 5, 48
 _MOVIE = 6, 16, 64
 _FRAMES = 2
 _CONTEXT = 1

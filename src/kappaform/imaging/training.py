@@ -14,7 +14,7 @@ from kappaform.arrays import library_of
 from kappaform.imaging.clean import rule_of
 from kappaform.imaging.options import Options, equal_parts, sections, telling_callback
 from kappaform.imaging.patches import Grid, grid_of
-from kappaform.imaging.places import Place
+from kappaform.imaging.places import HostImage, Place
 from kappaform.imaging.scales import halved_patches, n_scales_of
 from kappaform.imaging.stages import EFFORTS
 from kappaform.learning import LearnResult, learn
@@ -28,6 +28,19 @@ N_TRAINING = 20_000
 # orthonormal) to 42 (16 x 16), 22 to 27 by default. It matters to the progress that is told only.
 _LEARNING_COST = 20
 _COARSE_WORK = 0.4  # of the one round of learning from a half, over a round of the image itself
+
+
+def place_of(components: Sequence[Any], device: Any) -> Place:
+    """Where the pixels of the components of an image are."""
+    if library_of(components[0]) == "dask":
+        from kappaform.imaging.dask_images import DaskImage
+
+        return DaskImage(components)
+    if device is not None:
+        from kappaform.imaging.clean_torch import TensorImage
+
+        return TensorImage(components, device)
+    return HostImage(components)
 
 
 class Source(NamedTuple):
