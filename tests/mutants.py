@@ -598,6 +598,13 @@ MUTANTS = [
         ("imaging/test_tiles.py::test_no_seam_can_be_seen",),
     ),
     Mutant(
+        "frames of a movie do not see each other",
+        "imaging/stages.py",
+        "_FRAMES = 2",
+        "_FRAMES = 0",
+        ("imaging/test_movies.py::test_a_movie_is_cleaned_better_than_its_frames",),
+    ),
+    Mutant(
         "the patches of each scale are gathered from Dask on their own",
         "imaging/training.py",
         "rounds = ([each] for each in islice(drawn, n_rounds))",
