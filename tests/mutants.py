@@ -40,6 +40,7 @@ POLAR = "linalg/test_polar.py"
 PASS = "engines/test_numpy_engine.py"
 LEARN = "learning/test_learn.py"
 QUALITY = "imaging/test_quality_of_denoising.py"
+GROUPS = "imaging/test_groups.py"
 
 MUTANTS = [
     # --- codes that rebuild best, the choice of a bound, methods of one's own
@@ -524,6 +525,92 @@ MUTANTS = [
         "progress(next(iterations) / n_iter)",
         "next(iterations)",
         ("imaging/test_progress.py",),
+    ),
+    # --- groups of similar patches
+    Mutant(
+        "groups are looked for without the guide",
+        "imaging/groups.py",
+        "groups.find((1 - rounds.guided) * mixed[0] + rounds.guided * guides[0], to_search)",
+        "groups.find(mixed[0], to_search)",
+        (f"{GROUPS}::test_all_rounds_are_those_of_the_rule",),
+    ),
+    Mutant(
+        "nothing around a patch is compared",
+        "imaging/groups.py",
+        "context = tuple(search.context if side > 1 else 0 for side in search.patch_shape)",
+        "context = tuple(0 for side in search.patch_shape)",
+        (f"{GROUPS}::test_members_are_the_nearest_patches_at_borders_and_in_corners_too",),
+    ),
+    Mutant(
+        "all members of a group count alike",
+        "imaging/group_kernels.py",
+        "weight = trust / (norm + 1 / k)",
+        "weight = trust",
+        (f"{GROUPS}::test_a_round_is_that_of_the_rule",),
+    ),
+    Mutant(
+        "groups take all noise for white",
+        "imaging/group_kernels.py",
+        "matrix[i, j] += variance * covariance[i, j]",
+        "matrix[i, j] += variance * (i == j)",
+        (f"{GROUPS}::test_a_round_is_that_of_the_rule",),
+    ),
+    Mutant(
+        "groups do not see how much noise was taken off before",
+        "imaging/group_kernels.py",
+        "left = max(1 - removed, share, LEAST_LEFT)",
+        "left = max(1 - 0 * removed, share, LEAST_LEFT)",
+        (f"{GROUPS}::test_a_round_is_that_of_the_rule",),
+    ),
+    Mutant(
+        "groups with a huge value count as much as others",
+        "imaging/group_kernels.py",
+        "trust = max(n / max(n, hidden), LEAST_TRUST)",
+        "trust = 1.0",
+        (f"{GROUPS}::test_one_huge_value_leaves_the_rest_as_it_was",),
+    ),
+    Mutant(
+        "means of a group begin with what memory held before",
+        "imaging/group_kernels.py",
+        "total = columns[j, 0] * 0",
+        "total = means[0] * 0",
+        (f"{GROUPS}::test_what_memory_held_before_does_not_matter",),
+    ),
+    Mutant(
+        "the last strip of groups is forgotten",
+        "imaging/groups.py",
+        "for i in range(0, n, size)]",
+        "for i in range(0, max(n - size, 1), size)]",
+        (f"{GROUPS}::test_members_are_the_nearest_patches_at_borders_and_in_corners_too",),
+    ),
+    Mutant(
+        "nothing is taken from the halves of an image",
+        "imaging/stages.py",
+        "    if not halves:\n",
+        "    if True:\n",
+        ("imaging/test_scales.py::test_scales_find_what_is_smooth_in_strong_noise",),
+    ),
+    Mutant(
+        "tiles have no margin",
+        "imaging/tiles.py",
+        "first, last = max(start - margin, 0), min(stop + margin, size)",
+        "first, last = start, stop",
+        ("imaging/test_tiles.py::test_no_seam_can_be_seen",),
+    ),
+    Mutant(
+        "frames of a movie do not see each other",
+        "imaging/stages.py",
+        "_FRAMES = 2",
+        "_FRAMES = 0",
+        ("imaging/test_movies.py::test_a_movie_is_cleaned_better_than_its_frames",),
+    ),
+    Mutant(
+        "the patches of each scale are gathered from Dask on their own",
+        "imaging/training.py",
+        "rounds = ([each] for each in islice(drawn, n_rounds))",
+        "more = [Draw(N_TRAINING >> scale, scale)] * n_rounds\n"
+        "        rounds = ([each] for each in drawn_rounds(source, more, options, rng))",
+        ("imaging/test_denoise_dask.py",),
     ),
     # --- cli
     Mutant(

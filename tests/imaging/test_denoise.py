@@ -452,6 +452,11 @@ def test_channels_in_front_without_their_name_are_warned_of(n_channels, rng):
         (np.eye(20), {"transform": kf.OrthonormalTransform()}, "transform is a Orthonormal"),
         (np.eye(20), {"method": "magic"}, "method='magic' is unknown: choose one of"),
         (np.eye(20), {"preset": "fast"}, "preset='fast' is unknown"),
+        (
+            np.eye(20),
+            {"quality": "good"},
+            r"quality='good' is unknown: choose one of \('fast', 'bal",
+        ),
         (np.eye(20), {"max_condition": 0.5}, r"max_condition=0\.5"),
         (np.eye(20), {"value_range": (1, 0)}, r"value_range=\(1, 0\): give \(low, high\)"),
         (1000 + np.eye(20), {"sigma": 1.0, "preset": "paper"}, "made for grey levels from 0 to"),
