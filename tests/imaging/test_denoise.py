@@ -13,6 +13,7 @@ from threadpoolctl import ThreadpoolController, threadpool_limits
 import kappaform as kf
 
 FAST = {"quality": "fast"}  # where the quality does not matter
+FASTER = {"quality": "fast", "patch_size": 6}
 QUALITIES = ["fast", "balanced", "best"]
 
 
@@ -86,7 +87,7 @@ def test_a_transposed_image_gives_the_transposed_result_with_the_same_transform(
 
 
 def test_same_seed_same_result_and_another_seed_another(noisy):
-    one, same, other = (kf.denoise(noisy, 20.0, rng=seed, **FAST) for seed in (3, 3, 4))
+    one, same, other = (kf.denoise(noisy, 20.0, rng=seed, **FASTER) for seed in (3, 3, 4))
     np.testing.assert_array_equal(one, same)
     assert np.abs(one - other).max() > 0
 
@@ -155,7 +156,7 @@ def test_noise_stronger_than_the_image_leaves_something_smooth(clean, noisy):
 def test_colour_is_better_denoised_together(rng):
     clean = data.astronaut()[:96, 150:246].astype(np.float64)
     noisy = kf.add_noise(clean, 25.0, rng)
-    for options in (FAST, {"transform": kf.dct_basis((8, 8))}):
+    for options in (FASTER, {"transform": kf.dct_basis((8, 8))}):
         together = kf.denoise(noisy, 25.0, channel_axis=-1, **options)
         apart = kf.denoise(noisy, 25.0, stack_axis=-1, **options)
         assert psnr(clean, together) > psnr(clean, apart) + 0.5
@@ -174,7 +175,8 @@ def test_noise_common_to_the_channels_is_estimated_as_such(clean, rng):
     own = 2 * rng.standard_normal((*clean.shape, 3))
     noisy = clean[..., np.newaxis] + common[..., np.newaxis] + own
     reference = np.repeat(clean[..., np.newaxis], 3, axis=-1)
-    assert psnr(reference, kf.denoise(noisy, channel_axis=-1, **FAST)) > psnr(reference, noisy) + 6
+    cleaned = kf.denoise(noisy, channel_axis=-1, **FASTER)
+    assert psnr(reference, cleaned) > psnr(reference, noisy) + 6
 
 
 @pytest.mark.parametrize(("channel_axis", "stack_axis"), [(0, 1), (3, -4), (-1, 0), (1, 3)])
@@ -196,9 +198,9 @@ def test_axes_of_channels_and_stack_may_be_anywhere(rng, channel_axis, stack_axi
 
 def test_each_image_of_a_stack_may_have_its_own_noise(noisy):
     stack = np.stack([noisy, noisy])
-    result = kf.denoise_with_details(stack, [20.0, 5.0], stack_axis=0, **FAST)
-    np.testing.assert_array_equal(result.image[0], kf.denoise(noisy, 20.0, **FAST))
-    again = kf.denoise_with_details(stack, result.sigma, stack_axis=0, **FAST)
+    result = kf.denoise_with_details(stack, [20.0, 5.0], stack_axis=0, **FASTER)
+    np.testing.assert_array_equal(result.image[0], kf.denoise(noisy, 20.0, **FASTER))
+    again = kf.denoise_with_details(stack, result.sigma, stack_axis=0, **FASTER)
     np.testing.assert_array_equal(again.image, result.image)
 
 
