@@ -85,7 +85,7 @@ def test_short_and_small_movies_are_cleaned(shape, quality, rng):
 
 
 def test_long_movies_are_cleaned_in_tiles(noisy, cleaned, monkeypatch):
-    monkeypatch.setattr(tiles, "_MOVIE", (3, 2))
+    monkeypatch.setattr(tiles, "_FRAMES", (3, 2))
     tiled = kf.denoise(noisy, SIGMA, movie=True, **OPTIONS)
     assert 0 < np.sqrt(np.mean((tiled - cleaned) ** 2)) < 0.1 * SIGMA
 

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from kappaform.arrays import float_dtype, library_of, representable
 from kappaform.engines.torch_engine import check_tensor
 from kappaform.imaging.clean import Rule
-from kappaform.imaging.groups_torch import refined
-from kappaform.imaging.options import Progress, Quality, section, sections
+from kappaform.imaging.groups_torch import refined, tell
+from kappaform.imaging.options import Progress, Quality, section
 from kappaform.imaging.patches import Grid, mean_free
+from kappaform.imaging.places import Cleaned, in_tiles
 from kappaform.imaging.stages import Recipe, Tools, cleaned
-from kappaform.imaging.tiles import tiles_of
 
 if TYPE_CHECKING:
     import torch
@@ -54,17 +54,12 @@ class TensorImage:
 
     def cleaned(
         self, recipes: Sequence[Recipe], quality: Quality, progress: Progress | None
-    ) -> tuple[list[NDArray], list[NDArray]]:
-        shape = tuple(self.components[0].shape)
-        outs = [np.empty(shape, dtype) for dtype in self.dtypes]
-        counts = [np.empty(shape, np.float32) for _ in outs]
-        tiles = list(tiles_of(shape, recipes[0].patch_shape))
-        for tile, part in zip(tiles, sections(progress, [1] * len(tiles)), strict=True):
-            inner = self._clean_tile(tile.outer, recipes, quality, part)
-            for c, (image, numbers) in enumerate(zip(*inner, strict=True)):
-                outs[c][tile.inner] = image[tile.within].cpu().numpy()
-                counts[c][tile.inner] = numbers[tile.within].float().cpu().numpy()
-        return outs, counts
+    ) -> Cleaned:
+        def clean(where: tuple[slice, ...], part: Progress | None) -> Cleaned:
+            return self._clean_tile(where, recipes, quality, part)
+
+        outs = [np.empty(tuple(self.components[0].shape), dtype) for dtype in self.dtypes]
+        return in_tiles(outs, recipes[0].patch_shape, clean, progress)
 
     def _clean_tile(
         self,
@@ -72,7 +67,8 @@ class TensorImage:
         recipes: Sequence[Recipe],
         quality: Quality,
         progress: Progress | None,
-    ) -> tuple[list[Tensor], Sequence[Tensor]]:
+    ) -> Cleaned:
+        """The components of a part of an image, and numbers of coefficients: arrays."""
         import torch
 
         is_single = all(recipe.dtype == np.float32 for recipe in recipes)
@@ -83,13 +79,11 @@ class TensorImage:
         ]
         images, counts = cleaned(noisy, recipes, quality, Tools(clean_image, refined), progress)
         restored = []
-        for image, recipe, given, its in zip(
-            images, recipes, self.components, self.dtypes, strict=True
-        ):
+        for image, recipe, its_dtype in zip(images, recipes, self.dtypes, strict=True):
             values = image.double() * recipe.sigma + recipe.centre
-            values.clamp_(*representable(recipe.value_range, its))
-            restored.append(values.to(given.dtype))
-        return restored, counts
+            values.clamp_(*representable(recipe.value_range, its_dtype))
+            restored.append(values.cpu().numpy().astype(its_dtype))
+        return restored, [numbers.float().cpu().numpy() for numbers in counts]
 
 
 def on_host(values: Any, name: str) -> Any:
@@ -188,10 +182,7 @@ def _sweep(
         grid = (rows.stop - rows.start, *positions[1:])
         total[pixels] += _overlapped(cleaned.view(*patch_shape, *grid), image.ndim)
         weights[rows], counts[rows] = weight.view(grid), count.view(grid)
-        if progress is not None:
-            if image.is_cuda:
-                torch.cuda.synchronize(image.device)  # what was asked for is done only then
-            progress(rows.stop / positions[0])
+        tell(progress, rows.stop / positions[0], image)
     overlaps = _spread(torch.ones_like(counts), patch_shape)
     return total / _spread(weights, patch_shape), _spread(counts, patch_shape) / overlaps
 

@@ -3,17 +3,17 @@
 An image is cleaned little by little. In every round, each group of similar patches is estimated
 from itself: a patch becomes that sum of the noisy ones which would give the best estimate if the
 estimate so far were the truth (ridge regression). Patches are looked for in, and estimated from,
-a mixture that keeps less and less of the noise (docs/mathematics.md).
+a mixture that keeps less and less of the noise (docs/denoising.md, step 5).
 
-Images are float arrays (components, a, b, c) in units of their noise; of a plane a = 1. Groups are
-found once for all components.
+Images are float arrays of three axes in units of their noise; the first axis of a plane has length
+1. Groups are found once for all components of an image.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +42,7 @@ class Rounds(NamedTuple):
 
     number: int
     per_search: int  #: rounds that use the same groups
-    first_share: float  #: of the noise that the first round would leave, were it the only one
+    first_share: float  #: of the noise: what is kept falls from here to 0, in equal steps
     guided: float  #: part of the estimate in the image in which groups are looked for
 
 
@@ -56,19 +56,35 @@ def refined(
 ) -> list[NDArray]:
     """Better estimates of the components of a noisy image than the given ones."""
     shape = noisy[0].shape
-    images = [image.reshape(three_axes(shape)) for image in noisy]
-    guides = [np.ascontiguousarray(image).reshape(three_axes(shape)) for image in estimates]
-    mixed = images
-    groups = Groups(images[0].shape, search)
+    groups = Groups(three_axes(shape), search)
+    images, guides = (
+        [np.ascontiguousarray(image).reshape(three_axes(shape)) for image in each]
+        for each in (noisy, estimates)
+    )
+    found = in_rounds(groups, images, guides, covariances, rounds, progress)
+    return [image.reshape(shape) for image in found]
+
+
+def in_rounds(
+    groups: Any,
+    noisy: Sequence[Any],
+    guides: Sequence[Any],
+    covariances: Sequence[NDArray | None],
+    rounds: Rounds,
+    progress: Progress | None,
+) -> Sequence[Any]:
+    """The last estimates. `groups` are those of arrays, or those of tensors."""
+    mixed = noisy
     for i, part in enumerate(sections(progress, [1] * rounds.number)):
         to_search, *to_clean = sections(part, [_SEARCH_COST, *[1] * len(noisy)])
         if i % rounds.per_search == 0:
             groups.find((1 - rounds.guided) * mixed[0] + rounds.guided * guides[0], to_search)
-        share = share_of_noise(rounds, i)
-        parts = zip(images, mixed, guides, covariances, to_clean, strict=True)
+        # What is kept of the noise: less and less, and nothing in the end.
+        share = rounds.first_share * (1 - (i + 1) / rounds.number)
+        parts = zip(noisy, mixed, guides, covariances, to_clean, strict=True)
         results = [groups.cleaned(*each[:4], share, each[4]) for each in parts]
         guides, mixed = ([result[j] for result in results] for j in range(2))
-    return [image.reshape(shape) for image in guides]
+    return guides
 
 
 def three_axes(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -92,11 +108,6 @@ def noise_of_groups(
     block = covariance[np.ix_(within, within)]
     block = block / np.diag(block).mean()
     return block * math.sqrt(np.abs(block).sum(axis=1).max())
-
-
-def share_of_noise(rounds: Rounds, number: int) -> float:
-    """What is kept of the noise after this round: less and less, and nothing in the end."""
-    return rounds.first_share * (1 - (number + 1) / rounds.number)
 
 
 class Layout(NamedTuple):

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.imaging.group_kernels import LEAST_LEFT, LEAST_TRUST
-from kappaform.imaging.groups import Layout, Rounds, Search, share_of_noise, three_axes
-from kappaform.imaging.options import Progress, sections
+from kappaform.imaging.groups import Layout, Rounds, Search, in_rounds, three_axes
+from kappaform.imaging.options import Progress
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,27 +34,24 @@ def refined(
     progress: Progress | None = None,
 ) -> list[Tensor]:
     """Better estimates of the components of a noisy image than the given ones."""
+    shape = noisy[0].shape
+    groups = TensorGroups(three_axes(tuple(shape)), search, noisy[0].device)
+    images, guides = (
+        [image.reshape(three_axes(tuple(shape))) for image in each] for each in (noisy, estimates)
+    )
+    found = in_rounds(groups, images, guides, covariances, rounds, progress)
+    return [image.reshape(shape) for image in found]
+
+
+def tell(progress: Progress | None, share: float, image: Tensor) -> None:
+    """Tell progress; what a device was asked for is done only when it says so."""
     import torch
 
-    shape = noisy[0].shape
-    images = [image.reshape(three_axes(shape)) for image in noisy]
-    guides = [image.reshape(three_axes(shape)) for image in estimates]
-    mixed = images
-    groups = TensorGroups(tuple(images[0].shape), search, images[0].device)
-    for i, part in enumerate(sections(progress, [1] * rounds.number)):
-        if i % rounds.per_search == 0:
-            groups.find((1 - rounds.guided) * mixed[0] + rounds.guided * guides[0])
-        share = share_of_noise(rounds, i)
-        results = [
-            groups.cleaned(*each, share)
-            for each in zip(images, mixed, guides, covariances, strict=True)
-        ]
-        guides, mixed = ([result[j] for result in results] for j in range(2))
-        if part is not None:
-            if images[0].is_cuda:
-                torch.cuda.synchronize(images[0].device)  # what was asked for is done only then
-            part(1.0)
-    return [image.reshape(shape) for image in guides]
+    if progress is None:
+        return
+    if image.is_cuda:
+        torch.cuda.synchronize(image.device)
+    progress(share)
 
 
 class TensorGroups:
@@ -64,14 +61,13 @@ class TensorGroups:
         import torch
 
         self.layout = Layout.of(shape, search)
-        self.search = search
         grid = self.layout.grid
         starts = grid.starts(np.arange(grid.n_patches))
         numbers = (starts, self.layout.steps, grid.offsets)
         self.starts, self.steps, self.offsets = (torch.tensor(a, device=device) for a in numbers)
         self.members = self.starts.new_empty((0, 0))
 
-    def find(self, image: Tensor) -> None:
+    def find(self, image: Tensor, progress: Progress | None = None) -> None:
         """Find the groups in an image."""
         import torch
 
@@ -86,6 +82,7 @@ class TensorGroups:
             distances[:, 0] = -1  # the patch itself, also where many are equal to it
             found.append(distances.topk(layout.n_members, largest=False, sorted=False).indices)
         self.members = torch.cat(found)
+        tell(progress, 1.0, image)
 
     def cleaned(
         self,
@@ -94,6 +91,7 @@ class TensorGroups:
         guide: Tensor,
         covariance: NDArray | None,
         share: float,
+        progress: Progress | None = None,
     ) -> tuple[Tensor, Tensor]:
         """An estimate of an image, and the image with this share of its noise."""
         import torch
@@ -128,6 +126,7 @@ class TensorGroups:
             for each, one in zip((*values, *weights), units, strict=True)
         ]
         total, left_over = (_spread(each, self.layout.grid.patch_shape) for each in sums[2:])
+        tell(progress, 1.0, total)
         return sums[0] / total, (sums[1] + left_over * mixed) / total
 
     def _parts(self, entries: int) -> Iterator[slice]:

