@@ -609,10 +609,17 @@ MUTANTS = [
     ),
     Mutant(
         "nothing is taken from the halves of an image",
-        "imaging/stages.py",
-        "    if not halves:\n",
+        "imaging/scales.py",
+        "    if half is None:\n",
         "    if True:\n",
         ("imaging/test_scales.py::test_scales_find_what_is_smooth_in_strong_noise",),
+    ),
+    Mutant(
+        "the guide of Wiener's rule has nothing of the halves",
+        "imaging/clean.py",
+        "    guide = with_smooth_part(guide, half)\n",
+        "",
+        ("imaging/test_scales.py::test_both_estimates_take_what_is_smooth_from_the_half",),
     ),
     Mutant(
         "tiles have no margin",

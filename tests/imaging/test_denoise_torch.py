@@ -81,9 +81,11 @@ def test_a_sweep_over_a_tensor_is_that_over_an_array(
     image = (3 * np.cumsum(rng.standard_normal(shape), axis=-1) / shape[-1]).astype(dtype)
     image += rng.standard_normal(shape).astype(dtype)
     rule = rule_of(perturbed_basis(patch_shape, rng))
-    expected, numbers = clean_image(image, patch_shape, rule, bounds)
+    half = image[tuple(slice(max(1, size // 2)) for size in shape)]
+    expected, numbers = clean_image(image, patch_shape, rule, bounds, half)
     tensor = torch.tensor(image, device=device)
-    found, counts = clean_torch.clean_image(tensor, patch_shape, rule, bounds)
+    other = torch.tensor(half, device=device)
+    found, counts = clean_torch.clean_image(tensor, patch_shape, rule, bounds, other)
     assert found.device.type == device.type
     assert found.cpu().numpy().dtype == dtype
     np.testing.assert_allclose(found.cpu(), expected, rtol=0, atol=tolerance)

@@ -6,6 +6,7 @@ import pytest
 
 import kappaform as kf
 from kappaform.imaging import scales, stages
+from kappaform.imaging.clean import clean_image, cleaner, rule_of, sweep
 from kappaform.imaging.scales import can_be_halved, halved, halved_patches, n_scales_of
 
 SHAPES = {
@@ -93,6 +94,21 @@ def test_halved_patches_are_scaled_sums_of_neighbours(patch_shape, n_halvings, r
 def test_images_are_halved_while_two_patches_fit_along_every_axis(shape, patch_shape, number):
     assert n_scales_of(shape, patch_shape) == number
     assert can_be_halved(shape, patch_shape) == (number > 1)
+
+
+@shapes
+def test_both_estimates_take_what_is_smooth_from_the_half(shape, patch_shape, rng):
+    image = 3 * rng.standard_normal(shape)
+    half = rng.standard_normal(naive.halved(image, patch_shape).shape)
+    rule = rule_of(kf.dct_basis(patch_shape))
+    clean = cleaner(rule, image.dtype)
+    guide, counts = sweep(image, patch_shape, clean)
+    guide = naive.with_smooth_part(guide, half, scales._TAKEN)
+    expected, _ = sweep(image, patch_shape, clean, guide=guide)
+    expected = naive.with_smooth_part(expected, half, scales._TAKEN)
+    found, numbers = clean_image(image, patch_shape, rule, (-np.inf, np.inf), half)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10)
+    np.testing.assert_array_equal(numbers, counts)
 
 
 @pytest.mark.parametrize("quality", ["fast", "balanced"])

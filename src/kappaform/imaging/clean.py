@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from kappaform.imaging.kernels import gather, keep_above, scatter, shrink
 from kappaform.imaging.options import Progress, section
 from kappaform.imaging.patches import grid_of
+from kappaform.imaging.scales import with_smooth_part
 from kappaform.threads import Workspace, mapped_in_order
 
 # Both were chosen among a few values on six noisy images of the paper (docs/denoising.md).
@@ -66,17 +67,20 @@ def clean_image(
     patch_shape: tuple[int, ...],
     rule: Rule,
     bounds: tuple[float, float],
+    half: NDArray | None = None,
     progress: Progress | None = None,
 ) -> tuple[NDArray, NDArray]:
     """First estimate by thresholds, second by Wiener's rule with the first as its guide.
 
-    The image is in units of its noise. Also the mean number of coefficients over each pixel.
+    The image is in units of its noise. What is smooth in both comes from `half`, the cleaned image
+    at half its size, if there is one. Also the mean number of coefficients over each pixel.
     """
     clean = cleaner(rule, image.dtype)
     first, second = section(progress, 0, 0.5), section(progress, 0.5, 1)
     guide, counts = sweep(image, patch_shape, clean, bounds=bounds, progress=first)
+    guide = with_smooth_part(guide, half)
     cleaned, _ = sweep(image, patch_shape, clean, guide=guide, bounds=bounds, progress=second)
-    return cleaned, counts
+    return with_smooth_part(cleaned, half), counts
 
 
 def sweep(

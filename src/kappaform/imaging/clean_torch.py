@@ -22,6 +22,7 @@ from kappaform.imaging.groups_torch import refined, tell
 from kappaform.imaging.options import Progress, Quality, section
 from kappaform.imaging.patches import Grid, mean_free
 from kappaform.imaging.places import Cleaned, in_tiles
+from kappaform.imaging.scales import with_smooth_part
 from kappaform.imaging.stages import Recipe, Tools, cleaned
 
 if TYPE_CHECKING:
@@ -142,6 +143,7 @@ def clean_image(
     patch_shape: tuple[int, ...],
     rule: Rule,
     bounds: tuple[float, float],
+    half: Tensor | None = None,
     progress: Progress | None = None,
 ) -> tuple[Tensor, Tensor]:
     """What `clean.clean_image` does, on the device of the image."""
@@ -150,8 +152,9 @@ def clean_image(
     rule = Rule(*(torch.tensor(a, dtype=image.dtype, device=image.device) for a in rule))
     first, second = section(progress, 0, 0.5), section(progress, 0.5, 1)
     guide, counts = _sweep(image, patch_shape, rule, None, bounds, first)
+    guide = with_smooth_part(guide, half)
     cleaned, _ = _sweep(image, patch_shape, rule, guide, bounds, second)
-    return cleaned, counts
+    return with_smooth_part(cleaned, half), counts
 
 
 def _sweep(

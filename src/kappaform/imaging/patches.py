@@ -104,7 +104,9 @@ def rows_at(image: Array, grid: Grid, numbers: Array | None = None) -> Array:
 
 def patches_at(image: Array, grid: Grid, numbers: Array) -> Array:
     """Mean-free patches of these numbers, float64."""
-    return mean_free(rows_at(image, grid, numbers).astype(np.float64))
+    patches = rows_at(image, grid, numbers).astype(np.float64, copy=False)
+    patches -= patches.mean(axis=1, keepdims=True)  # in place: they are a copy already
+    return patches
 
 
 def extract_patches(

@@ -43,8 +43,10 @@ def halved(image: Any, patch_shape: Sequence[int]) -> Any:
     return _inverse_dct(_dct(image, axes)[tuple(map(slice, shape))], axes)
 
 
-def with_smooth_part(image: Any, half: Any) -> Any:
-    """An image whose lowest frequencies are those of another one of half its size."""
+def with_smooth_part(image: Any, half: Any | None) -> Any:
+    """An image whose lowest frequencies are those of another one of half its size, if any."""
+    if half is None:
+        return image
     sizes = list(zip(image.shape, half.shape, strict=True))
     axes = [axis for axis, (size, small) in enumerate(sizes) if small < size]
     low = tuple(

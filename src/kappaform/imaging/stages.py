@@ -87,13 +87,12 @@ def cleaned(
     has_half = has_half and all(float(abs(each).max()) <= _LARGEST_IN_HALVES for each in noisy)
     cost = 0.0 if effort is None else effort.cost
     shares = sections(progress, [(1 + cost) / 4 * has_half, *[1 / len(noisy)] * len(noisy), cost])
-    halves: Sequence[Any] = []
+    halves: Sequence[Any] = [None] * len(noisy)
     if has_half:
         images = [halved(image, patch_shape) for image in noisy]
         halves, _ = cleaned(images, recipes, quality, tools, shares[0], scale + 1)
-    parts = zip(noisy, recipes, shares[1:], strict=False)
-    firsts, counts = zip(*[_first(*part, tools, scale) for part in parts], strict=True)
-    estimates = _with_halves(firsts, halves)
+    parts = zip(noisy, recipes, halves, shares[1:], strict=False)
+    estimates, counts = zip(*[_first(*part, tools, scale) for part in parts], strict=True)
     if effort is None:
         return estimates, counts
     search = _search(patch_shape, shape, effort, is_white)
@@ -103,23 +102,17 @@ def cleaned(
     better = tools.refined(noisy, estimates, noises, search, effort.rounds, shares[-1])
     if not is_white:  # above patches alone in six of six trials, which groups alone were not
         better = [(one + two) / 2 for one, two in zip(better, estimates, strict=True)]
-    return _with_halves(better, halves), counts
+    return [with_smooth_part(*pair) for pair in zip(better, halves, strict=True)], counts
 
 
 def _first(
-    noisy: Any, recipe: Recipe, progress: Progress | None, tools: Tools, scale: int
+    noisy: Any, recipe: Recipe, half: Any, progress: Progress | None, tools: Tools, scale: int
 ) -> tuple[Any, Any]:
     """One component cleaned patch by patch."""
     transform = recipe.transforms[min(scale, len(recipe.transforms) - 1)]
     bounds = recipe.bounds if scale == 0 else ANY_VALUE
     rule = rule_of(transform, recipe.covariance)
-    return tools.clean_image(noisy, recipe.patch_shape, rule, bounds, progress)
-
-
-def _with_halves(images: Sequence[Any], halves: Sequence[Any]) -> Sequence[Any]:
-    if not halves:
-        return images
-    return [with_smooth_part(*pair) for pair in zip(images, halves, strict=True)]
+    return tools.clean_image(noisy, recipe.patch_shape, rule, bounds, half, progress)
 
 
 def _search(

@@ -81,11 +81,11 @@ def drawn_rounds(
 
     rounds = source.place.patches(source.component, numbers())
     for draw, patches in zip(draws, rounds, strict=True):
-        scaled = patches / source.sigma
+        patches /= source.sigma  # they are a copy already
         if draw.n_halvings:
-            scaled = halved_patches(scaled, options.patch_shape, draw.n_halvings)
-        is_tensor = library_of(patches) == "torch"
-        yield Drawn(scaled.float() if is_tensor else scaled.astype(np.float32), source.covariance)
+            patches = halved_patches(patches, options.patch_shape, draw.n_halvings)
+        single = patches.float() if library_of(patches) == "torch" else patches.astype(np.float32)
+        yield Drawn(single, source.covariance)
 
 
 def learned_at_scales(
