@@ -23,7 +23,8 @@ LAYERS = [
     {"engines"},
     {"learning"},
     {"imaging", "estimators", "persistence", "plots"},
-    {"paper", "cli"},
+    {"explore", "paper"},
+    {"cli"},
     {"__main__"},
 ]
 LAYER = {unit: depth for depth, units in enumerate(LAYERS) for unit in units}

@@ -18,30 +18,9 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from kappaform.cli import texts
-from kappaform.cli.io import as_option, complain, failure, warn
+from kappaform.cli.effects import NOISES, complete
+from kappaform.cli.io import complain, failure, warn
 
-#: Options that have no effect beside another one, and why.
-_WITHOUT_EFFECT = (
-    ("max_condition", "preset", "the bound is that of a log-det transform"),
-    ("value_range", "preset", "its grey levels are 0 to 255"),
-    ("device", "preset", "it is computed on the processor"),
-    ("gain", "preset", "the denoiser of the paper knows white noise only"),
-    ("share", "preset", "the denoiser of the paper learns from every picture"),
-    ("share", "model", "the transform is learned already"),
-    ("sigma", "gain", "one is the size of white noise, the other that of shot noise"),
-    ("preset", "model", "a preset learns its own transform"),
-    ("method", "model", "the transform is learned already"),
-    ("max_condition", "model", "the transform is learned already"),
-    ("seed", "model", "it chooses patches to learn from, and nothing is learned"),
-    ("verbose", "json", "the document says everything"),
-)
-#: For every kind of noise, the option that is its size, and why that of another has no effect.
-_SIZES = {
-    "auto": ("", "kind and size are estimated"),
-    "white": ("sigma", "the size of white noise is --sigma"),
-    "shot": ("gain", "the size of shot noise is --gain, with --read-noise"),
-    "correlated": ("", "its size is estimated"),
-}
 _SIGPIPE = 13  # `signal.SIGPIPE`, which Windows does not have
 
 
@@ -78,7 +57,7 @@ def _run(argv: Sequence[str] | None) -> int:
     with warnings.catch_warnings(), _signals_interrupt() as received:
         warnings.showwarning = warn
         try:
-            _complete(arguments)
+            complete(arguments)
             command = import_module(f"kappaform.cli.{arguments.module}")
             code = getattr(command, arguments.function)(arguments) or 0
         except KeyboardInterrupt as interruption:
@@ -90,46 +69,6 @@ def _run(argv: Sequence[str] | None) -> int:
             code, text = failure(error, arguments.debug)
             complain(text)
     return 128 + received[0] if received else int(code)
-
-
-def _complete(arguments: argparse.Namespace) -> None:
-    """Note which options were given, check them, and give the others their default."""
-    options = vars(arguments)
-    given = {name for name, value in options.items() if value is not None and value is not False}
-    _check_effects(options, given)
-    low, high = options.get("value_range") or (0, 1)
-    if not low < high:
-        raise ValueError(f"--value-range {low:g} {high:g}: give the smaller value first.")
-    arguments.given = given
-    for name, value in arguments.defaults.items():
-        if name not in given:
-            setattr(arguments, name, value)
-
-
-def _check_effects(options: dict[str, Any], given: set[str]) -> None:
-    """Refuse an option that has no effect beside another one."""
-    rules = [*_WITHOUT_EFFECT]
-    if options.get("method") in ("log-det", "orthonormal"):
-        rules.append(("max_condition", "method", "only the conditioned method has a bound"))
-    kind = options.get("noise") or ""
-    if kind in ("shot", "correlated"):
-        rules.append(("noise", "preset", "the denoiser of the paper knows white noise only"))
-    own, why = _SIZES.get(kind, ("", ""))
-    rules += [(name, "noise", why) for name in ("sigma", "gain") if name != own]
-    for name, other, why in rules:
-        if {name, other} <= given:
-            text = f"{_shown(name, options)} has no effect with {_shown(other, options)}"
-            raise ValueError(f"{text}: {why}; leave one of them out.")
-    for name in ("read_noise", "offset"):
-        if name in given and "gain" not in given:
-            text = f"{as_option(name)} has no effect without --gain"
-            raise ValueError(f"{text}: they describe shot noise together; give both or neither.")
-
-
-def _shown(name: str, options: dict[str, Any]) -> str:
-    """An option; where it is a choice, with what was chosen."""
-    option = as_option(name)
-    return f"{option} {options[name]}" if name in ("method", "noise", "preset") else option
 
 
 @contextmanager
@@ -227,6 +166,7 @@ def build_parser() -> argparse.ArgumentParser:
     demo.add("--folder", "where pictures go", default="demo")
     _add_denoise(commands)
     _add_models(commands)
+    _add_explore(commands)
     _add_reproduce(commands)
     return parser
 
@@ -290,7 +230,7 @@ def _add_pictures(parser: _Parser) -> None:
 def _add_noise(parser: _Parser) -> None:
     add = parser.add
     text = "kind of noise to estimate; auto: the kind that fits"
-    add("--noise", text, choices=tuple(_SIZES), default="auto")
+    add("--noise", text, choices=NOISES, default="auto")
     text = "deviation of white noise, in values of the file (default: estimated)"
     add("--sigma", text, _at_least(0))
     text = "of shot noise: values of the file for one photon (default: estimated)"
@@ -333,6 +273,23 @@ def _add_models(commands: Any) -> None:
     text = "say what is in a model file; its condition number is computed, not believed"
     info = _command(commands, "models", "info", text, "photo.kappaform")
     info.add("model", "saved by learn, or by kappaform.save")
+
+
+def _add_explore(commands: Any) -> None:
+    text = "write a page with a slider over the bound on the condition number"
+    example = "photo.png -o explore.html"
+    parser = _command(commands, "explore", "explore", text, example, texts.EXPLORE)
+    add = parser.add
+    add("input", "a picture", metavar="IN")
+    _add_output(parser, "page to write (.html)")
+    bounds = [1, 1.1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 7, 10, 20]
+    add("--bounds", "two bounds >= 1 or more", _at_least(1), nargs="+", default=bounds)
+    _add_noise(parser)
+    add("--patch-size", "side of the patches", _COUNT, default=8)
+    text = "coefficients that are kept of a patch (default: a tenth)"
+    add("--n-nonzero", text, _COUNT, metavar="N")
+    add("--compare", "picture without noise, of the same size and type: show PSNR", metavar="REF")
+    add("--seed", "of the random choices", _SEED, default=0)
 
 
 def _add_reproduce(commands: Any) -> None:

@@ -18,6 +18,10 @@ Signals are the rows of .npy files, as they are, or random patches of pictures, 
 removed. After Ctrl-C what was learned until then is saved."""
 PATH = """
 Every second signal is not learned from: it validates."""
+EXPLORE = """
+Learns a transform of the picture's patches for every bound, and writes one file for a browser: a
+slider over the bound, atoms, spectrum, errors, and the picture cleaned or rebuilt under a swipe.
+The file needs no network. Of a picture above 512 x 512 pixels the middle is taken."""
 REPRODUCE = """
 The paper is "Learning Explicitly Conditioned Sparsifying Transforms", arXiv:2403.03168. DIR is a
 copy of the public repository pirofti/ConditionedTransformLearning. Finished parts are kept in OUT:

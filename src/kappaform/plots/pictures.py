@@ -93,7 +93,7 @@ def _mosaic(transform: object, patch_shape: int | Sequence[int] | None) -> NDArr
     """All atoms in rows, about as wide as high, values in [-1, 1], margins not a number."""
     matrix = matrix_of(transform)
     atoms = matrix.reshape(-1, *_patch_shape(matrix.shape[1], patch_shape))
-    tiles = [_tile(atom) for atom in sorted(atoms, key=_frequency)]
+    tiles = [_tile(atom) for atom in sorted(atoms, key=frequency_of)]
     height, width = tiles[0].shape
     gap = 2 if width > 2 * height else 1  # more than between the slices of a volume
     columns = max(1, round(math.sqrt(len(tiles) * (height + gap) / (width + gap))))
@@ -129,7 +129,7 @@ def _patch_shape(n_features: int, given: int | Sequence[int] | None) -> tuple[in
     return shape
 
 
-def _frequency(atom: NDArray) -> float:
+def frequency_of(atom: NDArray) -> float:
     """Mean frequency of an atom: where its energy lies in the DCT domain (0: constant)."""
     energy = dctn(atom, norm="ortho") ** 2
     squares = [(np.arange(side) / side) ** 2 for side in atom.shape]
