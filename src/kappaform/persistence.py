@@ -70,6 +70,14 @@ def save(
     See Also
     --------
     load
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import kappaform as kf
+    >>> signals = np.random.default_rng(0).standard_normal((500, 16)).cumsum(axis=1)
+    >>> result = kf.learn(signals, n_nonzero_coefs=4)
+    >>> kf.save("transform.kappaform", result)
     """
     path, result, stream = Path(path), *_learned(model)
     n_features = len(result.transform)
@@ -102,9 +110,14 @@ def save(
 def load(path: str | os.PathLike[str]) -> Estimator:
     """Read a transform that `save` wrote, as a fitted estimator that gives the same codes.
 
+    No more memory is needed than the file is long, and nothing in it is run (it holds no pickle).
     What was said about the signals is in its attributes `patch_shape_` and `patch_mean_`. Its
     `result_` can be resumed, and `partial_fit` goes on with it and with its method, bitwise like
     the saved one unless that still explored several starts: only the best was kept.
+
+    Parameters
+    ----------
+    path : str or path
 
     Raises
     ------
@@ -112,6 +125,17 @@ def load(path: str | os.PathLike[str]) -> Estimator:
     ValueError
         If the file is damaged, of another kind or of a newer version, or if the transform is not
         what the header says, its condition number included.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import kappaform as kf
+    >>> signals = np.random.default_rng(0).standard_normal((500, 16)).cumsum(axis=1)
+    >>> saved = kf.ConditionedTransform(4).fit(signals)
+    >>> kf.save("transform.kappaform", saved)
+    >>> estimator = kf.load("transform.kappaform")
+    >>> np.array_equal(estimator.transform(signals), saved.transform(signals))
+    True
     """
     path = Path(path)
     with path.open("rb") as file:

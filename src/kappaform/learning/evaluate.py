@@ -43,8 +43,24 @@ def evaluate(
     ----------
     signals : array of shape (m, n)
     transform : (n, n) array, LearnResult or fitted estimator
+        Of any scale, but not singular.
     n_nonzero_coefs : int or array of shape (m,), optional
         By default a tenth of n.
+
+    Returns
+    -------
+    Evaluation
+        A tuple of the three, by name: ``absolute`` is ‖X − YWᵀ‖_F, ``relative`` the same over
+        ‖YWᵀ‖_F, and ``reconstruction`` is ‖Y − XW⁻ᵀ‖_F / ‖Y‖_F: what a user of the codes sees.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import kappaform as kf
+    >>> signals = np.random.default_rng(0).standard_normal((500, 16)).cumsum(axis=1)
+    >>> errors = kf.evaluate(signals, kf.dct_basis(16), n_nonzero_coefs=4)
+    >>> bool(np.isclose(errors.relative, errors.reconstruction))  # as this one is orthonormal
+    True
     """
     given = learned(transform, "transform")
     matrix = given.transform if isinstance(given, LearnResult) else given
@@ -131,6 +147,25 @@ def condition_path(
         those of the bounds that were done as ``.finished``.
     SignalsUnreadable
         If signals on disk or on a cluster fail, with the same two.
+
+    Returns
+    -------
+    ConditionPath
+        ``path.results`` are the results, ``path.table`` a dict of arrays: ``max_condition``,
+        ``condition_number``, ``n_iter``, the errors ``absolute``, ``relative`` and
+        ``reconstruction``, and the same with the prefix ``validation_``. ``path["absolute"]`` is
+        one of them, ``print(path)`` shows all.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import kappaform as kf
+    >>> signals = np.random.default_rng(0).standard_normal((500, 16)).cumsum(axis=1)
+    >>> train, validation = signals[::2], signals[1::2]
+    >>> path = kf.condition_path(train, [1, 1.5, 3], n_nonzero_coefs=4, validation=validation)
+    >>> best = path.results[np.argmin(path["validation_reconstruction"])]
+    >>> bool((np.diff(path["absolute"]) <= 0).all())
+    True
     """
     methods = _methods(method, max_conditions)
     sparsity = one_sparsity(n_nonzero_coefs, "a path")

@@ -100,6 +100,22 @@ def learn(
         On Ctrl-C: a KeyboardInterrupt that carries what was learned as ``.result``.
     SignalsUnreadable
         An OSError, if signals on disk or on a cluster fail: it too carries what was learned.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import kappaform as kf
+    >>> signals = np.random.default_rng(0).standard_normal((500, 16)).cumsum(axis=1)
+    >>> result = kf.learn(signals, kf.Conditioned(2.0), n_nonzero_coefs=4)
+    >>> print(result.stop_reason)
+    the relative change of the loss fell to tol
+    >>> coefs = signals @ result.transform.T
+    >>> codes = kf.hard_threshold(coefs, 4)
+    >>> approximations = codes @ np.linalg.inv(result.transform).T
+
+    It goes on where it stopped, here with other signals:
+
+    >>> result = kf.learn(signals[::2], result.method, n_nonzero_coefs=4, init=result)
     """
     options = checked_options(method, n_nonzero_coefs, init, callback, max_iter=max_iter, tol=tol)
     engine = engine_for(signals)
@@ -263,6 +279,16 @@ def learn_stream(
         A ValueError, if a batch is not finite or does not fit to those before it.
     SignalsUnreadable
         An OSError, if a batch cannot be had. Both carry what was learned until then.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import kappaform as kf
+    >>> signals = np.random.default_rng(0).standard_normal((500, 16)).cumsum(axis=1)
+    >>> batches = np.array_split(signals, 5)
+    >>> result = kf.learn_stream(batches, kf.Conditioned(2.0), n_nonzero_coefs=4)
+    >>> result.n_iter, result.condition_number <= 2.0
+    (5, True)
     """
     sparsity = one_sparsity(n_nonzero_coefs, "a stream")
     options = checked_options(

@@ -34,6 +34,15 @@ def plot_atoms(transform: Any, patch_shape: int | Sequence[int] | None = None) -
     patch_shape : int or sequence of 1 to 3 ints, optional
         Shape of the patches, flattened in C order; by default square. Of a three-dimensional patch
         the slices along its first axis are shown side by side.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> import kappaform as kf
+    >>> kf.plots.plot_atoms(kf.dct_basis((8, 8))).savefig("atoms.png")
     """
     mosaic = _mosaic(transform, patch_shape)
     height, width = mosaic.shape
@@ -65,6 +74,18 @@ def plot_denoising(
         The picture without noise: titles then say how near to it the others are.
     channel_axis : int, optional
         Where the colours are, as for `kappaform.denoise`.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> from skimage.data import camera
+    >>> import kappaform as kf
+    >>> noisy = kf.add_noise(camera()[100:164, 200:264], sigma=20)
+    >>> details = kf.denoise_with_details(noisy, sigma=20)
+    >>> kf.plots.plot_denoising(noisy, details).savefig("report.png")
     """
     if not hasattr(result, "sparsity_map"):
         raise TypeError(
