@@ -1,5 +1,7 @@
 """`kappaform explore`: what it writes and says, and what it refuses."""
 
+import base64
+import io
 import json
 import os
 import re
@@ -7,6 +9,7 @@ import re
 import numpy as np
 import pytest
 from cli.command import ended, put, refused
+from PIL import Image
 from skimage.data import astronaut, camera
 
 import kappaform as kf
@@ -60,6 +63,9 @@ def test_of_a_huge_picture_the_middle_is_taken_and_said(capsys, folder, monkeypa
     assert "the middle of large.png (60 × 100 pixels)" in out
     page = (folder / "page.html").read_text(encoding="utf-8")
     assert "the middle of large.png (60 × 100 pixels) · 40 × 40 pixels" in page
+    encoded = re.search(r'id="before".*?base64,([^"]+)"', page, re.DOTALL)[1]
+    shown = np.asarray(Image.open(io.BytesIO(base64.b64decode(encoded))).convert("L"), float)
+    assert np.abs(shown - camera()[30:70, 10:50]).mean() < 3  # WebP loses a bit
 
 
 def test_psnr_against_a_reference(capsys, folder, picture):
