@@ -39,7 +39,8 @@ lint: $(READY)
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-$(DOCS_READY): pyproject.toml $(READY)
+$(DOCS_READY): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --editable '.[docs]'
 	touch $@
 

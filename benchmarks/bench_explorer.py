@@ -1,24 +1,23 @@
 """The explorer: time to make a page of 512 × 512 pixels, to open it, and to answer the slider.
 
-    python benchmarks/bench_explorer.py        needs Chromium and pip install '.[browser]'
+Runs only where Chromium and Playwright are (pip install '.[browser]'). The slider has answered when
+the new pictures are decoded; every position is visited five times.
 
-The slider has answered when the new pictures are decoded and the next frame is drawn.
+    python benchmarks/run.py explorer
 """
 
 from __future__ import annotations
 
-import os
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 from PIL import Image
-from playwright.sync_api import sync_playwright
 from skimage.data import astronaut, camera
 
 import kappaform as kf
@@ -39,7 +38,16 @@ _ANSWERS = """async () => {
 }"""
 
 
-def main() -> None:
+def rows() -> list[dict]:
+    """Seconds to make, megabytes, milliseconds to open and to answer, of two pictures."""
+    program = shutil.which("chromium")
+    try:
+        import playwright  # noqa: F401
+    except ImportError:
+        return []
+    if program is None:
+        return []
+    found = []
     with tempfile.TemporaryDirectory() as folder:
         for name, image in {"grey": camera(), "colour": astronaut()}.items():
             noisy = np.clip(np.rint(kf.add_noise(image, 15)), 0, 255).astype(np.uint8)
@@ -49,16 +57,25 @@ def main() -> None:
             started = time.perf_counter()
             subprocess.run(command, check=True, capture_output=True)
             seconds = time.perf_counter() - started
-            opened, answers = _in_browser(page)
-            print(
-                f"{name}: made in {seconds:.1f} s, {page.stat().st_size / 1e6:.2f} MB, opens in "
-                f"{opened:.0f} ms; the slider answers in {statistics.median(answers):.1f} ms, at "
-                f"most {max(answers):.1f} ms"
-            )
+            opened, answers = _in_browser(page, program)
+            megabytes = page.stat().st_size / 1e6
+            found += [
+                _row(f"make a page of 512 x 512 pixels, {name}", seconds, "s", 60),
+                _row(f"size of the page, {name}", megabytes, "MB", 5),
+                _row(f"open it, {name}", opened, "ms", 1000),
+                _row(f"slider answers, median, {name}", median(answers), "ms", 50),
+                _row(f"slider answers, slowest of {len(answers)}, {name}", max(answers), "ms", 50),
+            ]
+    return found
 
 
-def _in_browser(page: Path) -> tuple[float, list[float]]:
-    program = os.environ.get("KAPPAFORM_BROWSER") or shutil.which("chromium")
+def _row(name: str, value: float, unit: str, target: float) -> dict:
+    return {"name": name, "value": value, "unit": unit, "target": target}
+
+
+def _in_browser(page: Path, program: str) -> tuple[float, list[float]]:
+    from playwright.sync_api import sync_playwright
+
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         tab = browser.new_page()
@@ -72,4 +89,6 @@ def _in_browser(page: Path) -> tuple[float, list[float]]:
 
 
 if __name__ == "__main__":
-    main()
+    from run import table
+
+    print(table(rows()))

@@ -97,7 +97,7 @@ def _texts(exploration: Exploration, about: About) -> dict[str, str]:
         "name": about.name,
         "source": source,
         "facts": f"{source} · {width} × {height} pixels · {noise}",
-        "assumed": f"{_cleaning(exploration, about)} {_shown(exploration)}".strip(),
+        "values": _shown(exploration),
         "width": str(width),
         "height": str(height),
         "side": str(side),
