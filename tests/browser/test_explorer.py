@@ -99,16 +99,20 @@ def test_every_position_shows_its_own_data(opened, file, data):
 
 
 def test_the_spectrum_is_drawn_where_its_values_are(opened, file, data):
-    """Heights are linear in the logarithm of the singular values."""
+    """Heights are those of the ticks, linear in the logarithm between them."""
     with opened(file) as seen:
         seen.page.focus("#bound")
         seen.page.keyboard.press("End")
         points = [pair.split(",") for pair in shown(seen.page)["spectrum"].split()]
-        heights = np.array([float(y) for _, y in points])
-        values = np.log(data["views"][-1]["spectrum"])
-        slope = (heights[0] - heights[-1]) / (values[0] - values[-1])
-        assert slope < 0  # larger ones are higher up
-        assert np.allclose(heights - heights[0], slope * (values - values[0]), atol=1e-3)
+        heights = [float(y) for _, y in points]
+        ticks = seen.page.eval_on_selector_all(
+            "#spectrum text[text-anchor=end]",
+            "all => all.map((each) => [Number(each.textContent), each.getAttribute('y') - 4])",
+        )
+        values, places = np.transpose(sorted(ticks))
+        assert len(values) >= 2
+        line = np.polyfit(np.log(values), places, 1)
+        assert np.allclose(np.polyval(line, np.log(data["views"][-1]["spectrum"])), heights)
 
 
 def test_the_mouse_moves_the_slider(opened, file):
@@ -215,6 +219,16 @@ def test_a_name_that_is_a_program_does_not_run(opened, found, tmp_path):
         assert seen.errors == []
         assert name in seen.page.inner_text(".facts")
         assert shown(seen.page)["bound"].startswith("κ ≤ ")
+
+
+def test_errors_of_zero_are_drawn(opened, found, tmp_path):
+    exact = [view._replace(sparsification=0.0, reconstruction=0.0) for view in found.views]
+    path = tmp_path / "page.html"
+    text, _ = page_of(found._replace(views=tuple(exact)), About("x.png"))
+    path.write_text(text, encoding="utf-8")
+    with opened(path) as seen:
+        assert seen.errors == []
+        assert "NaN" not in seen.page.inner_html("#errors")
 
 
 def test_without_a_program_the_table_is_there(opened, file, data):

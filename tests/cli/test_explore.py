@@ -142,6 +142,8 @@ def test_an_output_that_is_there_is_kept(capsys, folder, picture, files):
     ("output", "text"),
     [
         ("nowhere/page.html", "the folder nowhere does not exist"),
+        ("photo.png/page.html", "photo.png"),
+        ("photo.png", "give a name that ends with .html or .htm"),
         ("page.png", "give a name that ends with .html or .htm"),
         (".", "give a name that ends with .html"),
     ],

@@ -51,7 +51,7 @@ function errorChart(svg) {
   const x = logarithmic(views.map((view) => view.bound), left + 6, right - 6);
   const largest = Math.max(...views.flatMap((view) => names.map((name) => view[name])));
   const step = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5].find((each) => largest / each <= 5) || 1;
-  const highest = step * Math.ceil(largest / step);
+  const highest = step * Math.max(1, Math.ceil(largest / step)); // errors may be zero
   const y = (share) => bottom + ((top_ - bottom) * share) / highest;
   const rows = Array.from({ length: Math.round(highest / step) + 1 }, (_, i) => i * step);
   drawAxes(

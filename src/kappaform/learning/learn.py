@@ -71,7 +71,8 @@ def learn(
     ----------
     signals : array of shape (m, n)
         One signal per row, float32 or float64, in any memory layout: an array, also memory-mapped,
-        a dataset of HDF5 or Zarr, a Dask array in blocks of whole rows, or a torch tensor.
+        a dataset of HDF5 or Zarr, a Dask array in blocks of whole rows, or a torch tensor. They are
+        never centred or scaled.
     method : Conditioned, LogDet or Orthonormal
         By default ``Conditioned()``.
     n_nonzero_coefs : int or array of shape (m,), optional
