@@ -40,6 +40,7 @@ myst_dmath_double_inline = True
 # --- Reference: from docstrings
 autosummary_generate = True
 autodoc_typehints = "none"
+toc_object_entries_show_parents = "hide"
 default_role = "py:obj"
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
