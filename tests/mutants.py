@@ -464,7 +464,7 @@ MUTANTS = [
     ),
     Mutant(
         "an option without effect is taken in silence",
-        "cli/effects.py",
+        "cli/parser.py",
         "if {name, other} <= given:",
         "if False:",
         ("cli/test_denoise.py",),

@@ -18,8 +18,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from kappaform.cli import texts
-from kappaform.cli.effects import NOISES, complete
-from kappaform.cli.io import complain, failure, warn
+from kappaform.cli.io import as_option, complain, failure, warn
 
 _SIGPIPE = 13  # `signal.SIGPIPE`, which Windows does not have
 
@@ -57,7 +56,7 @@ def _run(argv: Sequence[str] | None) -> int:
     with warnings.catch_warnings(), _signals_interrupt() as received:
         warnings.showwarning = warn
         try:
-            complete(arguments)
+            _complete(arguments)
             command = import_module(f"kappaform.cli.{arguments.module}")
             code = getattr(command, arguments.function)(arguments) or 0
         except KeyboardInterrupt as interruption:
@@ -69,6 +68,46 @@ def _run(argv: Sequence[str] | None) -> int:
             code, text = failure(error, arguments.debug)
             complain(text)
     return 128 + received[0] if received else int(code)
+
+
+def _complete(arguments: argparse.Namespace) -> None:
+    """Note which options were given, check them, and give the others their default."""
+    options = vars(arguments)
+    given = {name for name, value in options.items() if value is not None and value is not False}
+    _check_effects(options, given)
+    low, high = options.get("value_range") or (0, 1)
+    if not low < high:
+        raise ValueError(f"--value-range {low:g} {high:g}: give the smaller value first.")
+    arguments.given = given
+    for name, value in arguments.defaults.items():
+        if name not in given:
+            setattr(arguments, name, value)
+
+
+def _check_effects(options: dict[str, Any], given: set[str]) -> None:
+    """Refuse an option that has no effect beside another one."""
+    rules = [*texts.WITHOUT_EFFECT]
+    if options.get("method") in ("log-det", "orthonormal"):
+        rules.append(("max_condition", "method", "only the conditioned method has a bound"))
+    kind = options.get("noise") or ""
+    if kind in ("shot", "correlated"):
+        rules.append(("noise", "preset", "the denoiser of the paper knows white noise only"))
+    own, why = texts.SIZES.get(kind, ("", ""))
+    rules += [(name, "noise", why) for name in ("sigma", "gain") if name != own]
+    for name, other, why in rules:
+        if {name, other} <= given:
+            text = f"{_shown(name, options)} has no effect with {_shown(other, options)}"
+            raise ValueError(f"{text}: {why}; leave one of them out.")
+    for name in ("read_noise", "offset"):
+        if name in given and "gain" not in given:
+            text = f"{as_option(name)} has no effect without --gain"
+            raise ValueError(f"{text}: they describe shot noise together; give both or neither.")
+
+
+def _shown(name: str, options: dict[str, Any]) -> str:
+    """An option; where it is a choice, with what was chosen."""
+    option = as_option(name)
+    return f"{option} {options[name]}" if name in ("method", "noise", "preset") else option
 
 
 @contextmanager
@@ -230,7 +269,7 @@ def _add_pictures(parser: _Parser) -> None:
 def _add_noise(parser: _Parser) -> None:
     add = parser.add
     text = "kind of noise to estimate; auto: the kind that fits"
-    add("--noise", text, choices=NOISES, default="auto")
+    add("--noise", text, choices=tuple(texts.SIZES), default="auto")
     text = "deviation of white noise, in values of the file (default: estimated)"
     add("--sigma", text, _at_least(0))
     text = "of shot noise: values of the file for one photon (default: estimated)"
@@ -276,20 +315,17 @@ def _add_models(commands: Any) -> None:
 
 
 def _add_explore(commands: Any) -> None:
-    text = "write a page with a slider over the bound on the condition number"
-    example = "photo.png -o explore.html"
+    text, example = "write a page with a slider over the bound", "photo.png -o explore.html"
     parser = _command(commands, "explore", "explore", text, example, texts.EXPLORE)
-    add = parser.add
-    add("input", "a picture", metavar="IN")
+    parser.add("input", "a picture", metavar="IN")
     _add_output(parser, "page to write (.html)")
     bounds = [1, 1.1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 7, 10, 20]
-    add("--bounds", "two bounds >= 1 or more", _at_least(1), nargs="+", default=bounds)
+    parser.add("--bounds", "two bounds >= 1 or more", _at_least(1), nargs="+", default=bounds)
     _add_noise(parser)
-    add("--patch-size", "side of the patches", _COUNT, default=8)
-    text = "coefficients that are kept of a patch (default: a tenth)"
-    add("--n-nonzero", text, _COUNT, metavar="N")
-    add("--compare", "picture without noise, of the same size and type: show PSNR", metavar="REF")
-    add("--seed", "of the random choices", _SEED, default=0)
+    parser.add("--patch-size", "side of the patches", _COUNT, default=8)
+    parser.add("--n-nonzero", "coefficients of a patch (default: a tenth)", _COUNT, metavar="N")
+    parser.add("--compare", "picture without noise, of the same size: show PSNR", metavar="REF")
+    parser.add("--seed", "of the random choices", _SEED, default=0)
 
 
 def _add_reproduce(commands: Any) -> None:

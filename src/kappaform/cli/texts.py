@@ -1,4 +1,4 @@
-"""Long texts of the help: what each subcommand does with files."""
+"""Texts of the command: what each subcommand does with files, and why options have no effect."""
 
 EPILOG = """\
 kappaform COMMAND --help shows the options of a command and an example.
@@ -35,3 +35,26 @@ Learns from patches of barbara, peppers (DIR/peppers.png, not in the public repo
 those that are there. Draws errors over the iterations (figures 1, 2) and over the bound (figure 3).
 Writes figures.csv, figures_summary.csv, path.csv, figures_timings.csv, figures.md, figure*.png.
 Ends with 2 for bad input."""
+
+#: Options that have no effect beside another one, and why.
+WITHOUT_EFFECT = (
+    ("max_condition", "preset", "the bound is that of a log-det transform"),
+    ("value_range", "preset", "its grey levels are 0 to 255"),
+    ("device", "preset", "it is computed on the processor"),
+    ("gain", "preset", "the denoiser of the paper knows white noise only"),
+    ("share", "preset", "the denoiser of the paper learns from every picture"),
+    ("share", "model", "the transform is learned already"),
+    ("sigma", "gain", "one is the size of white noise, the other that of shot noise"),
+    ("preset", "model", "a preset learns its own transform"),
+    ("method", "model", "the transform is learned already"),
+    ("max_condition", "model", "the transform is learned already"),
+    ("seed", "model", "it chooses patches to learn from, and nothing is learned"),
+    ("verbose", "json", "the document says everything"),
+)
+#: For every kind of noise, the option that is its size, and why that of another has no effect.
+SIZES = {
+    "auto": ("", "kind and size are estimated"),
+    "white": ("sigma", "the size of white noise is --sigma"),
+    "shot": ("gain", "the size of shot noise is --gain, with --read-noise"),
+    "correlated": ("", "its size is estimated"),
+}
