@@ -190,5 +190,19 @@ box.addEventListener("pointermove", (event) => {
   if (box.hasPointerCapture(event.pointerId)) followPointer(event);
 });
 
+const ready = []; // pictures that are decoded already: the slider then answers at once
+
+async function decodeAll() {
+  for (const kind of ["cleaned", "atoms", "rebuilt"]) {
+    for (const view of views) {
+      const image = new Image();
+      image.src = view[kind];
+      ready.push(image);
+      await image.decode();
+    }
+  }
+}
+
 show(bound.valueAsNumber);
 moveEdge(swipe.value);
+decodeAll();
