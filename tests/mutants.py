@@ -40,8 +40,56 @@ POLAR = "linalg/test_polar.py"
 PASS = "engines/test_numpy_engine.py"
 LEARN = "learning/test_learn.py"
 QUALITY = "imaging/test_quality_of_denoising.py"
+GROUPS = "imaging/test_groups.py"
 
 MUTANTS = [
+    # --- codes that rebuild best, the choice of a bound, methods of one's own
+    Mutant(
+        "the second choice of entries is taken even where it is worse",
+        "engines/blocks.py",
+        "better = explained_by_others > explained",
+        "better = explained_by_others > 0",
+        ("engines/test_refit.py::test_the_second_choice_is_taken_only_where_it_is_better",),
+    ),
+    Mutant(
+        "atoms are chosen by coefficients of W, whatever their norm",
+        "engines/engine.py",
+        "rows = np.ldexp(transform, -exponent) * norms[:, np.newaxis]",
+        "rows = np.ldexp(transform, -exponent)",
+        ("engines/test_refit.py::test_codes_rebuild_as_their_definition_does",),
+    ),
+    Mutant(
+        "the bound is chosen by signals that were learned from",
+        "learning/path.py",
+        'errors = self.table.get(f"validation_{self.choose_by}")',
+        "errors = self.table.get(self.choose_by)",
+        ("test_choice.py::test_bounds_of_a_path_have_the_same_rules",),
+    ),
+    Mutant(
+        "rows of a store begin with those of the first run",
+        "engines/rows.py",
+        "shift = run.start - begin",
+        "shift = self._runs[0].start",
+        ("test_choice.py::test_rows_of_a_store_are_those_of_the_array",),
+    ),
+    Mutant(
+        "what was learned before a method failed is lost",
+        "learning/learn.py",
+        "except (SignalsUnreadable, MethodFailed) as error:",
+        "except SignalsUnreadable as error:",
+        (
+            "learning/test_own_methods.py::test_a_failing_method_is_named_and_what_was_learned_is_kept",
+        ),
+    ),
+    Mutant(
+        "a singular transform of a method of one's own is taken",
+        "learning/method.py",
+        "if spectrum[-1] <= len(matrix) * _EPS * spectrum[0]:",
+        "if spectrum[-1] < 0:",
+        (
+            "learning/test_own_methods.py::test_a_failing_method_is_named_and_what_was_learned_is_kept",
+        ),
+    ),
     # --- linalg
     Mutant(
         "the inverse is that of the transform, transposed: it loses more digits",
@@ -145,14 +193,16 @@ MUTANTS = [
         "engines/engine.py",
         "cross=np.ldexp(self.cross, shift),",
         "cross=self.cross,",
-        ("engines/test_statistics.py",),
+        (
+            "engines/test_statistics.py::test_at_another_exponent_they_are_those_of_signals_times_that_power_of_two",
+        ),
     ),
     Mutant(
         "forgetting fades the gram matrix and not the cross matrix",
         "engines/engine.py",
         "cross=factor * self.cross,",
         "cross=self.cross,",
-        ("engines/test_statistics.py",),
+        ("engines/test_statistics.py::test_decay_lets_every_signal_count_less",),
     ),
     Mutant(
         "how rows are cut depends on the number of threads",
@@ -167,14 +217,14 @@ MUTANTS = [
         "threads.py",
         "_set_blas_threads([1] * len(numbers))",
         "_set_blas_threads(numbers)",
-        ("engines/test_threads.py",),
+        ("engines/test_threads.py::test_blas_is_limited_inside_and_only_inside",),
     ),
     Mutant(
         "BLAS keeps one thread after our blocks",
         "threads.py",
         "        _set_blas_threads(_numbers_outside)\n        _is_limited = False",
         "        _is_limited = False",
-        ("engines/test_threads.py",),
+        ("engines/test_threads.py::test_blas_is_limited_inside_and_only_inside",),
     ),
     # --- learning
     Mutant(
@@ -192,32 +242,71 @@ MUTANTS = [
         (f"{LEARN}::test_callback_can_stop_and_sees_every_iteration",),
     ),
     Mutant(
-        "no start is explored",
+        "no starts race",
         "learning/starts.py",
-        'if init == "auto" and isinstance(method, Conditioned) and _explores(method):',
-        'if init == "all" and isinstance(method, Conditioned) and _explores(method):',
-        ("learning/test_exploration.py",),
+        'several = method.starts(source) if init == "auto" else None',
+        "several = None",
+        ("learning/test_race.py::test_strong_directions_win_at_large_bounds",),
     ),
     Mutant(
-        "only the cosine basis is explored",
+        "no strong start races",
         "learning/starts.py",
-        'return [cosine, Start(fitted, "relative")]',
-        "return [cosine]",
-        ("learning/test_exploration.py",),
+        "strong = [Start(strong_start(method, gram, number)) for number in numbers]",
+        "strong = [Start(weak_start(method, gram)) for number in numbers]",
+        ("learning/test_race.py::test_strong_directions_win_at_large_bounds",),
     ),
     Mutant(
-        "only least squares are explored",
+        "no weak start races",
         "learning/starts.py",
-        'return [cosine, Start(fitted, "relative")]',
-        'return [Start(fitted, "relative")]',
-        ("learning/test_exploration.py",),
+        'return [Start(weak_start(method, gram)), *strong[:2], Start(cosine, "rescale")]',
+        'return [*strong[:2], Start(cosine, "rescale")]',
+        ("learning/test_race.py::test_weak_directions_or_the_cosine_basis_win_at_small_bounds",),
     ),
     Mutant(
-        "of several lines the last one goes on, not the best",
+        "the leader of a race is dropped when it no longer falls",
         "learning/state.py",
-        "return min(self.lines, key=lambda line: line.loss)",
+        "lines = tuple(line for line in state.lines if line is leader or line in falling)",
+        "lines = tuple(line for line in state.lines if line in falling) or (leader,)",
+        ("learning/test_race.py::test_strong_directions_win_at_large_bounds",),
+    ),
+    Mutant(
+        "the leader of a race goes on, whether or not it falls",
+        "learning/state.py",
+        "following = min(falling or [leader], key=Line.forecast)",
+        "following = min([*falling, leader], key=Line.forecast)",
+        (
+            "learning/test_race.py::test_a_leader_that_falls_by_less_than_a_hundredth_waits_while_others_fall",
+        ),
+    ),
+    Mutant(
+        "no line of a race is beyond hope",
+        "learning/state.py",
+        "if line.falls and line.forecast(_MOST_DOUBLINGS) <= leader.loss",
+        "if line.falls",
+        (
+            "learning/test_race.py::test_a_line_that_is_not_hoped_to_win_is_dropped_and_the_leader_never",
+        ),
+    ),
+    Mutant(
+        "a race whose leader has settled has not converged",
+        "learning/learn.py",
+        "return state.best.settled or StopReason.MAX_ITER",
+        "return StopReason.MAX_ITER",
+        ("test_estimators.py::test_a_warning_never_contradicts_the_race_of_starts",),
+    ),
+    Mutant(
+        "an estimator forgets the variant",
+        "estimators/base.py",
+        "names = (field.name for field in fields(self._specification))",
+        'names = (field.name for field in fields(self._specification) if field.name != "variant")',
+        ("test_estimators.py::test_every_option_of_the_method_is_a_parameter",),
+    ),
+    Mutant(
+        "a race shows its last line, not the best",
+        "learning/state.py",
+        "return min(self.lines, key=self.loss_of)",
         "return self.lines[-1]",
-        ("learning/test_exploration.py", f"{LEARN}::test_of_several_starts_the_best_goes_on"),
+        (f"{LEARN}::test_a_race_shows_the_best_of_its_lines_at_any_time",),
     ),
     Mutant(
         "exact steps forget the norm",
@@ -231,27 +320,29 @@ MUTANTS = [
         "learning/updates.py",
         "slack = spectrum.max() ** 2 - spectrum**2",
         "slack = spectrum**2 - spectrum.min() ** 2",
-        ("learning/test_updates.py",),
+        ("learning/test_updates.py::test_turning_the_right_vectors_never_increases_the_error",),
     ),
     Mutant(
         "the log-det update has half its penalty",
         "learning/updates.py",
         "np.sqrt(singular**2 + 2 * weight)",
         "np.sqrt(singular**2 + weight)",
-        ("learning/test_updates.py",),
+        (
+            "learning/test_updates.py::test_log_det_update_is_a_stationary_point_of_the_penalised_error",
+        ),
     ),
     Mutant(
         "the relative error is over the codes alone",
         "engines/engine.py",
         "energy = self.codes + self.discarded",
         "energy = self.codes",
-        ("learning/test_path.py",),
+        ("learning/test_path.py::test_table_holds_the_errors_of_the_definition",),
     ),
     Mutant(
         "a result that is resumed begins a new history",
         "learning/state.py",
         "measured = replace(line, statistics=measured.statistics)",
-        "measured = replace(measured, explored=line.explored, wandering=line.wandering)",
+        "measured = replace(measured, settled=line.settled)",
         (f"{LEARN}::test_resuming_continues_as_if_never_stopped",),
     ),
     Mutant(
@@ -271,17 +362,17 @@ MUTANTS = [
     # --- estimators and files
     Mutant(
         "a loaded transform may exceed its bound",
-        "learning/archive.py",
-        "if found > method.max_condition * (1 + _ROUNDING):",
-        "if found > 1e6 * method.max_condition:",
-        ("test_persistence.py",),
+        "learning/method.py",
+        "if condition <= bound * (1 + _ROUNDING):",
+        "if condition <= 1e6 * bound:",
+        ("test_persistence.py::test_headers_that_contradict_the_transform_are_refused",),
     ),
     Mutant(
         "files are written in place",
         "files.py",
         'temporary = file.with_name(f".{secrets.token_hex(6)}.part")',
         "temporary = file\n    file.unlink(missing_ok=True)",
-        ("test_persistence.py",),
+        ("test_persistence.py::test_an_interrupted_save_leaves_the_old_file_and_nothing_else",),
     ),
     Mutant(
         "photographs are not turned upright",
@@ -295,7 +386,9 @@ MUTANTS = [
         "image_files/exif.py",
         "_SHORT, 1, 1, 0)",
         "_SHORT, 1, 6, 0)",
-        ("test_image_metadata.py",),
+        (
+            "test_image_metadata.py::test_exif_stays_and_the_orientation_is_that_of_the_upright_picture",
+        ),
     ),
     Mutant(
         "channels of a microscope are slices of a volume",
@@ -309,7 +402,7 @@ MUTANTS = [
         "image_files/descriptions.py",
         "if max(counts) > n_planes:",
         "if max(counts) > 1e12:",
-        ("test_tiff_files.py",),
+        ("test_tiff_files.py::test_pixels_outlive_a_description_that_is_not_true",),
     ),
     # --- imaging
     Mutant(
@@ -317,77 +410,87 @@ MUTANTS = [
         "imaging/clean.py",
         "THRESHOLD = 2.7",
         "THRESHOLD = 2.0",
-        (QUALITY,),
+        (
+            "imaging/test_quality_of_denoising.py::test_learning_beats_a_fixed_basis_and_a_single_iteration",
+        ),
     ),
     Mutant(
         "all patches count alike",
         "imaging/clean.py",
         "return 1 / (1 + left), counts",
         "return np.ones_like(left), counts",
-        ("imaging/test_sweep.py",),
+        ("imaging/test_sweep.py::test_thresholds_clean_as_the_loop_does",),
     ),
     Mutant(
         "Wiener's rule assumes twice the noise",
         "imaging/kernels.py",
         "share = power / (power + variances[j])",
         "share = power / (power + 2 * variances[j])",
-        ("imaging/test_sweep.py",),
+        ("imaging/test_sweep.py::test_wieners_rule_cleans_as_the_loop_does",),
     ),
     Mutant(
         "a denoiser that hardly learns",
         "imaging/training.py",
         "max_iter=N_ITER,",
         "max_iter=1,",
-        (QUALITY,),
+        (
+            "imaging/test_quality_of_denoising.py::test_learning_beats_a_fixed_basis_and_a_single_iteration",
+        ),
     ),
     Mutant(
         "texture is taken for noise",
         "imaging/details.py",
         "_QUIET_SHARE = 0.2",
         "_QUIET_SHARE = 1.0",
-        ("imaging/test_noise.py",),
+        ("imaging/test_noise.py::test_texture_is_not_taken_for_noise",),
     ),
     Mutant(
         "every seed gives the same noise",
         "imaging/simulate.py",
         "random = generator(rng)",
         "random = generator(0)",
-        ("imaging/test_noise.py",),
+        ("imaging/test_noise.py::test_the_same_seed_gives_the_same_noise",),
     ),
     Mutant(
         "the noise of a coefficient is that of white noise",
         "imaging/clean.py",
         'variances = np.einsum("ij,jk,ik->i", transform, covariance, transform)',
         "variances = np.sum(transform**2, axis=1)",
-        ("imaging/test_sweep.py",),
+        ("imaging/test_sweep.py::test_thresholds_clean_as_the_loop_does",),
     ),
     Mutant(
         "the way back from photons is the square, which has a bias",
         "imaging/stabilise.py",
         "return means, poisson.pmf(counts, means[:, np.newaxis]) @ stabilised",
         "return means, 2 * np.sqrt(means + _SHIFT + read**2)",
-        ("imaging/test_stabilise.py",),
+        (
+            "imaging/test_stabilise.py::test_the_way_back_from_the_mean_of_stabilised_photons_is_their_mean",
+        ),
     ),
     Mutant(
         "the way back from levels forgets their slope",
         "imaging/stabilise.py",
         "np.maximum.accumulate(stabilised - slopes / 2)",
         "np.maximum.accumulate(stabilised)",
-        ("imaging/test_stabilise.py",),
+        (
+            "imaging/test_stabilise.py::test_the_way_back_from_the_mean_of_stabilised_levels_is_their_mean",
+        ),
     ),
     Mutant(
         "noise that channels share is taken for independent noise",
         "imaging/noise.py",
         "between = np.eye(len(parts)) if self.correlation is None else self.correlation",
         "between = np.eye(len(parts))",
-        ("imaging/test_noise_kinds.py",),
+        ("imaging/test_noise_kinds.py::test_mixed_white_noise_has_the_deviation_of_samples",),
     ),
     Mutant(
         "a stabiliser may be for another number of channels",
         "imaging/noise.py",
         "self.stabiliser.check_channels(n_channels)",
         "pass",
-        ("imaging/test_noise_kinds.py",),
+        (
+            "imaging/test_noise_kinds.py::test_parameters_for_another_number_of_channels_are_refused",
+        ),
     ),
     Mutant(
         "a shared transform is learned, and each image learns its own all the same",
@@ -431,21 +534,107 @@ MUTANTS = [
         "imaging/quality.py",
         "window = min(7, ",
         "window = min(5, ",
-        ("imaging/test_quality.py",),
+        ("imaging/test_quality.py::test_the_measures_are_relative_to_the_span",),
     ),
     Mutant(
         "12 bit in a file of 16 are taken for 16",
         "imaging/quality.py",
         "n_bits = max(high, -1 - low).bit_length() + (low < 0)",
         "n_bits = 8 * reference.itemsize",
-        ("imaging/test_quality.py",),
+        ("imaging/test_quality.py::test_integers_span_the_fewest_bits_that_hold_them",),
     ),
     Mutant(
         "progress stands still while learning",
         "imaging/options.py",
         "progress(next(iterations) / n_iter)",
         "next(iterations)",
-        ("imaging/test_progress.py",),
+        ("imaging/test_progress.py::test_it_moves_while_learning_and_while_cleaning_every_part",),
+    ),
+    # --- groups of similar patches
+    Mutant(
+        "groups are looked for without the guide",
+        "imaging/groups.py",
+        "groups.find((1 - rounds.guided) * mixed[0] + rounds.guided * guides[0], to_search)",
+        "groups.find(mixed[0], to_search)",
+        (f"{GROUPS}::test_all_rounds_are_those_of_the_rule",),
+    ),
+    Mutant(
+        "nothing around a patch is compared",
+        "imaging/groups.py",
+        "context = tuple(search.context if side > 1 else 0 for side in search.patch_shape)",
+        "context = tuple(0 for side in search.patch_shape)",
+        (f"{GROUPS}::test_members_are_the_nearest_patches_at_borders_and_in_corners_too",),
+    ),
+    Mutant(
+        "all members of a group count alike",
+        "imaging/group_kernels.py",
+        "weight = trust / (norm + 1 / k)",
+        "weight = trust",
+        (f"{GROUPS}::test_a_round_is_that_of_the_rule",),
+    ),
+    Mutant(
+        "groups take all noise for white",
+        "imaging/group_kernels.py",
+        "matrix[i, j] += variance * covariance[i, j]",
+        "matrix[i, j] += variance * (i == j)",
+        (f"{GROUPS}::test_a_round_is_that_of_the_rule",),
+    ),
+    Mutant(
+        "groups do not see how much noise was taken off before",
+        "imaging/group_kernels.py",
+        "left = max(1 - removed, share, LEAST_LEFT)",
+        "left = max(1 - 0 * removed, share, LEAST_LEFT)",
+        (f"{GROUPS}::test_a_round_is_that_of_the_rule",),
+    ),
+    Mutant(
+        "groups with a huge value count as much as others",
+        "imaging/group_kernels.py",
+        "trust = max(n / max(n, hidden), LEAST_TRUST)",
+        "trust = 1.0",
+        (f"{GROUPS}::test_one_huge_value_leaves_the_rest_as_it_was",),
+    ),
+    Mutant(
+        "means of a group begin with what memory held before",
+        "imaging/group_kernels.py",
+        "total = columns[j, 0] * 0",
+        "total = means[0] * 0",
+        (f"{GROUPS}::test_what_memory_held_before_does_not_matter",),
+    ),
+    Mutant(
+        "the last strip of groups is forgotten",
+        "imaging/groups.py",
+        "for i in range(0, n, size)]",
+        "for i in range(0, max(n - size, 1), size)]",
+        (f"{GROUPS}::test_members_are_the_nearest_patches_at_borders_and_in_corners_too",),
+    ),
+    Mutant(
+        "nothing is taken from the halves of an image",
+        "imaging/stages.py",
+        "    if not halves:\n",
+        "    if True:\n",
+        ("imaging/test_scales.py::test_scales_find_what_is_smooth_in_strong_noise",),
+    ),
+    Mutant(
+        "tiles have no margin",
+        "imaging/tiles.py",
+        "first, last = max(start - margin, 0), min(stop + margin, size)",
+        "first, last = start, stop",
+        ("imaging/test_tiles.py::test_no_seam_can_be_seen",),
+    ),
+    Mutant(
+        "frames of a movie do not see each other",
+        "imaging/stages.py",
+        "_FRAMES = 2",
+        "_FRAMES = 0",
+        ("imaging/test_movies.py::test_a_movie_is_cleaned_better_than_its_frames",),
+    ),
+    Mutant(
+        "the patches of each scale are gathered from Dask on their own",
+        "imaging/training.py",
+        "rounds = ([each] for each in islice(drawn, n_rounds))",
+        "more = [Draw(N_TRAINING >> scale, scale)] * n_rounds\n"
+        "        rounds = ([each] for each in drawn_rounds(source, more, options, rng))",
+        ("imaging/test_denoise_dask.py::test_an_image_is_computed_three_times_to_learn_from_it",),
     ),
     # --- cli
     Mutant(
@@ -453,56 +642,58 @@ MUTANTS = [
         "cli/denoise.py",
         "return is_there and not arguments.overwrite",
         "return False",
-        ("cli/test_denoise_files.py",),
+        ("cli/test_denoise_files.py::test_results_in_a_folder_are_not_denoised_again",),
     ),
     Mutant(
         "what was learned before Ctrl-C is lost",
         "cli/models.py",
         "kf.save(target, interruption.result, **kept)",
         "pass",
-        ("cli/test_models.py",),
+        ("cli/test_models.py::test_an_interruption_keeps_what_was_learned",),
     ),
     Mutant(
         "an option without effect is taken in silence",
         "cli/parser.py",
         "if {name, other} <= given:",
         "if False:",
-        ("cli/test_denoise.py",),
+        ("cli/test_denoise.py::test_what_has_no_effect_or_no_end_is_refused",),
     ),
     Mutant(
         "the noise that is given to the command is not used",
         "cli/denoise.py",
         'return {"noise": kf.Shot(arguments.gain, arguments.read_noise, arguments.offset)}',
         'return {"sigma": None}',
-        ("cli/test_noise.py",),
+        ("cli/test_noise.py::test_the_noise_of_the_options_is_the_noise_of_the_library",),
     ),
     Mutant(
         "a warning does not name its file",
         "cli/io.py",
         'name = "" if is_named else f"{files[0]}: "',
         'name = ""',
-        ("cli/test_noise.py",),
+        ("cli/test_noise.py::test_a_warning_is_one_line_that_names_its_file",),
     ),
     Mutant(
         "pictures that share a transform learn each its own",
         "cli/denoise.py",
         'options["transform"] = given.transform',
         "pass",
-        ("cli/test_stacks.py",),
+        (
+            "cli/test_stacks.py::test_one_transform_is_learned_from_all_files_whatever_their_size_and_colours",
+        ),
     ),
     Mutant(
         "slices of a volume are planes of their own",
         "cli/denoise.py",
         "return arguments.volume and picture.has_pages",
         "return False",
-        ("cli/test_stacks.py",),
+        ("cli/test_stacks.py::test_a_volume_is_along_z_and_never_over_channels_or_times",),
     ),
     Mutant(
         "the first of several images gives most of the patches",
         "imaging/shared.py",
         "if len(drawn.patches) <= number:",
         "if True:",
-        ("imaging/test_shared.py",),
+        ("imaging/test_shared.py::test_every_image_gives_equally_many_patches",),
     ),
     # --- explore
     Mutant(
@@ -599,6 +790,8 @@ def tested(tests: Sequence[str], mutant: Mutant | None) -> tuple[int | None, str
             file = copy / "kappaform" / mutant.file
             file.write_text(file.read_text(encoding="utf-8").replace(mutant.old, mutant.new))
         words = ["-x", "-q", "-p", "no:cacheprovider", "--no-header", "--tb=line"]
+        if mutant is None:
+            words += ["-n", str(AT_A_TIME)]
         names = [f"tests/{test}" for test in tests]
         try:
             done = subprocess.run(

@@ -9,6 +9,7 @@ import math
 
 import numpy as np
 from numba import njit
+from scipy.fft import dctn, idctn
 
 # --- engines: codes and the statistics of a pass -------------------------------------------------
 
@@ -38,6 +39,34 @@ def pass_statistics(signals, transform, n_nonzero):
     kept = math.fsum((codes**2).ravel())
     discarded = math.fsum(((coefs - codes) ** 2).ravel())
     return gram, cross, kept, discarded
+
+
+def rebuilding_codes(signals, transform, n_nonzero):
+    """Codes of signals that rebuild them best, of two choices of entries.
+
+    The first are the largest coefficients, each times the norm of its atom (column of the inverse).
+    Then every atom of norm 1 is asked again, by its value plus its product with what is left. Both
+    have the values of least squares.
+    """
+    transform = np.asarray(transform, np.float64)
+    atoms = np.linalg.inv(transform)
+    norms = np.linalg.norm(atoms, axis=0)
+    atoms = atoms / norms
+    wanted = np.broadcast_to(n_nonzero, len(signals))
+    rows = []
+    for y, s in zip(np.asarray(signals, np.float64), wanted, strict=True):
+        first = _fitted(y, atoms, hard_threshold([norms * (transform @ y)], s)[0] != 0)
+        left = y - atoms @ first
+        second = _fitted(y, atoms, hard_threshold([first + atoms.T @ left], s)[0] != 0)
+        others_are_better = np.linalg.norm(y - atoms @ second) < np.linalg.norm(left)
+        rows.append((second if others_are_better else first) / norms)
+    return np.array(rows).reshape(-1, len(transform))
+
+
+def _fitted(y, atoms, kept):
+    values = np.zeros(len(kept))
+    values[kept] = np.linalg.lstsq(atoms[:, kept], y, rcond=None)[0]
+    return values
 
 
 # --- linalg: spectra under a condition bound -----------------------------------------------------
@@ -276,6 +305,127 @@ def clean_to_error(patch, transform, error, most, damping):
         if np.linalg.norm(residual) <= error:
             break
     return patch - residual, 1.0, count
+
+
+# --- imaging: groups of similar patches ----------------------------------------------------------
+#
+# Images have three axes, the first of length 1 for a plane. A patch is named by its first pixel.
+
+
+def distances_of_patches(image, corner, patch_shape, radius, context):
+    """Squared distance from a patch to every one within the radius, itself included.
+
+    So many pixels around a patch are compared as well, the border pixels repeated beyond the image;
+    not along an axis on which a patch has one pixel.
+    """
+    around = [context if side > 1 else 0 for side in patch_shape]
+    padded = np.pad(image.astype(np.float64), [(c, c) for c in around], mode="edge")
+
+    def compared(place):
+        sides = zip(place, patch_shape, around, strict=True)
+        return padded[tuple(slice(i, i + side + 2 * c) for i, side, c in sides)]
+
+    found = {}
+    for place in np.ndindex(*(n - p + 1 for n, p in zip(image.shape, patch_shape, strict=True))):
+        steps = zip(place, corner, radius, strict=True)
+        if all(abs(i - j) <= reach for i, j, reach in steps):
+            found[place] = float(np.sum((compared(place) - compared(corner)) ** 2))
+    return found
+
+
+def most_members(shape, patch_shape, radius):
+    """The largest number of patches that every patch has within the radius."""
+    windows = []
+    for n, side, reach in zip(shape, patch_shape, radius, strict=True):
+        places = range(n - side + 1)
+        windows.append(min(sum(abs(i - j) <= reach for j in places) for i in places))
+    return math.prod(windows)
+
+
+def nearest_patches(image, corner, patch_shape, radius, context, n_members):
+    """First pixels of the patches of a group, the nearest first."""
+    distances = distances_of_patches(image, corner, patch_shape, radius, context)
+    number = min(n_members, most_members(image.shape, patch_shape, radius))
+    return sorted(distances, key=distances.__getitem__)[:number]
+
+
+def mixing_matrix(guides, left, covariance=None):
+    r"""Matrix that makes clean patches (rows) of noisy ones, if these guides are the truth.
+
+    :math:`\Theta = 1/k + X (X^T X + n l^2 \Sigma)^{-1} X^T`, where X are the guides less their mean
+    and l is the deviation of the noise that is left.
+    """
+    k, n = guides.shape
+    noise = np.eye(n) if covariance is None else covariance
+    centred = guides - guides.mean(axis=0)
+    inverse = np.linalg.inv(centred.T @ centred + n * left**2 * noise)
+    return 1 / k + centred @ inverse @ centred.T
+
+
+def cleaned_group(noisy, mixed, guides, share, covariance=None):
+    """Clean patches (rows) of a group, their weights, and the deviation of the noise in `mixed`."""
+    left = max(1 - np.std(noisy - mixed), share, 0.01)
+    matrix = mixing_matrix(guides, left, covariance)
+    return matrix @ mixed, 1 / np.diag(matrix), left
+
+
+def round_of_groups(noisy, mixed, guide, groups, patch_shape, share, covariance=None):
+    """A clean image and one with a share of the noise; each group is a list of first pixels."""
+    clean, less, totals = np.zeros((3, *noisy.shape))
+    for places in groups:
+        boxes = [
+            tuple(slice(i, i + p) for i, p in zip(place, patch_shape, strict=True))
+            for place in places
+        ]
+        rows = (np.array([image[box].ravel() for box in boxes]) for image in (noisy, mixed, guide))
+        patches, weights, left = cleaned_group(*rows, share, covariance)
+        for box, patch, weight in zip(boxes, patches, weights, strict=True):
+            patch = patch.reshape(patch_shape)
+            clean[box] += weight * patch
+            less[box] += weight * (patch + share / left * (mixed[box] - patch))
+            totals[box] += weight
+    return clean / totals, less / totals
+
+
+def rounds_of_groups(noisy, estimates, covariances, search, rounds):
+    """Components of an image, cleaned little by little; groups are found in the first one."""
+    mixed, guides = noisy, estimates
+    places = (search.patch_shape, search.radius, search.context, search.n_members)
+    corners = patch_corners(noisy[0].shape, search.patch_shape, search.stride)
+    for number in range(rounds.number):
+        if number % rounds.per_search == 0:
+            seen = (1 - rounds.guided) * mixed[0] + rounds.guided * guides[0]
+            groups = [nearest_patches(seen, corner, *places) for corner in corners]
+        share = rounds.first_share * (1 - (number + 1) / rounds.number)
+        results = [
+            round_of_groups(*images, groups, search.patch_shape, share, covariance)
+            for *images, covariance in zip(noisy, mixed, guides, covariances, strict=True)
+        ]
+        guides, mixed = zip(*results, strict=True)
+    return guides
+
+
+# --- imaging: scales -----------------------------------------------------------------------------
+
+
+def halved(image, patch_shape):
+    """The lowest half of the frequencies; axes on which a patch has one pixel are kept."""
+    axes = [axis for axis, side in enumerate(patch_shape) if side > 1]
+    low = tuple(
+        slice(n // 2 if side > 1 else n) for n, side in zip(image.shape, patch_shape, strict=True)
+    )
+    return idctn(dctn(image, norm="ortho", axes=axes)[low], norm="ortho", axes=axes)
+
+
+def with_smooth_part(image, half, taken):
+    """An image with this part of the frequencies of its half: the lowest along each halved axis."""
+    axes = [axis for axis in range(image.ndim) if half.shape[axis] < image.shape[axis]]
+    low = tuple(
+        slice(max(1, round(taken * n)) if axis in axes else n) for axis, n in enumerate(half.shape)
+    )
+    frequencies = dctn(image, norm="ortho", axes=axes)
+    frequencies[low] = dctn(half, norm="ortho", axes=axes)[low]
+    return idctn(frequencies, norm="ortho", axes=axes)
 
 
 # --- imaging: noise that depends on brightness ---------------------------------------------------

@@ -30,6 +30,8 @@ RECEIVED = {
     "DenoiseResult",
     "LearnResult",
     "LearningInterrupted",
+    "Method",
+    "MethodFailed",
     "SignalsUnreadable",
 }
 

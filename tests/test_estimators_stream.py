@@ -1,7 +1,6 @@
 """Estimators learn batch by batch, and a batch that fails changes nothing."""
 
 import json
-import logging
 import pickle
 
 import numpy as np
@@ -313,15 +312,14 @@ def test_columns_keep_their_names_from_batch_to_batch(batches):
         estimator.partial_fit(tables[0].rename(columns={"x3": "y3"}))
 
 
-def test_every_batch_reaches_the_callback_and_the_log(batches, caplog):
+def test_every_batch_reaches_the_callback_and_is_printed(batches, capsys):
     states = []
     learned_from(kf.OrthonormalTransform(3, callback=states.append), batches)
     assert [state.n_iter for state in states] == [1, 2, 3, 4, 5, 6]
-    with caplog.at_level(logging.INFO, logger="kappaform"):
-        estimator = learned_from(kf.OrthonormalTransform(3, verbose=1), batches)
-    lines = [record.getMessage() for record in caplog.records]
+    estimator = learned_from(kf.OrthonormalTransform(3, verbose=1), batches)
+    lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 6
-    assert lines[2] == f"OrthonormalTransform: iteration 3, loss {estimator.loss_curve_[2]:.6g}"
+    assert lines[2] == f"[OrthonormalTransform] iteration 3, loss {estimator.loss_curve_[2]:.6g}"
 
 
 @pytest.mark.parametrize(

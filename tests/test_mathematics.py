@@ -1,5 +1,6 @@
 """The statements of docs/mathematics.md, each checked on random cases."""
 
+import itertools
 import math
 
 import numpy as np
@@ -45,6 +46,24 @@ def test_reconstruction_error_is_at_most_the_condition_number_times_the_relative
     reconstruction = np.linalg.norm(signals - rebuilt) / np.linalg.norm(signals)
     relative = np.linalg.norm(coefs - codes) / np.linalg.norm(coefs)
     assert reconstruction <= np.linalg.cond(factors.matrix) * relative
+
+
+@pytest.mark.parametrize("relative", [False, True])
+@pytest.mark.parametrize("seed", CASES)
+def test_no_scales_of_orthogonal_rows_are_better_than_two_values(seed, relative):
+    n, s, kappa = 4, 1, 3.0
+    rng = np.random.default_rng(seed)
+    coefs = rng.standard_normal((30, n)) @ np.diag(rng.uniform(0.2, 2, n)) @ _orthogonal(rng, n)
+
+    def error(scales):
+        scaled = coefs * scales / np.linalg.norm(scales)
+        lost = np.linalg.norm(scaled - _codes(scaled, s))
+        return lost / np.linalg.norm(scaled) if relative else lost
+
+    best = min(error(np.array(scales)) for scales in itertools.product([1.0, kappa], repeat=n))
+    others = rng.uniform(1.0, kappa, (500, n))
+    assert best <= min(error(scales) for scales in others) * (1 + 1e-12)
+    assert error(np.ones(n)) > best
 
 
 @pytest.mark.parametrize("seed", CASES)

@@ -132,10 +132,10 @@ def test_every_way_to_import_is_seen(text, imported, tmp_path):
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_the_library_never_prints(path):
+def test_only_estimators_that_are_verbose_print(path):
     calls = (node.func for node in _nodes(path) if isinstance(node, ast.Call))
     lines = [call.lineno for call in calls if isinstance(call, ast.Name) and call.id == "print"]
-    assert not lines
+    assert len(lines) == (path == PACKAGE / "estimators" / "base.py")
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))

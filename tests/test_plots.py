@@ -163,7 +163,11 @@ def test_path_shows_training_and_validation_in_three_panels():
     data = path(validation=True)
     figure = plots.plot_path(data)
     for axes, error in zip(figure.axes, ("absolute", "relative", "reconstruction"), strict=True):
-        training, validation = axes.lines
+        training, validation, choice, *ring = axes.lines
+        assert_array_equal(choice.get_xdata(), [data.chosen, data.chosen])
+        assert len(ring) == (error == "reconstruction")
+        for mark in ring:
+            assert mark.get_xydata().tolist() == [[data.chosen, min(validation.get_ydata())]]
         assert_array_equal(training.get_xdata(), [1.0, 2.0, 10.0, 70.0])
         assert_array_equal(training.get_ydata(), data.table[error])
         assert_array_equal(validation.get_ydata(), data.table[f"validation_{error}"])

@@ -2,6 +2,8 @@ from . import plots as plots
 from .engines import SignalsUnreadable as SignalsUnreadable
 from .engines import hard_threshold as hard_threshold
 from .estimators import ConditionedTransform as ConditionedTransform
+from .estimators import ConditionedTransformCV as ConditionedTransformCV
+from .estimators import LearnedTransform as LearnedTransform
 from .estimators import LogDetTransform as LogDetTransform
 from .estimators import OrthonormalTransform as OrthonormalTransform
 from .imaging import Correlated as Correlated
@@ -22,6 +24,8 @@ from .learning import Conditioned as Conditioned
 from .learning import LearningInterrupted as LearningInterrupted
 from .learning import LearnResult as LearnResult
 from .learning import LogDet as LogDet
+from .learning import Method as Method
+from .learning import MethodFailed as MethodFailed
 from .learning import Orthonormal as Orthonormal
 from .learning import condition_path as condition_path
 from .learning import evaluate as evaluate

@@ -241,6 +241,13 @@ def working_dtype(dtype: np.dtype) -> np.dtype:
     return np.dtype(np.float32 if dtype.kind == "f" and dtype.itemsize <= 4 else np.float64)
 
 
+def representable(value_range: tuple[float, float], dtype: np.dtype) -> tuple[float, float]:
+    """What a range of values has in common with that of a dtype: no value becomes infinite."""
+    limits = np.finfo(dtype)
+    low, high = value_range
+    return max(low, float(limits.min)), min(high, float(limits.max))
+
+
 def float_dtype(dtype: np.dtype) -> np.dtype:
     """Dtype of results: that of floats, float64 for integers."""
     return dtype if dtype.kind == "f" else np.dtype(np.float64)

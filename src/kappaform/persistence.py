@@ -10,7 +10,6 @@ import json
 import math
 import os
 import zipfile
-from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, get_args
@@ -21,29 +20,25 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from kappaform.arrays import sparsity_of
-from kappaform.estimators import ConditionedTransform, LogDetTransform, OrthonormalTransform
+from kappaform.estimators.base import SparsifyingTransform
+from kappaform.estimators.transforms import ESTIMATORS, LearnedTransform
 from kappaform.files import replaced_when_complete
-from kappaform.learning import Conditioned, LearnResult, LogDet, Orthonormal
+from kappaform.learning import LearnResult, Method
 from kappaform.learning.archive import from_arrays, shapes_of, to_arrays
+from kappaform.learning.method import parameters_of
+from kappaform.learning.methods import Coding
 from kappaform.learning.starts import Init
 from kappaform.learning.state import State
 from kappaform.threads import single_threaded_blas
 
 _FORMAT = "kappaform transform"
-_FORMAT_VERSION = 1
-_ESTIMATORS = {
-    Conditioned: ConditionedTransform,
-    LogDet: LogDetTransform,
-    Orthonormal: OrthonormalTransform,
-}
+_FORMAT_VERSION = 2  # 1, of version 0.1: an estimator has no `variant` and `n_rounds`
 _DTYPES = {"float32": np.float32, "float64": np.float64}
-
-Estimator = ConditionedTransform | LogDetTransform | OrthonormalTransform
 
 
 def save(
     path: str | os.PathLike[str],
-    model: Estimator | LearnResult,
+    model: SparsifyingTransform | LearnResult,
     *,
     n_nonzero_coefs: int | None = None,
     patch_shape: tuple[int, ...] | None = None,
@@ -80,6 +75,7 @@ def save(
     >>> kf.save("transform.kappaform", result)
     """
     path, result, stream = Path(path), *_learned(model)
+    model = model if isinstance(model, LearnResult) else model._as_saved()
     n_features = len(result.transform)
     sparsity = _sparsity(result if n_nonzero_coefs is None else n_nonzero_coefs, n_features)
     parameters = _parameters(model)
@@ -107,13 +103,13 @@ def save(
         np.savez(file, header=np.array(text), **arrays)  # type: ignore[arg-type]
 
 
-def load(path: str | os.PathLike[str]) -> Estimator:
+def load(path: str | os.PathLike[str]) -> Any:
     """Read a transform that `save` wrote, as a fitted estimator that gives the same codes.
 
     No more memory is needed than the file is long, and nothing in it is run (it holds no pickle).
     What was said about the signals is in its attributes `patch_shape_` and `patch_mean_`. Its
     `result_` can be resumed, and `partial_fit` goes on with it and with its method, bitwise like
-    the saved one unless that still explored several starts: only the best was kept.
+    the saved one unless several starts still raced in it: only the best was kept.
 
     Parameters
     ----------
@@ -156,7 +152,7 @@ def _learned(model: Any) -> tuple[LearnResult, State | None]:
     """The result of a model, and the stream that it is in the middle of."""
     if isinstance(model, LearnResult):
         return model, model.state if model.state.is_stream else None
-    if not isinstance(model, Estimator):
+    if not isinstance(model, SparsifyingTransform):
         raise TypeError(
             f"model is of type {type(model).__name__}: give a fitted estimator of kappaform or a "
             "LearnResult."
@@ -175,17 +171,24 @@ def _sparsity(given: Any, n_features: int) -> int:
     return int(sparsity_of(sparsity, 1, n_features))
 
 
-def _parameters(model: Estimator | LearnResult) -> dict[str, Any]:
+def _parameters(model: SparsifyingTransform | LearnResult) -> dict[str, Any]:
     """Parameters of the estimator to load: the model, or the one for the method of a result."""
     if isinstance(model, LearnResult):
-        known = _ESTIMATORS[type(model.method)]().get_params(deep=False)
-        return {name: value for name, value in asdict(model.method).items() if name in known}
+        return _described(model.method, "refit")
     _check_parameters(model, model.n_features_in_)  # what could not be loaded is not saved
     parameters = model.get_params(deep=False)
-    del parameters["callback"]
+    for name in ("callback", "method"):
+        parameters.pop(name, None)
     if not isinstance(parameters["init"], str):
         del parameters["init"]
     return parameters
+
+
+def _described(method: Method, coding: Coding) -> dict[str, Any]:
+    """Parameters of the estimator of a method, those of a method of one's own not among them."""
+    kind = ESTIMATORS.get(type(method), LearnedTransform)
+    parameters = parameters_of(method) if kind is not LearnedTransform else {}
+    return parameters | ({"coding": coding} if "coding" in kind._get_param_names() else {})
 
 
 def _plain_number(value: Any) -> Any:
@@ -266,12 +269,18 @@ def _array(
     return np.frombuffer(content, dtype).reshape(found, order="F" if is_fortran else "C")
 
 
-def _restored(header: dict[str, Any], result: LearnResult, stream: State) -> Estimator:
+def _restored(header: dict[str, Any], result: LearnResult, stream: State) -> Any:
     n_features, names = len(result.transform), header["feature_names"]
     parameters = header["parameters"]
     if not isinstance(parameters, dict) or not isinstance(parameters.get("init", ""), str):
         raise TypeError(f"its parameters are {parameters!r}.")
-    estimator = _ESTIMATORS[type(result.method)](**parameters)
+    # Files of version 0.1 have the variant and the rounds in the method only. They say nothing of
+    # how codes are made.
+    parameters = _described(result.method, "largest") | parameters
+    kind = ESTIMATORS.get(type(result.method), LearnedTransform)
+    if kind is LearnedTransform:
+        parameters = parameters | {"method": result.method}
+    estimator = kind(**parameters)
     _check_parameters(estimator, n_features)
     features: dict[str, Any] = {"n_features_in_": n_features}
     if names is not None:
@@ -289,7 +298,7 @@ def _restored(header: dict[str, Any], result: LearnResult, stream: State) -> Est
     return estimator
 
 
-def _check_parameters(estimator: Estimator, n_features: int) -> None:
+def _check_parameters(estimator: SparsifyingTransform, n_features: int) -> None:
     """Refuse parameters with which an estimator could not go on."""
     estimator._fit_options()
     estimator._stream_options()

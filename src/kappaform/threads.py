@@ -105,8 +105,12 @@ def mapped_in_order(
     function: Callable[[Item, Workspace], Result],
     items: Sequence[Item],
     watch: Callable[[int], object] | None = None,
+    take: Callable[[Result], object] | None = None,
 ) -> list[Result]:
     """Results of `function` in the order of `items`, computed by `n_threads()` threads.
+
+    `take` receives them instead, in that order, one at a time and as soon as they are there, so
+    that they need not be in memory all at once.
 
     Each thread takes the next item when it is done with one, and hands its own workspace to all of
     its calls: fresh memory is slow. The caller sleeps until the last item is done, because every
@@ -114,7 +118,8 @@ def mapped_in_order(
     times a second, to tell it how many items are done; in the end that is all of them. Of several
     errors, that of the first item is raised: items before it were begun before it.
     """
-    results: list[Any] = [None] * len(items)
+    results: list[Any] = []
+    hand_over = _in_order(results.append if take is None else take)
     errors: dict[int, BaseException] = {}
     waiting = iter(enumerate(items))
     done: list[int] = []
@@ -123,7 +128,7 @@ def mapped_in_order(
         workspace: Workspace = {}
         for i, item in waiting:
             try:
-                results[i] = function(item, workspace)
+                hand_over(i, function(item, workspace))
                 done.append(i)
                 if tell is not None:
                     tell(len(done))
@@ -151,6 +156,23 @@ def mapped_in_order(
     if watch is not None:
         watch(len(items))
     return results
+
+
+def _in_order(take: Callable[[Any], object]) -> Callable[[int, Any], None]:
+    """Function that hands results to `take` in the order of their numbers, whatever comes first."""
+    ready: dict[int, Any] = {}
+    lock = threading.Lock()
+    following = 0
+
+    def hand_over(i: int, result: Any) -> None:
+        nonlocal following
+        with lock:
+            ready[i] = result
+            while following in ready:
+                take(ready.pop(following))
+                following += 1
+
+    return hand_over
 
 
 class single_threaded_blas:  # noqa: N801 - called like a function

@@ -157,7 +157,7 @@ def test_messages_speak_of_options_and_leave_names_of_files_alone(text, expected
 
 
 def test_every_option_that_messages_speak_of_is_one(capsys):
-    helps = [ended(capsys, name, "--help")[1] for name in ("denoise", "learn")]
+    helps = [ended(capsys, name, "--help")[1] for name in ("denoise", "learn", "path")]
     for option in _OPTIONS.values():
         assert any(f"{option} " in text for text in helps)
 

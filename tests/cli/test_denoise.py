@@ -293,7 +293,7 @@ def test_a_reference_of_another_type_is_refused(files, capsys):
             "--method orthonormal --max-condition 3",
             "--max-condition has no effect with --method or",
         ),
-        ("--method log-det --max-condition 2", "only the conditioned method has a bound"),
+        ("--method log-det --max-condition 2", "only the conditioned method has it"),
         ("--preset paper --max-condition 3", "--max-condition has no effect with --preset paper"),
         ("--preset paper --value-range 0 255", "--value-range has no effect with --preset paper: "),
         ("--preset paper --device cpu", "--device has no effect with --preset paper: it is comp"),

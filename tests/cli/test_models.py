@@ -27,6 +27,31 @@ def test_learning_from_signals_saves_what_the_library_learns(signals, capsys):
     assert_allclose(document["condition_number"], expected.condition_number)
 
 
+def test_every_option_of_the_conditioned_method_can_be_given(signals, capsys):
+    words = ["--objective", "relative", "--norm", 2, "--n-rounds", 2, "--max-iter", 5]
+    learning = ["learn", "signals.npy", "-o", "m.kf", *words, "--init", "least-squares"]
+    assert ended(capsys, *learning)[0] == 0
+    method = kf.Conditioned(2.0, norm=2.0, objective="relative", n_rounds=2)
+    expected = kf.learn(signals, method, init="least-squares", max_iter=5)
+    assert_array_equal(kf.load("m.kf").result_.transform, expected.transform)
+    out = ended(capsys, "path", "signals.npy", "--bounds", 1.5, 3, *words, "--json")[1]
+    options = {"validation": signals[1::2], "max_iter": 5, "tol": 1e-3}
+    path = kf.condition_path(signals[::2], (1.5, 3.0), method=method, **options)
+    assert_allclose(json.loads(out)["table"]["relative"], path["relative"], rtol=1e-12)
+    words = ["learn", "signals.npy", "-o", "p.kf", "--variant", "paper", "--max-iter", 5]
+    assert ended(capsys, *words)[0] == 0
+    assert kf.load("p.kf").result_.method == kf.Conditioned(2.0, variant="paper")
+
+
+def test_learning_goes_on_from_a_model(signals, capsys):
+    words = ["learn", "signals.npy", "--method", "orthonormal", "--tol", 0, "--max-iter", 4]
+    assert ended(capsys, *words, "-o", "half.kf")[0] == 0
+    assert ended(capsys, *words, "-o", "whole.kf", "--init", "half.kf")[0] == 0
+    expected = kf.learn(signals, kf.Orthonormal(), tol=0, max_iter=8)
+    assert_array_equal(kf.load("whole.kf").result_.transform, expected.transform)
+    assert kf.load("whole.kf").n_iter_ == 8
+
+
 @pytest.mark.parametrize("method", ["conditioned", "log-det", "orthonormal"])
 def test_learning_from_pictures_takes_mean_free_patches(capsys, method):
     put("a.png", noisy())
@@ -93,14 +118,46 @@ def test_path_shows_every_bound_and_draws(folder, signals, capsys):
     assert (folder / "p.png").read_bytes().startswith(b"\x89PNG")
     table = json.loads(ended(capsys, *words, "--overwrite", "--json")[1])["table"]
     expected = kf.condition_path(
-        signals[::2], [1, 2, 4], validation=signals[1::2], max_iter=5, tol=1e-3
+        signals[::2], [1, 2, 4], validation=signals[1::2], max_iter=5, tol=1e-3, coding="refit"
     )
     assert_allclose(table["validation_reconstruction"], expected["validation_reconstruction"])
+
+
+def test_path_chooses_a_bound_by_folds_and_saves_what_it_learns(signals, capsys):
+    words = ["path", "signals.npy", "--bounds", 1, 2, 4, "--tol", 0.01, "--choose"]
+    words += ["--folds", 3, "-o", "best.kf", "--plot", "p.png"]
+    code, out, err = ended(capsys, *words)
+    assert (code, err) == (0, "")
+    expected = kf.ConditionedTransformCV(max_conditions=(1, 2, 4), cv=3, tol=0.01).fit(signals)
+    assert f"--max-condition {expected.max_condition_:g} rebuilds best" in out
+    assert out.endswith("drawn: p.png\nsaved: best.kf\n")
+    loaded = kf.load("best.kf")
+    assert loaded.max_condition == expected.max_condition_
+    assert_array_equal(loaded.components_, expected.components_)
+    told = json.loads(ended(capsys, *words, "--overwrite", "--json")[1])
+    assert told["best_max_condition"] == expected.max_condition_
+    assert told["output"] == "best.kf"
+    by = json.loads(ended(capsys, *words[:-4], "--choose-by", "absolute", "--json")[1])
+    assert by["best_max_condition"] == 4
+
+
+def test_the_error_that_the_path_chooses_by_can_be_given(signals, capsys):
+    words = ["path", "signals.npy", "--bounds", 1, 2, 4, "--max-iter", 5, "--choose-by", "absolute"]
+    assert "--max-condition 4 has the least error of what" in ended(capsys, *words)[1]
+    assert len(signals) > 2
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["path", "signals.npy", "-o", "n.kf"], "--output has no effect without --choose"),
+        (["path", "signals.npy", "--folds", "3"], "--folds has no effect without --choose"),
+        (
+            ["path", "signals.npy", "--choose", "--folds", "9999"],
+            "--folds 9999, 9999 folds, with 200 sample(s): give at least 2 folds",
+        ),
+        (["path", "signals.npy", "--bounds", "2", "1"], "--bounds has 1 after 2, which it is not"),
+        (["path", "signals.npy", "--bounds", "2", "2"], "--bounds has 2 after 2, which it repeats"),
         (["learn", "missing.npy", "-o", "n.kf"], "missing.npy: No such file"),
         (["learn", "signals.npy", "-o", "signals.npy"], "signals.npy is an input"),
         (["learn", "signals.npy", "a.png", "-o", "n.kf"], "mixed"),
@@ -152,6 +209,13 @@ def test_path_shows_every_bound_and_draws(folder, signals, capsys):
         (["learn", "complex.npy", "-o", "n.kf"], "complex.npy has shape (3, 16) of complex128"),
         (["learn", "signals.npy", "-o", "/dev/null"], "/dev/null is a device, a pipe or a socket"),
         (["info", "missing.kf"], "missing.kf: No such file"),
+        (["learn", "signals.npy", "-o", "n.kf", "--init", "dtc"], "--init dtc is unknown: choose"),
+        (["learn", "signals.npy", "-o", "n.kf", "--init", "a.png"], "a.png is a picture, not a tr"),
+        (["learn", "signals.npy", "-o", "n.kf", "--norm", "0"], "give a finite number from 1e-06"),
+        (
+            ["learn", "signals.npy", "-o", "n.kf", "--objective", "relative", "--variant", "paper"],
+            "--objective relative with --variant paper: the published",
+        ),
         (["info", "text.npy"], "text.npy is not a transform"),
     ],
 )
@@ -184,6 +248,10 @@ def test_bad_models_and_signals_are_one_line(files, signals, capsys, arguments, 
         (
             ["--method", "log-det", "--max-condition", "3"],
             "--max-condition has no effect with --me",
+        ),
+        (
+            ["--method", "log-det", "--variant", "paper"],
+            "--variant has no effect with --method log-det: only the conditioned",
         ),
         (["--patch-size", "8"], "--patch-size has no effect on signals, .npy: leave it out"),
         (["--n-patches", "100"], "--n-patches has no effect on signals, .npy: leave it out"),

@@ -216,7 +216,7 @@ def test_quality_is_that_of_the_lossy_results_only(folder, capsys):
             "a.jpg",
             "b.webp",
             "c.png",
-            "--quality",
+            "--jpeg-quality",
             quality,
             "--sigma",
             0,
@@ -232,10 +232,16 @@ def test_quality_is_that_of_the_lossy_results_only(folder, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["a.png", "--quality", "50"], "--quality has no effect: no result is JPEG or WebP"),
-        (["a.jpg", "-o", "b.png", "--quality", "50"], "--quality has no effect: no result is"),
-        (["a.jpg", "--quality", "0"], "--quality: 0: give an integer from 1 to 100"),
-        (["a.jpg", "--quality", "101"], "--quality: 101: give an integer from 1 to 100"),
+        (
+            ["a.png", "--jpeg-quality", "50"],
+            "--jpeg-quality has no effect: no result is JPEG or WebP",
+        ),
+        (
+            ["a.jpg", "-o", "b.png", "--jpeg-quality", "50"],
+            "--jpeg-quality has no effect: no result is",
+        ),
+        (["a.jpg", "--jpeg-quality", "0"], "--jpeg-quality: 0: give an integer from 1 to 100"),
+        (["a.jpg", "--jpeg-quality", "101"], "--jpeg-quality: 101: give an integer from 1 to 100"),
     ],
 )
 def test_quality_without_effect_is_refused_before_any_work(files, capsys, words, message):

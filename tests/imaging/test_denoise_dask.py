@@ -1,6 +1,5 @@
 """A Dask image is denoised as the same image in memory, chunk by chunk, when it is asked for."""
 
-import sys
 from functools import partial
 
 import dask
@@ -10,6 +9,7 @@ import pytest
 from skimage import data
 
 import kappaform as kf
+from kappaform.imaging import tiles, training
 from kappaform.imaging.dask_images import DaskImage, _merged
 from kappaform.imaging.patches import grid_of, patches_at
 
@@ -108,10 +108,10 @@ def test_stacks_are_denoised_image_by_image(noisy, sigma):
 
 def test_the_same_seed_draws_the_same_patches(noisy, monkeypatch):
     # Fewer than the image has: if all are drawn, seeds differ by the rounding of sums only.
-    monkeypatch.setattr(sys.modules["kappaform.imaging.denoise"], "N_TRAINING", 1000)
+    monkeypatch.setattr(training, "N_TRAINING", 1000)
     lazy = da.from_array(noisy, chunks=50)
     one, other, third = (
-        kf.denoise_with_details(image, 20.0, rng=seed, patch_size=6).transform
+        kf.denoise_with_details(image, 20.0, rng=seed, patch_size=6, quality="fast").transform
         for image, seed in ((lazy, 3), (noisy, 3), (lazy, 4))
     )
     np.testing.assert_array_equal(one, other)
@@ -130,7 +130,8 @@ def test_a_callback_sees_every_iteration(noisy):
     assert seen["lazy"] == seen["memory"] != []
 
 
-def test_nothing_is_cleaned_before_it_is_asked_for(noisy, details):
+def test_nothing_is_cleaned_before_it_is_asked_for(noisy, details, monkeypatch):
+    monkeypatch.setattr(tiles, "_PLANE", (20, 16))
     computed = []
 
     def watched(chunk, block_id):
@@ -142,7 +143,7 @@ def test_nothing_is_cleaned_before_it_is_asked_for(noisy, details):
     assert len(computed) == 4  # limits
     computed.clear()
     cleaned[:10].compute()
-    assert sorted(computed) == [(0, 0), (1, 0)]  # a chunk and its neighbour
+    assert sorted(computed) == [(0, 0), (1, 0)]  # a tile and its margin
 
 
 def test_an_image_is_computed_three_times_to_learn_from_it(noisy):
@@ -153,7 +154,8 @@ def test_an_image_is_computed_three_times_to_learn_from_it(noisy):
         return chunk
 
     image = da.from_array(noisy, chunks=(20, -1)).map_blocks(watched, meta=np.empty((0, 0)))
-    kf.denoise(image, patch_size=6)
+    found = kf.denoise_with_details(image, patch_size=6)
+    assert len(found.history) == 5  # of the image and its two halves
     assert len(computed) == 3 * 4  # noise; limits; patches
 
 
@@ -170,11 +172,12 @@ def test_an_image_without_noise_returns_itself(sigma, noisy):
 @pytest.mark.parametrize("chunks", [(5, 6, 7), (3, 30, 4), (21, 30, 26)])
 def test_patches_are_gathered_from_the_chunks(chunks, rng):
     image = volume()
-    shape = (4, 3, 5)
-    grid = grid_of(image.shape, shape)
-    rounds = [rng.choice(grid.n_patches, size, replace=False) for size in (500, 1, 900)]
-    found = DaskImage(da.from_array(image, chunks=chunks)).patches(grid, rounds)
-    for patches, numbers in zip(found, rounds, strict=True):
+    rounds = []
+    for shape, number in (((4, 3, 5), 500), ((4, 3, 5), 1), ((8, 6, 10), 900), ((1, 1, 1), 7)):
+        grid = grid_of(image.shape, shape)
+        rounds.append((grid, rng.choice(grid.n_patches, number, replace=False)))
+    found = DaskImage([da.from_array(image, chunks=chunks)]).patches(0, rounds)
+    for patches, (grid, numbers) in zip(found, rounds, strict=True):
         np.testing.assert_array_equal(patches, patches_at(image, grid, numbers))
 
 

@@ -18,7 +18,8 @@ KINDS = {
     "varying": VARYING,
     "correlated": Correlated(autocovariance=225 * BLURRED),
 }
-OPTIONS = {"patch_size": 6}  # smaller than by default, to be fast
+PATCHES = {"patch_size": 6}  # smaller than by default, to be fast
+OPTIONS = {**PATCHES, "quality": "fast"}
 
 
 def psnr(reference, image):
@@ -48,17 +49,20 @@ def mixed(noises, image):
 # --- Quality
 
 
+@pytest.mark.parametrize("quality", ["fast", "balanced"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_noise_that_is_known_is_removed_better_than_as_white_noise(camera, kind):
+def test_noise_that_is_known_is_removed_better_than_as_white_noise(camera, kind, quality):
     noise = KINDS[kind]
-    noisy = kf.add_noise(camera, noise=noise, rng=1)
-    known = psnr(camera, kf.denoise(noisy, noise=noise, **OPTIONS))
-    assert known > psnr(camera, noisy) + 4
+    clean = camera[:160, :160]
+    noisy = kf.add_noise(clean, noise=noise, rng=1)
+    options = {**PATCHES, "quality": quality}
+    known = psnr(clean, kf.denoise(noisy, noise=noise, **options))
+    assert known > psnr(clean, noisy) + 4
     if kind != "white":
         # Even with the best sigma that white noise could be given.
-        usual = float(np.mean(noise.level(camera.ravel()[::50])))
-        as_white = [kf.denoise(noisy, factor * usual, **OPTIONS) for factor in (1, 1.5)]
-        assert known > max(psnr(camera, image) for image in as_white) + 0.2
+        usual = float(np.mean(noise.level(clean.ravel()[::50])))
+        as_white = [kf.denoise(noisy, factor * usual, **options) for factor in (1, 1.5)]
+        assert known > max(psnr(clean, image) for image in as_white) + 0.2
 
 
 @pytest.mark.parametrize("kind", ["white", "shot", "shot with read noise", "correlated"])
@@ -72,10 +76,22 @@ def test_estimated_noise_is_nearly_as_good_as_given_noise(kind, name):
     assert psnr(clean, estimated.image) > psnr(clean, given) - 0.3
 
 
-def test_very_few_photons_are_denoised_without_a_bias(camera, rng):
+# Measured over three seeds, in dB: white 0.39 to 0.73, shot 0.50 to 1.17, correlated 0.00 to 0.15,
+# where groups need the covariance more exactly than patches.
+@pytest.mark.parametrize(("kind", "gain"), [("white", 0.3), ("shot", 0.3), ("correlated", 0.05)])
+@pytest.mark.parametrize("name", ["camera", "coins"])
+def test_groups_with_estimated_noise_are_better_than_patches_with_given_noise(kind, gain, name):
+    clean = getattr(data, name)()[:256, :256].astype(np.float64)
+    noisy = kf.add_noise(clean, noise=KINDS[kind], rng=1)
+    given = kf.denoise(noisy, noise=KINDS[kind], **OPTIONS)
+    assert psnr(clean, kf.denoise(noisy, **PATCHES)) > psnr(clean, given) + gain
+
+
+@pytest.mark.parametrize(("quality", "least"), [("fast", -0.1), ("balanced", 0.0)])
+def test_very_few_photons_are_denoised_without_a_bias(camera, quality, least, rng):
     noisy = rng.poisson(camera / 255 * 2) * 127.5
-    cleaned = kf.denoise(noisy, noise=Shot(127.5), **OPTIONS)
-    assert cleaned.min() >= -1e-3  # rounding
+    cleaned = kf.denoise(noisy, noise=Shot(127.5), patch_size=6, quality=quality)
+    assert cleaned.min() >= 127.5 * least  # there may be rings around what the halves say
     assert cleaned.mean() == pytest.approx(camera.mean(), rel=0.03)
     dark, bright = camera < 50, camera > 150
     assert cleaned[dark].mean() == pytest.approx(camera[dark].mean(), rel=0.25)
@@ -98,11 +114,11 @@ def test_white_noise_is_sigma(small):
 def test_the_name_of_a_kind_is_what_estimate_noise_finds(camera, kind):
     noisy = kf.add_noise(camera, noise=KINDS[kind], rng=1)
     noise = kf.estimate_noise(noisy, kind=kind, patch_size=6)
-    expected = kf.denoise(noisy, noise=noise, patch_size=6)
-    found = kf.denoise_with_details(noisy, noise=kind, patch_size=6)
+    expected = kf.denoise(noisy, noise=noise, **OPTIONS)
+    found = kf.denoise_with_details(noisy, noise=kind, **OPTIONS)
     np.testing.assert_array_equal(found.image, expected)
     assert str(found.noise) == str(noise)
-    again = kf.denoise(noisy, noise=found.noise, patch_size=6)
+    again = kf.denoise(noisy, noise=found.noise, **OPTIONS)
     np.testing.assert_array_equal(again, expected)
 
 
@@ -246,7 +262,7 @@ def test_each_image_of_a_stack_is_as_if_it_came_alone(camera):
 
 def test_a_generator_gives_each_image_of_a_stack_the_seed_that_it_has_alone(small):
     stack = mixed([White(20.0)] * 2, small)
-    options = {"sigma": 20.0, "patch_size": 5}
+    options = {"sigma": 20.0, "patch_size": 5, "quality": "fast"}
     found = kf.denoise(stack, stack_axis=0, rng=np.random.default_rng(7), **options)
     for image, cleaned in zip(stack, found, strict=True):
         alone = kf.denoise(image, rng=np.random.default_rng(7), **options)
@@ -273,7 +289,7 @@ def test_images_of_a_stack_may_share_one_transform(camera):
     assert shares == sorted(shares)
     assert shares[-1] == 1
     np.testing.assert_array_equal(kf.denoise(stack, **options), found.image)
-    given = {"noise": noises, "stack_axis": 0, "transform": found.transform}
+    given = {"noise": noises, "stack_axis": 0, "transform": found.transform, "quality": "fast"}
     np.testing.assert_array_equal(kf.denoise(stack, **given), found.image)
     own = kf.denoise(stack, stack_axis=0, noise=noises, **OPTIONS)
     for cleaned, other in zip(found.image, own, strict=True):
@@ -324,8 +340,8 @@ def test_dask_images_are_denoised_when_they_are_asked_for(small, kind):
     da = pytest.importorskip("dask.array")
     noise = KINDS[kind]
     noisy = kf.add_noise(small, noise=noise, rng=1)
-    expected = kf.denoise_with_details(noisy, noise=noise, patch_size=6)
-    options = {"noise": noise, "transform": expected.transform}
+    options = {"noise": noise, "transform": kf.dct_basis((6, 6))}
+    expected = kf.denoise_with_details(noisy, **options)
     found = kf.denoise_with_details(da.from_array(noisy, chunks=(40, 35)), **options)
     assert isinstance(found.image, da.Array)
     assert found.image.dtype == expected.image.dtype
@@ -341,7 +357,7 @@ def test_the_noise_of_dask_images_is_estimated_and_learned_from(camera):
     stack = mixed([KINDS["white"], KINDS["shot"]], camera)
     lazy = da.from_array(stack, chunks=(1, 100, 100))
     for share in (False, True):
-        options = {"stack_axis": 0, "share": share, "patch_size": 5}
+        options = {"stack_axis": 0, "share": share, "patch_size": 5, "quality": "fast"}
         found = kf.denoise_with_details(lazy, **options)
         expected = kf.denoise_with_details(stack, **options)
         assert [str(noise) for noise in found.noise] == [str(noise) for noise in expected.noise]

@@ -7,6 +7,7 @@ import pytest
 from skimage import data
 
 import kappaform as kf
+from kappaform.imaging import tiles
 from kappaform.imaging.clean import clean_image, rule_of
 from kappaform.imaging.patches import grid_of, patches_at
 from kappaform.linalg import dct_basis
@@ -54,7 +55,7 @@ def through_torch(monkeypatch, device):
 
     def denoised(image, sigma, **options):
         with monkeypatch.context() as patch:
-            place = lambda image, _: clean_torch.TensorImage(image, device)  # noqa: E731
+            place = lambda parts, _: clean_torch.TensorImage(parts, device)  # noqa: E731
             patch.setattr(module, "place_of", place)
             return kf.denoise_with_details(image, sigma, **options)
 
@@ -101,8 +102,9 @@ def test_slabs_do_not_change_the_result(noisy, rng, monkeypatch):
 def test_progress_moves_over_the_slabs_of_a_tensor(noisy, through_torch, monkeypatch):
     monkeypatch.setattr(clean_torch, "_SLAB_ENTRIES", 1)  # a row of positions at a time
     shares = []
-    through_torch(noisy, 20.0, transform=dct_basis((8, 8)), progress=shares.append)
-    assert len(set(shares)) == 2 * (len(noisy) - 8 + 1)
+    options = {"transform": dct_basis((11, 11)), "quality": "fast"}
+    through_torch(noisy[:, :40], 20.0, **options, progress=shares.append)  # too small to be halved
+    assert len(set(shares)) == 2 * (len(noisy) - 11 + 1)
     assert shares == sorted(shares)
     assert shares[-1] == 1
 
@@ -112,16 +114,24 @@ def test_patches_of_a_tensor_are_those_of_an_array(device, rng):
         image = rng.standard_normal(shape)
         grid = grid_of(shape, patch_shape)
         numbers = rng.integers(0, grid.n_patches, 40)
-        (found,) = clean_torch.TensorImage(image, device).patches(grid, [numbers])
+        place = clean_torch.TensorImage([np.zeros(shape), image], device)
+        (found,) = place.patches(1, [(grid, numbers)])
         expected = patches_at(image, grid, numbers)
         np.testing.assert_allclose(found.cpu(), expected, rtol=0, atol=1e-14)
 
 
-def test_with_the_same_transform_torch_differs_by_rounding(noisy, details, through_torch):
-    found = through_torch(noisy, 20.0, transform=details.transform)
+@pytest.mark.parametrize("quality", ["fast", "balanced"])
+def test_with_the_same_transform_torch_differs_by_rounding(
+    noisy, details, quality, through_torch, monkeypatch
+):
+    monkeypatch.setattr(tiles, "_PLANE", (40, 10))
+    options = {"transform": details.transform, "quality": quality}
+    image = noisy[:60, :60]
+    expected = kf.denoise_with_details(image, 20.0, **options)
+    found = through_torch(image, 20.0, **options)
     np.testing.assert_array_equal(found.transform, details.transform)
-    np.testing.assert_allclose(found.image, details.image, rtol=0, atol=2e-3)
-    assert np.abs(found.sparsity_map - details.sparsity_map).mean() < 1e-3
+    np.testing.assert_allclose(found.image, expected.image, rtol=0, atol=0.1)
+    assert np.abs(found.sparsity_map - expected.sparsity_map).mean() < 1e-3
 
 
 def test_with_learning_torch_is_as_good(clean, noisy, details, through_torch):
@@ -285,20 +295,21 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_noise_is_removed_from_a_tensor(clean, kind, through_torch, device):
     noise = KINDS[kind]
-    noisy = kf.add_noise(clean, noise=noise, rng=1)
+    noisy = kf.add_noise(clean[:50, :50], noise=noise, rng=1)
     options = {"noise": noise, "transform": dct_basis((6, 6))}
     expected = kf.denoise_with_details(noisy, **options)
-    by_sweeps = through_torch(noisy, None, **options)
-    np.testing.assert_allclose(by_sweeps.image, expected.image, rtol=0, atol=1e-2)
+    on_device = through_torch(noisy, None, **options)
+    # Rounding chooses between members that are as near as each other.
+    np.testing.assert_allclose(on_device.image, expected.image, rtol=0, atol=0.1)
     found = kf.denoise_with_details(torch.tensor(noisy, device=device), **options)
     assert found.image.device.type == device.type
     assert found.noise is noise
-    np.testing.assert_allclose(found.image.cpu(), expected.image, rtol=0, atol=1e-2)
+    np.testing.assert_allclose(found.image.cpu(), expected.image, rtol=0, atol=0.1)
 
 
 def test_images_of_a_tensor_may_share_one_transform(clean, noisy, through_torch):
     stack = np.stack([noisy, kf.add_noise(clean, 10.0, rng=2)])
-    options = {"stack_axis": 0, "share": True, "patch_size": 5}
+    options = {"stack_axis": 0, "share": True, "patch_size": 5, "quality": "fast"}
     expected = kf.denoise_with_details(stack, [20.0, 10.0], **options)
     found = through_torch(stack, [20.0, 10.0], **options)
     assert all(each is found.transform for each in found.transforms)

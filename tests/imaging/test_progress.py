@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import kappaform as kf
-from kappaform.imaging import clean, training
+from kappaform.imaging import clean, tiles, training
 from kappaform.imaging.options import section
+from kappaform.imaging.stages import EFFORTS
 from kappaform.threads import at_most_threads, mapped_in_order
 
 
@@ -54,6 +55,8 @@ def assert_thirds_are_among(shares):
         ((40, 40, 6), {"stack_axis": -1}),
         ((20, 12, 12), {"patch_size": 3}),
         ((40, 40), {"sigma": 0}),
+        ((70, 40), {"quality": "fast"}),
+        ((40, 40), {"quality": "best"}),
     ],
 )
 def test_the_share_never_falls_and_ends_at_one_in_the_thread_of_the_caller(
@@ -67,24 +70,28 @@ def test_it_moves_while_learning_and_while_cleaning_every_part(monkeypatch):
     monkeypatch.setenv("KAPPAFORM_NUM_THREADS", "1")
     image = noisy(200, 60)
     learning = training._LEARNING_COST / (training._LEARNING_COST + 1)  # all patches are drawn
-    shares = told(image)
-    n_parts = -(-(200 - 3) // clean._PART_ROWS)
+    shares = told(image, quality="fast")
+    n_parts = sum(-(-(height - 3) // clean._PART_ROWS) for height in (200, 100, 50))  # and halves
     assert len({share for share in shares if share > learning}) == 2 * n_parts  # of both sweeps
-    assert len({share for share in shares if share <= learning}) > training.N_ROUNDS
+    # More than the beginnings of rounds and of halves: single iterations.
+    assert len({share for share in shares if share <= learning}) > 4 * training.N_ROUNDS
 
 
-def test_it_moves_over_slabs(monkeypatch):
-    monkeypatch.setattr(clean, "_SLAB_PIXELS", 1)
-    monkeypatch.setenv("KAPPAFORM_NUM_THREADS", "1")
-    height = 4 * 2 * 3  # four times what patches of 4 pixels depend on
-    shares = told(noisy(3 * height, 30), transform=kf.dct_basis((4, 4)))
+def test_it_moves_over_tiles(monkeypatch):
+    monkeypatch.setattr(tiles, "_PLANE", (24, 8))
+    shares = told(noisy(3 * 24, 24), transform=kf.dct_basis((4, 4)))
     assert_thirds_are_among(shares)
 
 
-@pytest.mark.parametrize("axis", ["channel_axis", "stack_axis"])
-def test_channels_and_slices_are_equal_parts_of_the_work(axis):
-    shares = told(noisy(40, 40, 3), **{axis: -1})
+def test_slices_are_equal_parts_of_the_work():
+    assert_thirds_are_among(told(noisy(40, 40, 3), stack_axis=-1))
+
+
+def test_learning_from_channels_is_in_equal_parts():
+    learning = training._LEARNING_COST / (training._LEARNING_COST + 1 + EFFORTS["balanced"].cost)
+    shares = [share / learning for share in told(noisy(40, 40, 3), channel_axis=-1)]
     assert_thirds_are_among(shares)
+    assert any(share == pytest.approx(1, abs=1e-12) for share in shares)
 
 
 def test_a_slice_without_noise_is_done_at_once():
@@ -149,7 +156,8 @@ def test_a_map_tells_how_many_items_are_done_and_all_of_them_in_the_end(monkeypa
     assert counts[-1] == 500
 
 
-def test_a_map_tells_while_threads_still_work():
+def test_a_map_tells_while_threads_still_work(monkeypatch):
+    monkeypatch.setenv("KAPPAFORM_NUM_THREADS", "2")
     told = threading.Event()
     with at_most_threads(2):
         results = mapped_in_order(lambda *_: told.wait(10), range(2), lambda _: told.set())

@@ -398,20 +398,19 @@ def test_options_that_make_no_sense_are_refused(options, kind, message, small):
         kf.learn_stream([small], **options)
 
 
-def test_several_starts_are_followed_until_enough_was_seen_and_the_best_goes_on(photo_patches):
+def test_several_starts_race_over_the_first_batches_and_the_best_goes_on(photo_patches):
     signals = photo_patches[:, :9].copy()  # 5 * 9**2 = 405 signals are enough, and 25 updates
     states = []
-    kf.learn_stream(cut(signals[:700], 100), n_nonzero_coefs=2, callback=states.append)
-    assert [len(state.state.lines) for state in states] == [2, 2, 2, 2, 2, 1, 1]
-    assert [state.state.n_updates for state in states] == [5, 10, 15, 19, 23, 26, 29]
-    before, chosen = states[4].state, states[5].state
-    assert before.explores
-    assert not chosen.explores
+    kf.learn_stream(cut(signals[:700], 100), n_nonzero_coefs=4, callback=states.append)
+    states = [state.state for state in states]
+    assert [state.n_updates for state in states] == [5, 10, 15, 19, 23, 26, 29]
+    assert [len(state.lines) for state in states] == [4, 4, 4, 4, 4, 1, 1]
+    before = states[4]
     lost = [line.statistics.discarded_energy for line in before.lines]
     assert before.best is before.lines[int(np.argmin(lost))]
 
 
-def test_a_rescaling_step_that_would_raise_the_error_is_replaced_by_the_exact_one(
+def test_an_exploring_step_that_would_raise_the_error_is_replaced_by_the_exact_one(
     small, monkeypatch
 ):
     method, engine = kf.Conditioned(2.0), engine_for(small)
@@ -495,13 +494,16 @@ def test_a_stream_that_forgets_follows_signals_that_change(method, rng):
     assert errors[0] < errors[1]
 
 
-def test_large_bounds_start_at_the_cosine_basis(rng):
-    batches = [rng.standard_normal((200, 16)).cumsum(axis=1) for _ in range(4)]
-    method = kf.Conditioned(100.0)
-    automatic, dct = (
-        kf.learn_stream(batches, method, n_nonzero_coefs=3, init=init) for init in ("auto", "dct")
-    )
-    np.testing.assert_array_equal(automatic.transform, dct.transform)
+# Measured: up to 2 % above, in one pass over the signals.
+@pytest.mark.parametrize("objective", ["absolute", "relative"])
+@pytest.mark.parametrize("max_condition", [100.0, 1000.0])
+def test_streams_end_near_learning_at_large_bounds(max_condition, objective, rng):
+    signals = rng.standard_normal((3000, 16)).cumsum(axis=1)
+    method = kf.Conditioned(max_condition, objective=objective)
+    learned = kf.learn(signals, method, n_nonzero_coefs=3)
+    streamed = kf.learn_stream(cut(signals, 250), method, n_nonzero_coefs=3)
+    error = getattr(kf.evaluate(signals, streamed, 3), objective)
+    assert error <= 1.1 * learned.loss[-1]
 
 
 def test_a_long_stream_keeps_a_bounded_history(rng):

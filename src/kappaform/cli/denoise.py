@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 import kappaform as kf
 from kappaform.cli import io
-from kappaform.cli.words import ROUGH, compared, facts_of, is_rough, line_of, short
+from kappaform.cli.words import ROUGH, compared, facts_of, is_rough, line_of, short, tell_duration
 from kappaform.image_files import (
     LOSSY_SUFFIXES,
     SUFFIXES,
@@ -102,9 +102,9 @@ def _tell(
         kept = f"{n_kept} kept, " if n_kept else ""
         io.say(f"{n_denoised} denoised, {kept}{n_failed} failed, {n_skipped} skipped")
     has_pages = any(record.get("n_pages", 1) > 1 for record in records)
-    if n_denoised and not has_pages and (arguments.stack or arguments.volume):
-        option = "--stack" if arguments.stack else "--volume"
-        io.warn(f"{option} had no effect: no file has pages.")
+    asked = [name for name in ("stack", "volume", "movie") if getattr(arguments, name)]
+    if n_denoised and not has_pages and asked:
+        io.warn(f"--{asked[0]} had no effect: no file has pages.")
 
 
 def _interrupted(n_done: int, number: int) -> KeyboardInterrupt:
@@ -151,8 +151,8 @@ def _jobs(found: list[io.Found], arguments: Namespace) -> list[Job]:
         if file in seen:
             raise ValueError(f"{path} would be written twice: give each result its own name.")
         seen.add(file)
-    if arguments.quality and not any(_is_lossy(job.target) for job in jobs):
-        raise ValueError("--quality has no effect: no result is JPEG or WebP; leave it out.")
+    if arguments.jpeg_quality and not any(_is_lossy(job.target) for job in jobs):
+        raise ValueError("--jpeg-quality has no effect: no result is JPEG or WebP; leave it out.")
     return jobs
 
 
@@ -258,6 +258,9 @@ def _denoise_file(
     started = time.perf_counter()
     options = _options(picture, given, arguments)
     size = _size(picture)
+    if not arguments.preset and not arguments.device:
+        n_channels = noisy.shape[-1] if picture.channel_axis else 1
+        tell_duration(job.title, math.prod(size.values()) * n_channels, arguments.quality)
     with io.progress(job.title, f"{short(math.prod(size.values()) / 1e6)} megapixels") as progress:
         image = _floats(noisy, arguments.device)
         details = kf.denoise_with_details(image, **options, progress=progress)
@@ -291,7 +294,7 @@ def _denoise_file(
 
 
 def _write(path: Path, picture: Picture, arguments: Namespace) -> None:
-    write_image(path, picture, arguments.quality if _is_lossy(path) else None)
+    write_image(path, picture, arguments.jpeg_quality if _is_lossy(path) else None)
 
 
 def _size(picture: Picture) -> dict[str, int]:
@@ -369,7 +372,7 @@ def _blended(noisy: NDArray, cleaned: NDArray, strength: float) -> NDArray:
 
 
 def _options(picture: Picture, given: Given | None, arguments: Namespace) -> dict[str, Any]:
-    names = ("method", "max_condition", "patch_size", "preset", "value_range")
+    names = ("method", "max_condition", "patch_size", "preset", "quality", "value_range")
     options = io.chosen(arguments, *names) | _noise(arguments) | {"rng": arguments.seed}
     options |= {"channel_axis": picture.channel_axis, "stack_axis": 0}
     dtype = picture.pixels.dtype
@@ -380,6 +383,8 @@ def _options(picture: Picture, given: Given | None, arguments: Namespace) -> dic
         options["patch_size"] = arguments.patch_size or given.patch_shape
     elif arguments.share:
         options["share"] = True
+    if arguments.movie:
+        options["movie"] = True
     if arguments.volume:  # declared, so that there is no doubt
         warnings.filterwarnings("ignore", "image has shape .* is taken for a volume")
     return options

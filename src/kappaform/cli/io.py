@@ -31,17 +31,28 @@ FIGURES = (".png", ".pdf", ".svg")
 _OPTIONS = {
     "max_condition": "--max-condition",
     "max_iter": "--max-iter",
+    "n_rounds": "--n-rounds",
+    "norm": "--norm",
+    "objective": "--objective",
+    "init": "--init",
+    "variant": "--variant",
     "n_nonzero_coefs": "--n-nonzero",
     "noise": "--noise",
     "patch_size": "--patch-size",
     "preset": "--preset",
+    "quality": "--quality",
     "seed": "--seed",
     "sigma": "--sigma",
     "tol": "--tol",
+    "choose_by": "--choose-by",
+    "cv": "--folds",
+    "max_conditions": "--bounds",
     "value_range": "--value-range",
 }
+#: Options of the conditioned method besides its bound.
+CONDITIONED = ("objective", "norm", "variant", "n_rounds")
 # Of these, which are words as well, only ``name=value`` is meant.
-_WORDS = {"noise", "preset", "seed", "sigma"}
+_WORDS = {"init", "noise", "norm", "objective", "preset", "seed", "sigma", "variant"}
 #: What the library advises, and the same for users of the command.
 _ADVICE = {
     "noise=Shot(gain, read_noise)": "--gain and --read-noise",
@@ -72,6 +83,20 @@ def say(text: str) -> None:
 def complain(text: str) -> None:
     """One error, on standard error."""
     sys.stderr.write(f"kappaform: error: {text}\n")
+
+
+def drop_what_nobody_reads() -> None:
+    """Let what is still to be written to a closed pipe vanish: Python would complain at its end."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def note(text: str) -> None:
+    """Something good to know, on standard error."""
+    sys.stderr.write(f"kappaform: {text}\n")
 
 
 def warn(message: Warning | str, *_: Any, **__: Any) -> None:

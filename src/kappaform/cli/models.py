@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,10 @@ from kappaform.cli import io
 from kappaform.files import check_readable, replaced_when_complete
 from kappaform.image_files import load_npy, read_image
 from kappaform.imaging.patches import grid_of, patches_at
+from kappaform.learning.starts import Init
 
 _LIMITS = ("n_nonzero_coefs", "max_iter", "tol")
+_METHOD = ("norm", "objective", "variant", "n_rounds")
 _ROUNDING = 1e-6  # of float32: smaller means, relative to the values, have been removed already
 
 
@@ -26,17 +28,18 @@ def learn(arguments: Namespace) -> None:
     io.check_output(target, inputs, overwrite=arguments.overwrite)
     signals, patch_shape = _signals_of(arguments)
     methods = {"log-det": kf.LogDet, "orthonormal": kf.Orthonormal}
-    method = methods.get(arguments.method, lambda: kf.Conditioned(arguments.max_condition))()
+    method = methods.get(arguments.method, lambda: _conditioned(arguments, "max_condition"))()
+    options = io.chosen(arguments, *_LIMITS) | {"init": _init(arguments.init)}
     kept: Any = {"patch_shape": patch_shape, "patch_mean": "removed"} if patch_shape else {}
     try:
         with io.progress("learning") as callback:
-            result = kf.learn(signals, method, **io.chosen(arguments, *_LIMITS), callback=callback)
+            result = kf.learn(signals, method, **options, callback=callback)
     except kf.LearningInterrupted as interruption:
         kf.save(target, interruption.result, **kept)
         text = f"what was learned in {interruption.result.n_iter} iterations is in {target}"
         raise KeyboardInterrupt(f"interrupted: {text}") from None
     kf.save(target, result, **kept)
-    errors = kf.evaluate(signals, result, result.n_nonzero_coefs)
+    errors = kf.evaluate(signals, result, result.n_nonzero_coefs, coding="refit")
     facts = {
         "output": str(target),
         "n_signals": len(signals),
@@ -50,25 +53,55 @@ def learn(arguments: Namespace) -> None:
 
 def path(arguments: Namespace) -> None:
     plot = Path(arguments.plot) if arguments.plot else None
+    target = Path(arguments.output) if arguments.output else None
+    inputs = io.identities(map(Path, arguments.inputs))
     if plot:
-        inputs = io.identities(map(Path, arguments.inputs))
         io.check_output(plot, inputs, io.FIGURES, overwrite=arguments.overwrite)
-    signals, _ = _signals_of(arguments)
-    if len(signals) < 2:
-        raise ValueError("there is 1 signal: give at least 2, every second one validates.")
-    with io.progress("path") as callback:
-        options = io.chosen(arguments, *_LIMITS) | {"validation": signals[1::2]}
-        table = kf.condition_path(signals[::2], arguments.bounds, **options, callback=callback)
+    if target:
+        io.check_output(target, inputs, overwrite=arguments.overwrite)
+    for name in ("folds", "output"):
+        if name in arguments.given and not arguments.choose:
+            raise ValueError(f"{io.as_option(name)} has no effect without --choose: give both.")
+    signals, patch_shape = _signals_of(arguments)
+    table, model = (_chosen if arguments.choose else _validated)(arguments, signals)
     if plot:
         with io.saved_figure(plot, kf.plots.plot_path(table)):
             pass
-    best = table["max_condition"][np.argmin(table["validation_reconstruction"])]
+    if target:
+        kept: Any = {"patch_shape": patch_shape, "patch_mean": "removed"} if patch_shape else {}
+        kf.save(target, model, **kept)
     if arguments.json:
-        io.say_json({"table": table.table, "best_max_condition": best, "plot": arguments.plot})
-    else:
-        drawn = f"\ndrawn: {plot}" if plot else ""
-        found = f"--max-condition {best:g} rebuilds best what was not learned from"
-        io.say(f"{table}\n{found}{drawn}")
+        facts = {"best_max_condition": table.chosen, "plot": arguments.plot}
+        io.say_json({"table": table.table, **facts, "output": arguments.output})
+        return
+    what = "rebuilds best" if table.choose_by == "reconstruction" else "has the least error of"
+    io.say(f"{table}\n--max-condition {table.chosen:g} {what} what was not learned from")
+    for done, file in (("drawn", plot), ("saved", target)):
+        if file:
+            io.say(f"{done}: {file}")
+
+
+def _validated(arguments: Namespace, signals: NDArray) -> tuple[Any, Any]:
+    """The path learned from every second signal: the others validate."""
+    if len(signals) < 2:
+        raise ValueError("there is 1 signal: give at least 2, every second one validates.")
+    options = io.chosen(arguments, *_LIMITS, "choose_by")
+    options |= {"validation": signals[1::2], "method": _conditioned(arguments), "coding": "refit"}
+    with io.progress("path") as callback:
+        path = kf.condition_path(signals[::2], arguments.bounds, **options, callback=callback)
+    return path, None
+
+
+def _chosen(arguments: Namespace, signals: NDArray) -> tuple[Any, Any]:
+    """The mean path over folds, and the transform with the bound that it chooses."""
+    with io.progress("path") as callback:
+        model = kf.ConditionedTransformCV(
+            max_conditions=arguments.bounds,
+            cv=arguments.folds,
+            callback=callback,
+            **io.chosen(arguments, *_LIMITS, *_METHOD, "choose_by"),
+        ).fit(signals)
+    return model.condition_path_, model
 
 
 def encode(arguments: Namespace) -> None:
@@ -131,6 +164,20 @@ def info(arguments: Namespace) -> None:
         "relative_error": result.errors.relative[-1],
     }
     io.tell(facts, arguments.json)
+
+
+def _conditioned(arguments: Namespace, *names: str) -> kf.Conditioned:
+    return kf.Conditioned(**io.chosen(arguments, *names, *io.CONDITIONED))
+
+
+def _init(given: str) -> Any:
+    """A start by its name; or what is in a model file, which is resumed if it is of its kind."""
+    names = get_args(Init)
+    if given in names:
+        return given
+    if not Path(given).exists():
+        raise ValueError(f"init={given!r} is unknown: choose one of {names}, or a model file.")
+    return io.load_model(given)
 
 
 def _facts(result: Any) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import signal
 import sys
 import threading
@@ -17,8 +16,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, NoReturn
 
-from kappaform.cli import texts
-from kappaform.cli.io import as_option, complain, failure, warn
+from kappaform.cli import io, texts
 
 _SIGPIPE = 13  # `signal.SIGPIPE`, which Windows does not have
 
@@ -35,17 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        _drop_what_nobody_reads()
+        io.drop_what_nobody_reads()
         return 128 + _SIGPIPE
-
-
-def _drop_what_nobody_reads() -> None:
-    """Let what is still to be written to a closed pipe vanish: Python would complain at its end."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _run(argv: Sequence[str] | None) -> int:
@@ -54,19 +43,19 @@ def _run(argv: Sequence[str] | None) -> int:
     except SystemExit as leaving:  # --help and --version, or wrong usage
         return int(leaving.code or 0)
     with warnings.catch_warnings(), _signals_interrupt() as received:
-        warnings.showwarning = warn
+        warnings.showwarning = io.warn
         try:
             _complete(arguments)
             command = import_module(f"kappaform.cli.{arguments.module}")
             code = getattr(command, arguments.function)(arguments) or 0
         except KeyboardInterrupt as interruption:
-            complain(str(interruption) or "interrupted")
+            io.complain(str(interruption) or "interrupted")
             code = 128 + signal.SIGINT
         except BrokenPipeError:
             raise
         except Exception as error:
-            code, text = failure(error, arguments.debug)
-            complain(text)
+            code, text = io.failure(error, arguments.debug)
+            io.complain(text)
     return 128 + received[0] if received else int(code)
 
 
@@ -88,7 +77,8 @@ def _check_effects(options: dict[str, Any], given: set[str]) -> None:
     """Refuse an option that has no effect beside another one."""
     rules = [*texts.WITHOUT_EFFECT]
     if options.get("method") in ("log-det", "orthonormal"):
-        rules.append(("max_condition", "method", "only the conditioned method has a bound"))
+        why = "only the conditioned method has it"
+        rules += [(name, "method", why) for name in ("max_condition", *io.CONDITIONED)]
     kind = options.get("noise") or ""
     if kind in ("shot", "correlated"):
         rules.append(("noise", "preset", "the denoiser of the paper knows white noise only"))
@@ -100,13 +90,13 @@ def _check_effects(options: dict[str, Any], given: set[str]) -> None:
             raise ValueError(f"{text}: {why}; leave one of them out.")
     for name in ("read_noise", "offset"):
         if name in given and "gain" not in given:
-            text = f"{as_option(name)} has no effect without --gain"
+            text = f"{io.as_option(name)} has no effect without --gain"
             raise ValueError(f"{text}: they describe shot noise together; give both or neither.")
 
 
 def _shown(name: str, options: dict[str, Any]) -> str:
     """An option; where it is a choice, with what was chosen."""
-    option = as_option(name)
+    option = io.as_option(name)
     return f"{option} {options[name]}" if name in ("method", "noise", "preset") else option
 
 
@@ -153,6 +143,11 @@ def _positive(text: str) -> float:
     return value
 
 
+def _norm(text: str) -> float | str:
+    return text if text == "auto" else _at_least(1e-6, most=1e6)(text)
+
+
+_VARIANTS = ("public", "reference", "paper", "monotone")
 _COUNT, _SEED, _SHARE = _at_least(1, int), _at_least(0, int), _at_least(0, most=1)
 _QUALITY, _NUMBER = _at_least(1, int, most=100), _at_least(-math.inf)
 
@@ -234,10 +229,14 @@ def _add_denoise(commands: Any) -> None:
     add("--strength", "from 0 (the input) to 1 (all noise removed)", _SHARE, default=1.0)
     _add_method(parser, bound=1.1)
     add("--patch-size", "side of patches (default: 11, of volumes 4)", _COUNT)
+    text = "fast; balanced, in 3 times its time; or best, in 10 times its time"
+    add("--quality", text, choices=("fast", "balanced", "best"), default="balanced")
     add("--preset", "the settings of the paper", choices=("paper",))
     add("--model", "use this transform, saved by learn, instead of learning one")
     text = "learn one transform from all pictures and pages, which are read twice"
     parser.add_flag("--share", text)
+    text = "pages are frames of a movie: look for similar patches in the frames around, too"
+    parser.add_flag("--movie", text)
     text = "least and largest possible value (default: those of 8 and 16 bit files)"
     add("--value-range", text, float, nargs=2, metavar=("LO", "HI"))
     add("--seed", "of the random choices", _SEED, default=0)
@@ -258,7 +257,7 @@ def _add_pictures(parser: _Parser) -> None:
     add("--suffix", "end of the new names (default: _denoised; none in a folder -o)")
     parser.add_flag("--overwrite", "replace results that are there, instead of keeping them")
     text = "of JPEG and WebP, 1 to 100 (default: as the input, if it has the same format; else 95,"
-    add("--quality", f"{text} and WebP loses nothing)", _QUALITY)
+    add("--jpeg-quality", f"{text} and WebP loses nothing)", _QUALITY)
     pages = parser.add_mutually_exclusive_group()
     text = "pages along Z, or along the only axis of pages, are slices of a volume"
     pages.add_argument("--volume", action="store_true", help=text)
@@ -285,6 +284,9 @@ def _add_models(commands: Any) -> None:
     _add_signals(learn, tol=1e-4)
     _add_output(learn, "file to write")
     _add_method(learn, bound=2.0)
+    _add_conditioned(learn)
+    text = "auto, dct, identity, least-squares or procrustes; or a model to go on from"
+    learn.add("--init", text, default="auto")
 
     text = "code signals sparsely with a saved transform"
     example = "photo.kappaform signals.npy -o codes.npz"
@@ -300,18 +302,27 @@ def _add_models(commands: Any) -> None:
     decode.add("codes", ".npz, written by encode")
     _add_output(decode, ".npy to write, one signal per row")
 
+    _add_path(commands)
+    text = "say what is in a model file; its condition number is computed, not believed"
+    info = _command(commands, "models", "info", text, "photo.kappaform")
+    info.add("model", "saved by learn, or by kappaform.save")
+
+
+def _add_path(commands: Any) -> None:
     text = "show errors over the bound on the condition number, to choose one"
-    example = "photo.png --bounds 1 1.5 2 3 5 --plot path.png"
+    example = "photo.png --bounds 1 1.5 2 3 5 --plot path.png --choose -o photo.kappaform"
     path = _command(commands, "models", "path", text, example, texts.PATH)
     _add_signals(path, tol=1e-3)
     bounds = [1, 1.25, 1.5, 2, 3, 5, 10]
     path.add("--bounds", "bounds >= 1", _at_least(1), nargs="+", default=bounds)
+    _add_conditioned(path)
+    errors = ("reconstruction", "relative", "absolute")
+    path.add("--choose-by", "error that chooses a bound", choices=errors, default=errors[0])
+    path.add_flag("--choose", "choose by cross-validation, and learn from all signals")
+    path.add("--folds", "beside --choose: their number", _COUNT, default=5)
+    path.add("-o --output", "beside --choose: file to write the transform to")
     path.add("--plot", "file to draw the errors in")
-    path.add_flag("--overwrite", "replace a --plot that is there")
-
-    text = "say what is in a model file; its condition number is computed, not believed"
-    info = _command(commands, "models", "info", text, "photo.kappaform")
-    info.add("model", "saved by learn, or by kappaform.save")
+    path.add_flag("--overwrite", "replace a --plot or an output that is there")
 
 
 def _add_explore(commands: Any) -> None:
@@ -338,8 +349,7 @@ def _add_reproduce(commands: Any) -> None:
     table.add("--images", "default: all seven; quick: Cameraman", nargs="+")
     table.add("--sigmas", "default: all; quick: 20 100", _COUNT, nargs="+")
     table.add("--patch-size", "as in the paper's table", int, choices=(8, 11), default=11)
-    variants = ("public", "reference", "paper", "monotone")
-    table.add("--variant", "of the conditioned method", choices=variants, default="public")
+    table.add("--variant", "of the conditioned method", choices=_VARIANTS, default="public")
     text = "figures 1 and 2, and errors over the bound"
     figures = _command(parts, "reproduce", "figures", text, example, texts.FIGURES)
     text = "folders in DIR/img or pictures in DIR (default: see above)"
@@ -361,6 +371,16 @@ def _add_method(parser: _Parser, bound: float) -> None:
     parser.add("--max-condition", text, _at_least(1), default=bound)
 
 
+def _add_conditioned(parser: _Parser) -> None:
+    add, errors = parser.add, ("absolute", "relative")
+    add("--objective", "error to minimise", choices=errors, default="absolute")
+    text = "Frobenius norm of the transform, or auto: that of an orthonormal one"
+    add("--norm", text, _norm, default="auto")
+    text = "steps that never raise the loss (monotone), or published ones"
+    add("--variant", text, choices=_VARIANTS, default="monotone")
+    add("--n-rounds", "rounds of the monotone steps in an iteration", _COUNT, default=5)
+
+
 def _add_output(parser: _Parser, text: str) -> None:
     parser.add("-o --output", text, required=True)
     parser.add_flag("--overwrite", "replace an output that is there")
@@ -373,6 +393,6 @@ def _add_signals(parser: _Parser, tol: float) -> None:
     add("--n-patches", "patches drawn in all", _COUNT, default=20_000)
     text = "nonzeros of a code (default: a tenth)"
     add("--n-nonzero", text, _at_least(0, int), dest="n_nonzero_coefs", metavar="N")
-    add("--max-iter", "most iterations", _COUNT, default=100)
+    add("--max-iter", "most iterations", _COUNT, default=300)
     add("--tol", "relative change at which learning ends", _at_least(0), default=tol)
     add("--seed", "of the random choices", _SEED, default=0)

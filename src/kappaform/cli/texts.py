@@ -17,7 +17,9 @@ LEARN = """
 Signals are the rows of .npy files, as they are, or random patches of pictures, whose means are
 removed. After Ctrl-C what was learned until then is saved."""
 PATH = """
-Every second signal is not learned from: it validates."""
+Every second signal is not learned from: it validates. With --choose the signals are cut into folds,
+each of which validates what is learned from the others. What is chosen is the bound with the least
+error; with the error of rebuilt signals, the one for encode and decode."""
 EXPLORE = """
 Learns a transform of the picture's patches for every bound, and writes one file for a browser: a
 slider over the bound, atoms, spectrum, errors, and the picture cleaned or rebuilt under a swipe.
@@ -39,10 +41,14 @@ Ends with 2 for bad input."""
 #: Options that have no effect beside another one, and why.
 WITHOUT_EFFECT = (
     ("max_condition", "preset", "the bound is that of a log-det transform"),
+    ("quality", "preset", "it is that of the paper"),
     ("value_range", "preset", "its grey levels are 0 to 255"),
     ("device", "preset", "it is computed on the processor"),
     ("gain", "preset", "the denoiser of the paper knows white noise only"),
     ("share", "preset", "the denoiser of the paper learns from every picture"),
+    ("movie", "preset", "the denoiser of the paper knows single pictures only"),
+    ("volume", "movie", "pages are frames then, not slices"),
+    ("share", "movie", "its frames share a transform already"),
     ("share", "model", "the transform is learned already"),
     ("sigma", "gain", "one is the size of white noise, the other that of shot noise"),
     ("preset", "model", "a preset learns its own transform"),

@@ -8,6 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import kappaform as kf
+from kappaform.cli import io
+from kappaform.threads import n_threads
+
+# Of a megapixel and a thread, on a machine of 2026 (benchmarks/bench_quality.py, time).
+_SECONDS = {"fast": 6.0, "balanced": 16.0, "best": 45.0}
+_LONG = 30  # seconds: people look away
 
 
 def line_of(record: dict[str, Any], verbose: bool) -> str:
@@ -115,3 +121,12 @@ def is_rough(details: Any, dtype: np.dtype) -> bool:
     noises = details.noise if isinstance(details.noise, tuple) else (details.noise,)
     of_photons = any(isinstance(each, Shot) for each in noises)
     return dtype.kind in "iu" and of_photons and bool(np.max(details.sigma) < _LEAST_NOISE)
+
+
+def tell_duration(title: str, n_pixels: int, quality: str) -> None:
+    """Say how long a long job will take, about: machines differ."""
+    seconds = n_pixels / 1e6 * _SECONDS[quality] / n_threads()
+    if seconds >= _LONG:
+        time = f"{seconds / 60:.0f} minutes" if seconds >= 90 else f"{seconds:.0f} seconds"
+        faster = "" if quality == "fast" else "; --quality fast takes a part of it"
+        io.note(f"{title}: this will take about {time}{faster}")

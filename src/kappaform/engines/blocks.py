@@ -20,8 +20,9 @@ from kappaform.arrays import (
     scale_exponent,
     working_dtype,
 )
-from kappaform.engines.engine import Float64Array, Statistics
-from kappaform.engines.kernels import WORD, accumulate, mark_largest
+from kappaform.engines import refit_kernels
+from kappaform.engines.engine import Float64Array, Refit, Statistics
+from kappaform.engines.kernels import WORD, accumulate, list_largest, mark_largest
 from kappaform.threads import Workspace
 
 _CACHE_LINE = 64  # bytes
@@ -172,13 +173,19 @@ def pass_over(
     return cross, code_energy, discarded_energy
 
 
-def energies(run: Run, weights: Weights, inverse: tuple[Float64Array, int]) -> ScaledSums:
-    """‖Y‖², and ‖X‖², ‖Z − X‖² for the scaled transform, and ‖Y − X W⁻ᵀ‖²."""
+def energies(
+    run: Run, weights: Weights, inverse: tuple[Float64Array, int], refit: Refit | None = None
+) -> ScaledSums:
+    """‖Y‖², and ‖X‖², ‖Z − X‖² for the scaled transform, and ‖Y − X W⁻ᵀ‖².
+
+    With a refit the last one is that of codes that rebuild best.
+    """
     n, dtype = run.kind.n_features, run.kind.dtype
     total = ScaledSums(4, dtype)
     # Codes of the scaled transform, and the scaled inverse: what is left of both scales is near 1.
     matrix, inverse_exponent = inverse
     back = np.ldexp(matrix, -(weights.exponent + inverse_exponent))
+    own = weights if refit is None else weights_of(refit.transform, dtype)
     for rows, block in run.blocks:
         peak = _checked_peak(rows, block, run.kind)
         exponent = scale_exponent(peak, dtype)
@@ -187,22 +194,34 @@ def energies(run: Run, weights: Weights, inverse: tuple[Float64Array, int]) -> S
         kept = _kept(coefs, run.sparsity[rows], n)
         signals, exact = scaled[:, :n].astype(np.float64), coefs[:, :n].astype(np.float64)
         codes, discarded = np.where(kept, exact, 0), np.where(kept, 0, exact)
-        lost = signals - codes @ back
+        if refit is None:
+            lost = signals - codes @ back
+        else:
+            best = np.zeros_like(block, dtype)
+            _refitted(scaled, own, refit, run.sparsity[rows], run, best)
+            lost = signals - best.astype(np.float64) @ matrix
         sums = [float(np.vdot(values, values)) for values in (signals, codes, discarded, lost)]
         total.add(peak, np.array(sums), exponent)
     return total
 
 
-def encode(run: Run, weights: Weights, codes: Array) -> None:
+def encode(run: Run, transform: Float64Array, codes: Array, refit: Refit | None = None) -> None:
     """Write the codes of the signals as given into `codes`, zeros before."""
-    n, dtype = run.kind.n_features, run.kind.dtype
+    dtype = run.kind.dtype
+    weights = weights_of(transform if refit is None else refit.transform, dtype)
     for rows, block in run.blocks:
         exponent = scale_exponent(_checked_peak(rows, block, run.kind), dtype)
-        coefs = _coefs(_scaled(block, exponent, dtype, run), weights, run)
-        kept = _kept(coefs, run.sparsity[rows], n)
-        if exponent + weights.exponent:
-            np.ldexp(coefs, -(exponent + weights.exponent), out=coefs)
-        np.copyto(codes[rows], coefs[:, :n], where=kept)
+        signals, sparsity = _scaled(block, exponent, dtype, run), run.sparsity[rows]
+        if refit is None:
+            coefs, shift = _coefs(signals, weights, run), exponent + weights.exponent
+            chosen, counts = _listed(coefs, sparsity, np.zeros(len(coefs), dtype))
+            values = np.take_along_axis(coefs, chosen, axis=1)
+            refit_kernels.write(chosen, counts, values, counts > 0, codes[rows])
+        else:
+            shift = exponent - refit.exponent
+            _refitted(signals, weights, refit, sparsity, run, codes[rows])
+        if shift:
+            np.ldexp(codes[rows], -shift, out=codes[rows])
 
 
 def decode(run: Run, inverse: tuple[Float64Array, int], signals: Array) -> None:
@@ -290,6 +309,52 @@ def _kept(coefs: Array, sparsity: Array, n_features: int) -> Array:
     kept = np.empty((len(coefs), n_features), np.bool_)
     mark_largest(coefs.view(BITS[coefs.dtype]), sparsity.astype(np.int64), kept)
     return kept
+
+
+def _refitted(
+    signals: Array, weights: Weights, refit: Refit, sparsity: Array, run: Run, codes: Array
+) -> None:
+    """Write codes that rebuild a block best into `codes`, zeros before.
+
+    The weights are those of the transform of the refit. Codes are those of the transform that it
+    was made for, divided by 2**refit.exponent.
+    """
+    n, dtype = run.kind.n_features, run.kind.dtype
+    coefs, products, again = (
+        _buffer(run, name, run.kind.n_rows, dtype)[: len(signals)]
+        for name in ("coefs", "products", "again")
+    )
+    gram = _buffer(run, "gram", n, dtype)
+    gram[:, :n] = refit.gram
+    np.matmul(signals[:, :n], weights.matrix, out=coefs[:, :n])
+    np.matmul(signals[:, :n], refit.atoms.T.astype(dtype), out=products[:, :n])
+    first = _listed(coefs, sparsity, np.zeros(len(coefs), dtype))
+    values, explained = _fitted(products, refit.gram, *first)
+    guesses = np.empty(len(coefs), dtype)
+    refit_kernels.ask_again(products, gram, *first, values, again, guesses)
+    second = _listed(again, sparsity, guesses)
+    other_values, explained_by_others = _fitted(products, refit.gram, *second)
+    whole = sparsity >= n  # nothing is left: coefficients are exact, and least squares less so
+    better = explained_by_others > explained
+    np.copyto(codes, coefs[:, :n], where=whole[:, np.newaxis])
+    refit_kernels.write(*first, values, ~better & ~whole, codes)
+    refit_kernels.write(*second, other_values, better & ~whole, codes)
+    codes *= refit.scale.astype(dtype)
+
+
+def _listed(values: Array, sparsity: Array, guesses: Array) -> tuple[Array, Array]:
+    """Where the largest entries of each row are, and how many they are."""
+    bits, n_nonzero = BITS[values.dtype], sparsity.astype(np.int64)
+    chosen = np.zeros((len(values), max(1, int(n_nonzero.max(initial=0)))), np.int32)
+    counts = np.empty(len(values), np.int64)
+    list_largest(values.view(bits), n_nonzero, guesses.view(bits), chosen, counts)
+    return chosen, counts
+
+
+def _fitted(products: Array, gram: Array, chosen: Array, counts: Array) -> tuple[Array, Array]:
+    values, explained = np.empty(chosen.shape), np.empty(len(chosen))
+    refit_kernels.fit(products, gram, chosen, counts, values, explained)
+    return values, explained
 
 
 def _cuts_of(rows: slice, cuts: Array, workspace: Workspace) -> Array:

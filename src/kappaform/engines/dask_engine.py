@@ -34,7 +34,7 @@ from kappaform.engines.blocks import (
     Weights,
     scaled_statistics,
 )
-from kappaform.engines.engine import Energies, Float64Array, Statistics
+from kappaform.engines.engine import Energies, Float64Array, Refit, Statistics
 from kappaform.threads import single_threaded_blas
 
 _BRANCHES = 32  # of the tree of sums: its order, and so its rounding, depends on nothing else
@@ -96,18 +96,20 @@ class DaskEngine:
         transform: Float64Array,
         inverse: tuple[Float64Array, int],
         n_nonzero: int | Array,
+        refit: Refit | None = None,
     ) -> Energies:
         """Squared norms of signals, codes and errors."""
         weights = blocks.weights_of(transform, self.dtype)
-        matrices = _sent(weights), _sent(inverse)
+        matrices = _sent(weights), _sent(inverse), _sent(refit)
         total = self._scaled_sums(blocks.energies, n_nonzero, *matrices, width=4)
         check_energy(total.sums[0], total.exponent, self._kind.name)
         return Energies.of(total.sums, total.exponent, weights.exponent)
 
-    def encode(self, transform: Float64Array, n_nonzero: int | Array) -> Any:
-        """Codes H_s(Y Wᵀ) of the signals as given (not scaled): a Dask array."""
-        weights = blocks.weights_of(transform, self.dtype)
-        return self._mapped(_encoded, n_nonzero, _sent(weights))
+    def encode(
+        self, transform: Float64Array, n_nonzero: int | Array, refit: Refit | None = None
+    ) -> Any:
+        """Codes of the signals as given (not scaled): a Dask array."""
+        return self._mapped(_encoded, n_nonzero, _sent(transform), _sent(refit))
 
     def decode(self, inverse: tuple[Float64Array, int]) -> Any:
         """Rows times a matrix: a Dask array."""
@@ -216,9 +218,9 @@ def _pass_over(run: Run, weights: Weights, exponent: int, key: str) -> Array:
     return np.concatenate([energies, cross.ravel()])[np.newaxis]
 
 
-def _encoded(run: Run, weights: Weights) -> Array:
+def _encoded(run: Run, transform: Float64Array, refit: Refit | None) -> Array:
     codes = np.zeros((len(run.sparsity), run.kind.n_features), run.kind.dtype)
-    blocks.encode(run, weights, codes)
+    blocks.encode(run, transform, codes, refit)
     return codes
 
 

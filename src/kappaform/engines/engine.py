@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kappaform.arrays import Array
+from kappaform.linalg import scaled_inverse
 
 Float64Array = npt.NDArray[np.float64]
 
@@ -120,6 +121,30 @@ class Energies(NamedTuple):
         return math.sqrt(self.lost / self.signals) if self.signals else 0.0
 
 
+class Refit(NamedTuple):
+    r"""What codes need in order to rebuild signals best, for one transform W.
+
+    A signal is the sum of the columns of :math:`W^{-1}`, its *atoms*, times its coefficients. Codes
+    are chosen among the coefficients of atoms of norm 1, and have the values of least squares
+    (docs/mathematics.md, section 3).
+    """
+
+    transform: Float64Array  #: the rows of W, each times the norm of its atom
+    atoms: Float64Array  #: of norm 1, one in each row
+    gram: Float64Array  #: their inner products
+    scale: Float64Array  #: (n,), times 2**exponent: from codes of this transform to those of W
+    exponent: int
+
+
+def refit_of(transform: Float64Array) -> Refit:
+    """For a finite matrix. A singular one is refused."""
+    atoms, exponent = scaled_inverse(transform)  # one in each row, times 2**exponent
+    norms = np.linalg.norm(atoms, axis=1)
+    atoms = atoms / norms[:, np.newaxis]
+    rows = np.ldexp(transform, -exponent) * norms[:, np.newaxis]
+    return Refit(rows, atoms, atoms @ atoms.T, 1 / norms, exponent)
+
+
 class Engine(Protocol):
     """One pass over signals, wherever they live.
 
@@ -152,14 +177,20 @@ class Engine(Protocol):
         transform: Float64Array,
         inverse: tuple[Float64Array, int],
         n_nonzero: int | Array,
+        refit: Refit | None = None,
     ) -> Energies:
         """Squared norms of signals, codes and errors: one read, which needs no `gram`.
 
-        `inverse` as for `decode`.
+        `inverse` as for `decode`. With a refit, what is `lost` is that of codes that rebuild best.
         """
 
-    def encode(self, transform: Float64Array, n_nonzero: int | Array) -> Any:
-        """Codes H_s(Y Wᵀ) of the signals as given (not scaled): one read."""
+    def encode(
+        self, transform: Float64Array, n_nonzero: int | Array, refit: Refit | None = None
+    ) -> Any:
+        """Codes of the signals as given (not scaled): one read.
+
+        They are H_s(Y Wᵀ), or with the refit of the transform those that rebuild best.
+        """
 
     def decode(self, inverse: tuple[Float64Array, int]) -> Any:
         """Rows times a matrix: signals, where the rows are codes.

@@ -91,6 +91,31 @@ def mark_largest(bits, n_nonzero, kept):
 
 
 @_kernel
+def list_largest(bits, n_nonzero, guesses, chosen, counts):
+    """Write where the n_nonzero[i] largest entries of row i are into chosen[i], ascending.
+
+    counts[i] becomes their number: zeros are never among them. `guesses` are cuts, 0 for none.
+    """
+    flat_bits = bits.ravel()
+    marks = np.empty(bits.shape[1] // WORD, np.uint64)
+    cut = _without_sign(bits) // 2  # about 1
+    for i in range(chosen.shape[0]):
+        start = i * bits.shape[1]
+        cut = guesses[i] if guesses[i] > 0 else cut
+        step = _octave(bits) // 8 if guesses[i] > 0 else _octave(bits) // 2
+        n_marked = _mark(flat_bits, start, cut, marks)
+        cut = _search(flat_bits, start, n_nonzero[i], cut, n_marked, step, marks)
+        count = 0
+        for w in range(marks.shape[0]):
+            word = marks[w]
+            while word != 0:
+                chosen[i, count] = w * WORD + lowest_bit(word)
+                word &= word - np.uint64(1)
+                count += 1
+        counts[i] = count
+
+
+@_kernel
 def _mark(bits, start, cut, marks):
     """Mark the entries of a row that are >= cut and return their number."""
     count = 0
@@ -181,7 +206,7 @@ def mask_at_least(typing_context, bits, start, cut):  # noqa: ARG001
 
     def generate(context, builder, signature, arguments):
         array, start, cut = arguments
-        values = _load_word(context, builder, signature.args[0], array, start)
+        values = load(context, builder, signature.args[0], array, start)
         width = signature.args[0].dtype.bitwidth
         if width < WORD:
             cut = builder.trunc(cut, ir.IntType(width))
@@ -199,7 +224,7 @@ def energy_outside(typing_context, values, start, mask):  # noqa: ARG001
 
     def generate(context, builder, signature, arguments):
         array, start, mask = arguments
-        values = _load_word(context, builder, signature.args[0], array, start)
+        values = load(context, builder, signature.args[0], array, start)
         held = builder.bitcast(mask, ir.VectorType(ir.IntType(1), WORD))
         outside = builder.select(held, ir.Constant(values.type, [0.0] * WORD), values)
         sums = builder.fmul(outside, outside)
@@ -219,10 +244,10 @@ def add_multiple(typing_context, sums, first, factor, values, start):  # noqa: A
 
     def generate(context, builder, signature, arguments):
         sums, first, factor, values, start = arguments
-        old = _load_word(context, builder, signature.args[0], sums, first)
-        more = _load_word(context, builder, signature.args[3], values, start)
+        old = load(context, builder, signature.args[0], sums, first)
+        more = load(context, builder, signature.args[3], values, start)
         product = builder.fmul(_repeat(builder, factor), more, flags=("contract",))
-        pointer = _word_pointer(context, builder, signature.args[0], sums, first)
+        pointer = pointer_to(context, builder, signature.args[0], sums, first)
         stored = builder.store(builder.fadd(old, product, flags=("contract",)), pointer)
         stored.align = signature.args[0].dtype.bitwidth // 8
         return context.get_dummy_value()
@@ -250,17 +275,17 @@ def lowest_bit(typing_context, mask):  # noqa: ARG001
     return types.int64(types.uint64), generate
 
 
-def _load_word(context, builder, array_type, array, start):
-    """Entries start, ..., start + 63 of a contiguous 1-D array as one vector."""
-    values = builder.load(_word_pointer(context, builder, array_type, array, start))
+def load(context, builder, array_type, array, start, count=WORD):
+    """So many entries of a contiguous 1-D array, from `start` on, as one vector."""
+    values = builder.load(pointer_to(context, builder, array_type, array, start, count))
     values.align = array_type.dtype.bitwidth // 8  # that of an entry: a row may begin anywhere
     return values
 
 
-def _word_pointer(context, builder, array_type, array, start):
+def pointer_to(context, builder, array_type, array, start, count=WORD):
     element = context.get_value_type(array_type.dtype)
     pointer = builder.gep(context.make_array(array_type)(context, builder, array).data, [start])
-    return builder.bitcast(pointer, ir.VectorType(element, WORD).as_pointer())
+    return builder.bitcast(pointer, ir.VectorType(element, count).as_pointer())
 
 
 def _repeat(builder, value):

@@ -23,7 +23,7 @@ from kappaform.arrays import (
 )
 from kappaform.engines import blocks
 from kappaform.engines.blocks import BITS, ScaledSums
-from kappaform.engines.engine import Energies, Engine, Float64Array, Statistics
+from kappaform.engines.engine import Energies, Engine, Float64Array, Refit, Statistics
 from kappaform.engines.kernels import mark_largest
 from kappaform.engines.stores import reader_of
 from kappaform.threads import Workspace, mapped_in_order
@@ -100,22 +100,25 @@ class NumpyEngine:
         transform: Float64Array,
         inverse: tuple[Float64Array, int],
         n_nonzero: int | Array,
+        refit: Refit | None = None,
     ) -> Energies:
         """Squared norms of signals, codes and errors."""
         weights = blocks.weights_of(transform, self.dtype)
         total = ScaledSums(4, self.dtype)
-        for part in self._mapped(blocks.energies, n_nonzero, weights, inverse):
+        for part in self._mapped(blocks.energies, n_nonzero, weights, inverse, refit):
             total.merge(part)
         check_energy(total.sums[0], total.exponent, self._kind.name)
         return Energies.of(total.sums, total.exponent, weights.exponent)
 
-    def encode(self, transform: Float64Array, n_nonzero: int | Array) -> Array:
-        """Codes H_s(Y Wᵀ) of the signals as given (not scaled), (n_signals, n_features).
+    def encode(
+        self, transform: Float64Array, n_nonzero: int | Array, refit: Refit | None = None
+    ) -> Array:
+        """Codes of the signals as given (not scaled), (n_signals, n_features).
 
         They are an array in memory, also those of signals on disk.
         """
         codes = np.zeros((self.n_signals, self.n_features), self.dtype)
-        self._mapped(blocks.encode, n_nonzero, blocks.weights_of(transform, self.dtype), codes)
+        self._mapped(blocks.encode, n_nonzero, transform, codes, refit)
         return codes
 
     def decode(self, inverse: tuple[Float64Array, int]) -> Array:

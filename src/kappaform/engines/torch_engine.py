@@ -18,7 +18,8 @@ from kappaform.engines.blocks import (
     split_rows,
     weights_of,
 )
-from kappaform.engines.engine import Energies, Float64Array, Statistics
+from kappaform.engines.engine import Energies, Float64Array, Refit, Statistics
+from kappaform.engines.torch_codes import keep_largest, refitted
 from kappaform.engines.triton_pass import FusedPass, can_pass_over
 
 if TYPE_CHECKING:
@@ -90,31 +91,41 @@ class TorchEngine:
         transform: Float64Array,
         inverse: tuple[Float64Array, int],
         n_nonzero: int | Array,
+        refit: Refit | None = None,
     ) -> Energies:
         """Squared norms of signals, codes and errors."""
         import torch
 
         weights, (matrix, inverse_exponent) = weights_of(transform, self.dtype), inverse
         back = self._on_device(np.ldexp(matrix, -(weights.exponent + inverse_exponent)))
-        total = ScaledSums(4, self.dtype)
-        for _, block, coefs, codes, peak, exponent in self._coded(
-            weights, self._sparsity(n_nonzero)
-        ):
+        total, sparsity = ScaledSums(4, self.dtype), self._sparsity(n_nonzero)
+        for rows, block, coefs, codes, peak, exponent in self._coded(weights, sparsity):
             signals, exact = block.double(), codes.double()
-            lost = signals - exact @ back
+            best = exact
+            if refit is not None:
+                best = self._refitted(rows, block, refit, sparsity).double()
+                best = _shifted(best, refit.exponent + weights.exponent)
+            lost = signals - best @ back
             squares = (signals, exact, coefs.double().sub_(exact), lost)
             sums = torch.stack([values.square().sum() for values in squares])
             total.add(peak, sums.cpu().numpy(), exponent)
         check_energy(total.sums[0], total.exponent, self._name)
         return Energies.of(total.sums, total.exponent, weights.exponent)
 
-    def encode(self, transform: Float64Array, n_nonzero: int | Array) -> Tensor:
-        """Codes H_s(Y Wᵀ) of the signals as given (not scaled), on their device."""
+    def encode(
+        self, transform: Float64Array, n_nonzero: int | Array, refit: Refit | None = None
+    ) -> Tensor:
+        """Codes of the signals as given (not scaled), on their device."""
         weights, sparsity = weights_of(transform, self.dtype), self._sparsity(n_nonzero)
-        codes = self._by_kernels("encode", weights, sparsity)
+        codes = self._by_kernels("encode", weights, sparsity) if refit is None else None
         if codes is not None:
             return _shifted(codes, -weights.exponent)
         codes = self._empty()
+        if refit is not None:
+            for rows, block, _, exponent in self._blocks():
+                some = self._refitted(rows, block, refit, sparsity)
+                codes[rows] = _shifted(some, refit.exponent - exponent)
+            return codes
         for rows, _, _, some, _, exponent in self._coded(weights, sparsity):
             codes[rows] = _shifted(some, -(exponent + weights.exponent))
         return codes
@@ -199,6 +210,21 @@ class TorchEngine:
             wanted = sparsity if len(sparsity) == 1 else sparsity[rows]
             yield rows, block, coefs, keep_largest(coefs, wanted, most), *scale
 
+    def _refitted(self, rows: slice, block: Tensor, refit: Refit, sparsity: Tensor) -> Tensor:
+        """Codes of a block that rebuild it best, divided by 2**refit.exponent."""
+        weights, gram = weights_of(refit.transform, self.dtype), self._on_device(refit.gram)
+        atoms = self._on_device(refit.atoms.T.astype(self.dtype))
+        wanted, most = sparsity if len(sparsity) == 1 else sparsity[rows], int(sparsity.max())
+        coefs, products = block @ self._on_device(weights.matrix), block @ atoms
+        codes = keep_largest(coefs, wanted, most)
+        length = max(1, _BLOCK_BYTES[block.device.type] // (8 * most**2 or 1))
+        for some in split_rows(0, len(block), length):
+            fewer = wanted if len(wanted) == 1 else wanted[some]
+            codes[some] = refitted(codes[some], products[some], gram, fewer, most)
+        whole = (wanted >= self.n_features)[:, None]
+        codes = codes.where(~whole, _shifted(coefs, -weights.exponent))
+        return codes * self._on_device(refit.scale).to(codes.dtype)
+
     def _blocks(self, exponent: int | None = None) -> Iterator[tuple[slice, Tensor, float, int]]:
         """Rows, scaled signals, largest magnitude and exponent of the scale, block by block.
 
@@ -273,28 +299,6 @@ def _as_signals(signals: Tensor, name: str) -> Tensor:
         )
     check_rows(signals.shape, name)
     return signals.detach().as_subclass(torch.Tensor)
-
-
-def keep_largest(coefs: Tensor, sparsity: Tensor, most: int) -> Tensor:
-    """Codes: the largest magnitudes of each row, of equal ones the first; the others zero.
-
-    `sparsity` has one entry, or one for each row; `most` is the largest.
-    """
-    import torch
-
-    sizes, wanted = coefs.abs(), sparsity[:, None]
-    if most == 0:
-        return torch.zeros_like(coefs)
-    if len(sparsity) == 1:
-        least = sizes.kthvalue(sizes.shape[1] - most + 1, dim=1, keepdim=True).values
-    else:
-        least = sizes.topk(most, dim=1).values.gather(1, (wanted - 1).clamp(min=0).long())
-    kept = sizes >= least
-    if bool((kept.sum(1, keepdim=True, dtype=torch.int32) != wanted).any()):
-        above, ties = sizes > least, sizes == least
-        missing = wanted - above.sum(1, keepdim=True)
-        kept = above | (ties & (ties.cumsum(1, dtype=torch.int32) <= missing))
-    return torch.where(kept, coefs, 0)
 
 
 def allows_tf32() -> bool:

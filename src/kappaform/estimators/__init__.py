@@ -1,9 +1,17 @@
 """scikit-learn estimators: thin shells over learning."""
 
+from kappaform.estimators.choice import ConditionedTransformCV
 from kappaform.estimators.transforms import (
     ConditionedTransform,
+    LearnedTransform,
     LogDetTransform,
     OrthonormalTransform,
 )
 
-__all__ = ["ConditionedTransform", "LogDetTransform", "OrthonormalTransform"]
+__all__ = [
+    "ConditionedTransform",
+    "ConditionedTransformCV",
+    "LearnedTransform",
+    "LogDetTransform",
+    "OrthonormalTransform",
+]

@@ -7,10 +7,9 @@ before, or it has all that was learned: attributes are set in one step, at the e
 from __future__ import annotations
 
 import copy
-import logging
 import warnings
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
@@ -20,25 +19,33 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_array
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kappaform.arrays import is_store, library_of, working_dtype
-from kappaform.engines import SignalsUnreadable, engine_for
+from kappaform.engines import Engine, Refit, SignalsUnreadable, engine_for
 from kappaform.engines.blocks import block_rows, split_rows
 from kappaform.engines.stores import reader_of
 from kappaform.learning import (
     LearningInterrupted,
     LearnResult,
     Method,
+    MethodFailed,
     StopReason,
     evaluate,
 )
 from kappaform.learning.learn import begin_stream, learn_on
-from kappaform.learning.methods import Forgetting, Options, checked_options, one_sparsity
+from kappaform.learning.methods import (
+    MAX_ITER,
+    Coding,
+    Forgetting,
+    Options,
+    checked_coding,
+    checked_options,
+    one_sparsity,
+)
 from kappaform.learning.state import State, as_stream, follow, result_of
 from kappaform.threads import single_threaded_blas
-
-_logger = logging.getLogger("kappaform")
 
 # Rows of a piece, in blocks of the engine: enough for every core, and a few dozen megabytes.
 _PIECE_BLOCKS = 64
@@ -47,14 +54,16 @@ _PIECE_BLOCKS = 64
 class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """A learned transform of signals, one per row, and their codes."""
 
-    _specification: ClassVar[type]  #: of the method; most of its fields are parameters here
+    _specification: ClassVar[type]  #: of the method; its fields are parameters here
+    _streams: ClassVar[bool] = True  #: whether it can learn batch by batch
+    coding: Coding = "largest"  #: a parameter, unless all ways to make codes are the same
 
     def __init__(
         self,
         n_nonzero_coefs: int | None = None,
         *,
         init: Any = "auto",
-        max_iter: int = 100,
+        max_iter: int = MAX_ITER,
         tol: float = 1e-4,
         forgetting: Forgetting = "auto",
         sparse_output: bool = False,
@@ -77,27 +86,34 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         """
         options = self._fit_options()
         signals, features = self._received(X, reset=True)
-        engine = engine_for(signals)
+        return self._learn(engine_for(signals), options, features)
+
+    def _learn(self, engine: Engine, options: Options, learned: dict[str, Any]) -> Self:
+        """Learn, and be fitted with what is learned, beside what is `learned` already."""
         state: State | None = None
         try:
             state, reason = learn_on(engine, options)
-            self._take(result_of(state, reason), as_stream(state), engine.dtype, features)
+            self._take(result_of(state, reason), as_stream(state), engine.dtype, learned)
             if self.verbose:
-                _logger.info("%s: %s", type(self).__name__, reason)
-            if reason is StopReason.MAX_ITER:
-                warnings.warn(_convergence_message(self), ConvergenceWarning, stacklevel=2)
+                self._say(f"stopped after {state.n_iter} iterations: {reason}")
+            self._warn_if_not_converged()
             return self
-        except (KeyboardInterrupt, SignalsUnreadable) as error:
+        except (KeyboardInterrupt, SignalsUnreadable, MethodFailed) as error:
             result: LearnResult | None = getattr(error, "result", None)
             if state is not None:  # after the last iteration
                 result = result_of(state, StopReason.INTERRUPTED)
-            if result is None:
+            if result is None or (isinstance(error, MethodFailed) and result.n_iter == 0):
                 raise
-            self._take(result, as_stream(state or result.state), engine.dtype, features)
+            self._take(result, as_stream(state or result.state), engine.dtype, learned)
             if state is None:
                 raise
             raise LearningInterrupted(result) from None
 
+    def _warn_if_not_converged(self) -> None:
+        if self.result_.stop_reason is StopReason.MAX_ITER:
+            warnings.warn(_convergence_message(self), ConvergenceWarning, stacklevel=4)
+
+    @available_if(lambda self: self._streams)
     def partial_fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
         """Learn from one more batch of signals: one call, one iteration.
 
@@ -125,13 +141,15 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         return self
 
     def transform(self, X: Any) -> Any:
-        """Codes of signals: the largest coefficients of each row, the others zero.
+        """Codes of signals: a few coefficients for each row, the others zero.
 
-        Codes of a Dask array or a tensor are one too, all others are arrays in memory.
+        The parameter `coding` says which. Codes of a Dask array or a tensor are one too, all others
+        are arrays in memory.
         """
         check_is_fitted(self, "result_")
         signals, _ = self._received(X, reset=False)
-        engine, how = engine_for(signals), (self.result_.transform, self.n_nonzero_coefs_)
+        engine = engine_for(signals)
+        how = self.result_.transform, self.n_nonzero_coefs_, self._refit()
         if not self.sparse_output:
             return engine.encode(*how)
         if _has_own_codes(signals):
@@ -145,6 +163,18 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
             for rows, piece in reader_of(signals, "signals")(all_rows, length)
         )
         return sparse.vstack([sparse.csr_array(codes) for codes in pieces], "csr")
+
+    def _refit(self) -> Refit | None:
+        """What codes that rebuild best need; None, if they are the largest coefficients, or all."""
+        if (
+            checked_coding(self.coding) == "largest"
+            or self.n_nonzero_coefs_ == self._n_features_out
+        ):
+            return None
+        try:
+            return self.result_.refit
+        except ValueError as error:
+            raise ValueError(f"coding='refit': {error} Or set coding='largest'.") from error
 
     def inverse_transform(self, X: Any) -> Any:
         r"""Signals that have the given coefficients: :math:`X W^{-T}`.
@@ -170,11 +200,12 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     def score(self, X: Any, y: Any = None) -> float:  # noqa: ARG002
         r"""Minus the relative error of signals rebuilt from their codes; 0 is perfect.
 
-        .. math:: -\|Y - H_s(Y W^T) W^{-T}\|_F / \|Y\|_F
+        .. math:: -\|Y - X W^{-T}\|_F / \|Y\|_F
         """
         check_is_fitted(self, "result_")
         signals, _ = self._received(X, reset=False)
-        return -evaluate(signals, self.result_, self.n_nonzero_coefs_).reconstruction
+        errors = evaluate(signals, self.result_, self.n_nonzero_coefs_, coding=self.coding)
+        return -errors.reconstruction
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -185,33 +216,43 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     def _n_features_out(self) -> int:
         return len(self.components_)
 
+    def _as_saved(self) -> SparsifyingTransform:
+        """The estimator that a file has of this one."""
+        return self
+
+    def _as(self, kind: type[SparsifyingTransform], parameters: dict[str, Any]) -> Any:
+        """An estimator of another kind with these parameters, and all else that it shares."""
+        shared = set(kind._get_param_names()) & set(self._get_param_names())
+        other = kind(**{name: getattr(self, name) for name in shared} | parameters)
+        learned = {name: value for name, value in vars(self).items() if name.endswith("_")}
+        other.__dict__ |= learned | {"_stream": self._stream}
+        return other
+
     def _fit_options(self) -> Options:
-        return self._options(self._specification(), self.init, max_iter=self.max_iter, tol=self.tol)
+        return self._options(self.init, max_iter=self.max_iter, tol=self.tol)
 
     def _stream_options(self) -> Options:
         before: State | None = getattr(self, "_stream", None)
-        if before is None:
-            return self._options(self._specification(), self.init, forgetting=self.forgetting)
-        result = result_of(before, StopReason.RUNNING)
-        return self._options(before.method, result, forgetting=self.forgetting)
+        init = self.init if before is None else result_of(before, StopReason.RUNNING)
+        return self._options(init, forgetting=self.forgetting)
 
-    def _options(self, basis: Any, init: Any, **others: Any) -> Options:
+    def _options(self, init: Any, **others: Any) -> Options:
         sparsity = one_sparsity(self.n_nonzero_coefs, "an estimator")
-        options = checked_options(self._method(basis), sparsity, init, self.callback, **others)
-        return options._replace(callback=self._logged_callback) if self.verbose else options
+        checked_coding(self.coding)
+        options = checked_options(self._method(), sparsity, init, self.callback, **others)
+        return options._replace(callback=self._telling_callback) if self.verbose else options
 
-    def _method(self, basis: Any) -> Method:
-        """A method with the parameters of the estimator; those that it lacks are of `basis`.
+    def _method(self) -> Method:
+        names = (field.name for field in fields(self._specification))
+        return self._specification(**{name: getattr(self, name) for name in names})
 
-        So `partial_fit` goes on with the variant of a loaded result, which no parameter says.
-        """
-        names = {field.name for field in fields(basis)} & set(self._get_param_names())
-        return replace(basis, **{name: getattr(self, name) for name in names})
-
-    def _logged_callback(self, result: LearnResult) -> bool:
-        loss = result.records[-1].loss
-        _logger.info("%s: iteration %d, loss %.6g", type(self).__name__, result.n_iter, loss)
+    def _telling_callback(self, result: LearnResult) -> bool:
+        self._say(f"iteration {result.n_iter}, loss {result.records[-1].loss:.6g}")
         return self.callback is not None and bool(self.callback(result))
+
+    def _say(self, text: str) -> None:
+        """Print a line, as estimators of scikit-learn do if they are verbose."""
+        print(f"[{type(self).__name__}] {text}")  # noqa: T201
 
     def _received(self, X: Any, *, reset: bool) -> tuple[Any, dict[str, Any]]:
         """Signals as an engine takes them, and what scikit-learn remembers of their features.
@@ -267,12 +308,8 @@ def _convergence_message(estimator: SparsifyingTransform) -> str:
         f"{type(estimator).__name__} stopped after {result.n_iter} iterations, with "
         f"max_iter={estimator.max_iter}"
     )
-    # A change of no more than tol stops learning, unless its start was only chosen then.
-    if result.state.explores or change <= estimator.tol:
-        return (
-            f"{begin}, while starts were still being explored: increase max_iter (300 are enough "
-            "for most bounds), or choose one start by init='least-squares' or 'dct'."
-        )
+    if change <= estimator.tol:  # else it would have stopped before
+        return f"{begin}, when the best start had only begun: increase max_iter."
     return (
         f"{begin}. The last relative change of the loss is {change:.1e}, tol={estimator.tol:g}: "
         "increase max_iter or tol."

@@ -1,19 +1,27 @@
-"""The three estimators: each is a method with its parameters."""
+"""The estimators: each is a method with its parameters, and the last one takes any method."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
 from kappaform.estimators.base import SparsifyingTransform
-from kappaform.learning import Conditioned, LogDet, Orthonormal
-from kappaform.learning.methods import Forgetting
+from kappaform.learning import Conditioned, LogDet, Method, Orthonormal
+from kappaform.learning.method import parameters_of
+from kappaform.learning.methods import (
+    MAX_ITER,
+    Coding,
+    Forgetting,
+    Objective,
+    Variant,
+    checked_method,
+)
 
 
 class ConditionedTransform(SparsifyingTransform):
     r"""Invertible sparse representation with a bounded condition number.
 
     Learns a square transform W under which signals Y, one per row, have sparse codes
-    :math:`X = H_s(Y W^T)`:
+    :math:`X = H_s(Y W^T)`, the s largest coefficients of each:
 
     .. math:: \min_W \|X - Y W^T\| \quad \text{s.t.} \quad \kappa(W) \le \kappa, \; \|W\|_F = \tau
 
@@ -29,6 +37,10 @@ class ConditionedTransform(SparsifyingTransform):
         Frobenius norm of the transform: that of an orthonormal one, given, or free.
     objective : {"absolute", "relative"}
         The error to minimise: absolute, or divided by the norm of the coefficients.
+    variant : {"monotone", "paper", "reference", "public"}
+        Steps that never increase the loss, or published ones; see :class:`kappaform.Conditioned`.
+    n_rounds : int >= 1
+        Rounds of the monotone updates per iteration.
     init : {"auto", "dct", "identity", "least-squares", "procrustes"}, array or LearnResult
         Where to start; a LearnResult of the same method and sparsity, such as the `result_` of a
         fitted estimator, is resumed.
@@ -39,12 +51,15 @@ class ConditionedTransform(SparsifyingTransform):
     forgetting : "auto" or float from 0 to 1
         What a batch given to `partial_fit` leaves of the weight of earlier signals: 1 never forgets
         any. See :func:`kappaform.learn_stream`.
+    coding : {"refit", "largest"}
+        What `transform` gives: codes that rebuild signals best, or the largest coefficients, with
+        which the transform was learned.
     sparse_output : bool
         Whether codes are a sparse CSR array.
     callback : callable, optional
         Called after every iteration with the LearnResult so far; returning True stops `fit`.
     verbose : int
-        Above 0 every iteration is logged, as INFO of the logger "kappaform".
+        Above 0 every iteration is printed, and why learning stopped.
 
     Attributes
     ----------
@@ -94,11 +109,14 @@ class ConditionedTransform(SparsifyingTransform):
         *,
         max_condition: float = 2.0,
         norm: float | Literal["auto"] | None = "auto",
-        objective: Literal["absolute", "relative"] = "absolute",
+        objective: Objective = "absolute",
+        variant: Variant = "monotone",
+        n_rounds: int = 5,
         init: Any = "auto",
-        max_iter: int = 100,
+        max_iter: int = MAX_ITER,
         tol: float = 1e-4,
         forgetting: Forgetting = "auto",
+        coding: Coding = "refit",
         sparse_output: bool = False,
         callback: Any = None,
         verbose: int = 0,
@@ -113,15 +131,19 @@ class ConditionedTransform(SparsifyingTransform):
             callback=callback,
             verbose=verbose,
         )
+        self.coding = coding
         self.max_condition = max_condition
         self.norm = norm
         self.objective = objective
+        self.variant = variant
+        self.n_rounds = n_rounds
 
 
 class OrthonormalTransform(SparsifyingTransform):
     """Sparse representation in a learned orthonormal basis.
 
-    Parameters and attributes are those of :class:`ConditionedTransform`, without a bound.
+    Parameters and attributes are those of :class:`ConditionedTransform`, without a bound. There is
+    no `coding`: of an orthonormal basis the largest coefficients are the ones that rebuild best.
 
     Parameters
     ----------
@@ -156,7 +178,7 @@ class LogDetTransform(SparsifyingTransform):
         The larger, the lower the condition number; no bound on it is promised.
     frobenius_weight : float > 0, optional
         By default the same as `weight`.
-    init, max_iter, tol, forgetting, sparse_output, callback, verbose
+    init, max_iter, tol, forgetting, coding, sparse_output, callback, verbose
         As for :class:`ConditionedTransform`, and so are the attributes.
 
     Examples
@@ -178,9 +200,10 @@ class LogDetTransform(SparsifyingTransform):
         weight: float = 0.0031,
         frobenius_weight: float | None = None,
         init: Any = "auto",
-        max_iter: int = 100,
+        max_iter: int = MAX_ITER,
         tol: float = 1e-4,
         forgetting: Forgetting = "auto",
+        coding: Coding = "refit",
         sparse_output: bool = False,
         callback: Any = None,
         verbose: int = 0,
@@ -195,5 +218,73 @@ class LogDetTransform(SparsifyingTransform):
             callback=callback,
             verbose=verbose,
         )
+        self.coding = coding
         self.weight = weight
         self.frobenius_weight = frobenius_weight
+
+
+class LearnedTransform(SparsifyingTransform):
+    """Invertible sparse representation learned by any method, one of your own for instance.
+
+    Parameters
+    ----------
+    n_nonzero_coefs : int, optional
+        Nonzero coefficients of a code. By default a tenth of the features, at least 1.
+    method : Method, optional
+        By default ``Conditioned()``. See :class:`kappaform.Method` for one of your own.
+    init, max_iter, tol, forgetting, coding, sparse_output, callback, verbose
+        As for :class:`ConditionedTransform`, and so are the attributes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import kappaform as kf
+    >>> signals = np.random.default_rng(0).standard_normal((500, 16)).cumsum(axis=1)
+    >>> estimator = kf.LearnedTransform(4, method=kf.LogDet(0.01), tol=1e-3).fit(signals)
+    >>> same = kf.LogDetTransform(4, weight=0.01, tol=1e-3).fit(signals)
+    >>> np.array_equal(estimator.components_, same.components_)
+    True
+    """
+
+    def __init__(
+        self,
+        n_nonzero_coefs: int | None = None,
+        *,
+        method: Method | None = None,
+        init: Any = "auto",
+        max_iter: int = MAX_ITER,
+        tol: float = 1e-4,
+        forgetting: Forgetting = "auto",
+        coding: Coding = "refit",
+        sparse_output: bool = False,
+        callback: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            n_nonzero_coefs,
+            init=init,
+            max_iter=max_iter,
+            tol=tol,
+            forgetting=forgetting,
+            sparse_output=sparse_output,
+            callback=callback,
+            verbose=verbose,
+        )
+        self.method = method
+        self.coding = coding
+
+    def _method(self) -> Method:
+        return checked_method(self.method)
+
+    def _as_saved(self) -> SparsifyingTransform:
+        """The estimator of its method, where there is one: a file knows methods of this package."""
+        kind = ESTIMATORS.get(type(self._method()), LearnedTransform)
+        return self if kind is LearnedTransform else self._as(kind, parameters_of(self._method()))
+
+
+#: The estimator of each method of this package.
+ESTIMATORS: dict[type[Method], type[SparsifyingTransform]] = {
+    Conditioned: ConditionedTransform,
+    LogDet: LogDetTransform,
+    Orthonormal: OrthonormalTransform,
+}

@@ -119,6 +119,7 @@ def _view(
         noise=before.noise,
         transform=result.transform,
         patch_size=side,
+        quality="fast",  # sweeps with this transform: what is seen is what the bound does
         value_range=value_range,
         channel_axis=-1 if image.ndim == 3 else None,
     )

@@ -1,23 +1,20 @@
 """Cleaning an image with a given transform: every overlapping patch, then the average.
 
-Patches are made, cleaned and put back block by block, and a large image a few rows at a time:
-neither its patches nor copies of it are ever all in memory.
+Patches are made, cleaned and put back block by block: they are never all in memory.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.arrays import float_dtype
 from kappaform.imaging.kernels import gather, keep_above, scatter, shrink
 from kappaform.imaging.options import Progress, section
-from kappaform.imaging.patches import Grid, grid_of, patches_at
+from kappaform.imaging.patches import grid_of
 from kappaform.threads import Workspace, mapped_in_order
 
 # Both were chosen among a few values on six noisy images of the paper (docs/denoising.md).
@@ -26,37 +23,12 @@ NOISE = 0.8  # variance that Wiener's rule assumes: a first estimate has lost so
 
 _LEAST_VARIANCE = 1e-6  # of a coefficient, over the mean of all: the constant patch has none
 
-_SLAB_PIXELS = 2**20
 _PART_ROWS = 32  # rows of patches that are the work of one thread
 _BLOCK_PATCHES = 2048
 
 #: Cleans a block of mean-free patches in place; returns their weights and numbers of coefficients.
 #: `guides` holds the same patches of another image, if there is one.
 Cleaner = Callable[[NDArray, NDArray | None, Workspace], tuple[NDArray, NDArray]]
-
-
-@dataclass(frozen=True, eq=False)
-class Recipe:
-    """How an image is cleaned, once its transform is known."""
-
-    transform: NDArray  #: of ordinary scale: squares of its entries are within float32
-    patch_shape: tuple[int, ...]
-    sigma: float
-    covariance: NDArray | None  #: of the noise of a patch in units of sigma**2; None: white
-    centre: float  #: subtracted from all values, so that they need few digits
-    dtype: np.dtype  #: in which patches are cleaned
-    value_range: tuple[float, float]
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        """The range of values in the units in which patches are cleaned."""
-        low, high = self.value_range
-        return (low - self.centre) / self.sigma, (high - self.centre) / self.sigma
-
-    @property
-    def reach(self) -> tuple[int, ...]:
-        """How far away pixels matter, along each axis: two sweeps, a patch each."""
-        return tuple(2 * (side - 1) for side in self.patch_shape)
 
 
 class Rule(NamedTuple):
@@ -87,70 +59,6 @@ def rule_of(
     inverse = np.linalg.inv(transform)
     energies = variances * np.sum(inverse**2, axis=0)
     return Rule(transform, inverse, threshold * np.sqrt(variances), noise * variances, energies)
-
-
-class Place(Protocol):
-    """An image of one channel, where its pixels are."""
-
-    def patches(self, grid: Grid, rounds: Iterable[NDArray]) -> Iterable[Any]:
-        """Mean-free patches (rows, float64) of the numbers of each round."""
-
-    def cleaned(self, recipe: Recipe, progress: Progress | None) -> tuple[Any, Any]:
-        """The image of its float dtype, and over each pixel the mean number of coefficients."""
-
-
-class HostImage:
-    """The place of arrays."""
-
-    def __init__(self, image: NDArray) -> None:
-        self.image = image
-
-    def patches(self, grid: Grid, rounds: Iterable[NDArray]) -> Iterator[NDArray]:
-        return (patches_at(self.image, grid, numbers) for numbers in rounds)
-
-    def cleaned(self, recipe: Recipe, progress: Progress | None) -> tuple[NDArray, NDArray]:
-        out = np.empty(self.image.shape, float_dtype(self.image.dtype))
-        counts = np.empty(self.image.shape, np.float32)
-        clean_slabs(self.image, out, counts, recipe, progress)
-        return out, counts
-
-
-def clean_slabs(
-    image: NDArray,
-    out: NDArray,
-    counts: NDArray,
-    recipe: Recipe,
-    progress: Progress | None = None,
-) -> None:
-    """Clean an image into `out`, and numbers of coefficients into `counts`, slab by slab.
-
-    A slab is cleaned with as many rows around it as its patches depend on, so that the result does
-    not depend on slabs.
-    """
-    halo = recipe.reach[0]
-    low, high = representable(recipe.value_range, out.dtype)
-    rule = rule_of(recipe.transform, recipe.covariance)
-    height = max(4 * halo, _SLAB_PIXELS // math.prod(image.shape[1:]), 1)
-    for start in range(0, len(image), height):
-        stop = min(start + height, len(image))
-        first, last = max(start - halo, 0), min(stop + halo, len(image))
-        values = np.subtract(image[first:last], recipe.centre, dtype=np.float64)
-        values /= recipe.sigma
-        slab = values.astype(recipe.dtype, copy=False)
-        part = section(progress, start / len(image), stop / len(image))
-        cleaned, numbers = clean_image(slab, recipe.patch_shape, rule, recipe.bounds, part)
-        inner = slice(start - first, stop - first)
-        restored = np.multiply(cleaned[inner], recipe.sigma, dtype=np.float64)
-        restored += recipe.centre
-        out[start:stop] = restored.clip(low, high, out=restored)
-        counts[start:stop] = numbers[inner]
-
-
-def representable(value_range: tuple[float, float], dtype: np.dtype) -> tuple[float, float]:
-    """What a range of values has in common with that of a dtype: no value becomes infinite."""
-    limits = np.finfo(dtype)
-    low, high = value_range
-    return max(low, float(limits.min)), min(high, float(limits.max))
 
 
 def clean_image(
@@ -208,8 +116,13 @@ def sweep(
     parts = [slice(row, min(row + _PART_ROWS, n_rows)) for row in range(0, n_rows, _PART_ROWS)]
     watch = None if progress is None else lambda n_done: progress(n_done / len(parts))
     sums = np.zeros((3, *image.shape), image.dtype)
-    for part, some in zip(parts, mapped_in_order(sums_of, parts, watch), strict=True):
+    rows = iter(parts)
+
+    def add(some: NDArray) -> None:
+        part = next(rows)
         sums[:, part.start : part.stop + patch_shape[0] - 1] += some
+
+    mapped_in_order(sums_of, parts, watch, add)
     return sums[0] / sums[1], sums[2] / grid.overlaps().astype(np.float32)
 
 

@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.arrays import float_dtype, library_of
+from kappaform.arrays import float_dtype, library_of, representable
 from kappaform.engines.torch_engine import check_tensor
-from kappaform.imaging.clean import Recipe, Rule, representable, rule_of
-from kappaform.imaging.options import Progress, section
+from kappaform.imaging.clean import Rule
+from kappaform.imaging.groups_torch import refined, tell
+from kappaform.imaging.options import Progress, Quality, section
 from kappaform.imaging.patches import Grid, mean_free
+from kappaform.imaging.places import Cleaned, in_tiles
+from kappaform.imaging.stages import Recipe, Tools, cleaned
 
 if TYPE_CHECKING:
     import torch
@@ -31,32 +34,56 @@ _SLAB_ENTRIES = 2**25  # of the patches that are cleaned at once
 class TensorImage:
     """The place of an image that is learned from and cleaned on a device of torch."""
 
-    def __init__(self, image: NDArray, device: Any) -> None:
+    def __init__(self, components: Sequence[NDArray], device: Any) -> None:
         import torch
 
-        self.dtype = float_dtype(image.dtype)
-        values = np.ascontiguousarray(image, self.dtype)
-        self.values = torch.as_tensor(values, device=device)
+        self.dtypes = [float_dtype(image.dtype) for image in components]
+        self.components = [
+            torch.as_tensor(np.ascontiguousarray(image, dtype), device=device)
+            for image, dtype in zip(components, self.dtypes, strict=True)
+        ]
 
-    def patches(self, grid: Grid, rounds: Iterable[NDArray]) -> Iterator[Tensor]:
+    def patches(self, component: int, rounds: Iterable[tuple[Grid, NDArray]]) -> Iterator[Tensor]:
         import torch
 
-        flat = self.values.reshape(-1)
-        offsets = torch.as_tensor(grid.offsets, device=flat.device)
-        for numbers in rounds:
+        flat = self.components[component].reshape(-1)
+        for grid, numbers in rounds:
+            offsets = torch.as_tensor(grid.offsets, device=flat.device)
             starts = torch.as_tensor(grid.starts(numbers), device=flat.device)
             yield mean_free(flat[starts[:, None] + offsets].double())
 
-    def cleaned(self, recipe: Recipe, progress: Progress | None) -> tuple[NDArray, NDArray]:
+    def cleaned(
+        self, recipes: Sequence[Recipe], quality: Quality, progress: Progress | None
+    ) -> Cleaned:
+        def clean(where: tuple[slice, ...], part: Progress | None) -> Cleaned:
+            return self._clean_tile(where, recipes, quality, part)
+
+        outs = [np.empty(tuple(self.components[0].shape), dtype) for dtype in self.dtypes]
+        return in_tiles(outs, recipes[0].patch_shape, clean, progress)
+
+    def _clean_tile(
+        self,
+        where: tuple[slice, ...],
+        recipes: Sequence[Recipe],
+        quality: Quality,
+        progress: Progress | None,
+    ) -> Cleaned:
+        """The components of a part of an image, and numbers of coefficients: arrays."""
         import torch
 
-        exact = (self.values.double() - recipe.centre) / recipe.sigma
-        noisy = exact.to(torch.float32 if recipe.dtype == np.float32 else torch.float64)
-        rule = rule_of(recipe.transform, recipe.covariance)
-        cleaned, counts = clean_image(noisy, recipe.patch_shape, rule, recipe.bounds, progress)
-        restored = cleaned.double() * recipe.sigma + recipe.centre
-        restored.clamp_(*representable(recipe.value_range, self.dtype))
-        return restored.to(self.values.dtype).cpu().numpy(), counts.float().cpu().numpy()
+        is_single = all(recipe.dtype == np.float32 for recipe in recipes)
+        dtype = torch.float32 if is_single else torch.float64
+        noisy = [
+            ((image[where].double() - recipe.centre) / recipe.sigma).to(dtype)
+            for image, recipe in zip(self.components, recipes, strict=True)
+        ]
+        images, counts = cleaned(noisy, recipes, quality, Tools(clean_image, refined), progress)
+        restored = []
+        for image, recipe, its_dtype in zip(images, recipes, self.dtypes, strict=True):
+            values = image.double() * recipe.sigma + recipe.centre
+            values.clamp_(*representable(recipe.value_range, its_dtype))
+            restored.append(values.cpu().numpy().astype(its_dtype))
+        return restored, [numbers.float().cpu().numpy() for numbers in counts]
 
 
 def on_host(values: Any, name: str) -> Any:
@@ -155,10 +182,7 @@ def _sweep(
         grid = (rows.stop - rows.start, *positions[1:])
         total[pixels] += _overlapped(cleaned.view(*patch_shape, *grid), image.ndim)
         weights[rows], counts[rows] = weight.view(grid), count.view(grid)
-        if progress is not None:
-            if image.is_cuda:
-                torch.cuda.synchronize(image.device)  # what was asked for is done only then
-            progress(rows.stop / positions[0])
+        tell(progress, rows.stop / positions[0], image)
     overlaps = _spread(torch.ones_like(counts), patch_shape)
     return total / _spread(weights, patch_shape), _spread(counts, patch_shape) / overlaps
 

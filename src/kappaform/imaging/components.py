@@ -7,15 +7,15 @@ components, which share no signal on average.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kappaform.arrays import as_real_array, float_dtype, library_of
-from kappaform.imaging.clean import representable
+from kappaform.arrays import as_real_array, float_dtype, library_of, representable
 from kappaform.imaging.estimate import check_kind, noise_of
-from kappaform.imaging.noise import Noise, White
+from kappaform.imaging.noise import Correlated, Noise, White
 from kappaform.imaging.options import ANY_VALUE, Options, computed, limits
 
 
@@ -81,6 +81,17 @@ def noises_of(sigma: ArrayLike | None, noise: Any, stack: Any, options: Options)
     for each in noises:
         each.check_channels(n_channels)
     return noises
+
+
+def noise_of_movie(
+    sigma: ArrayLike | None, noise: Any, stack: Any, options: Options
+) -> list[Noise]:
+    """The noise of all frames of a movie: as given, or estimated in the middle one."""
+    frame = stack[:, stack.shape[1] // 2]
+    (found,) = noises_of(sigma, noise, frame, replace(options, patch_shape=options.patch_shape[1:]))
+    if isinstance(found, Correlated) and found.autocovariance is not None:
+        found = replace(found, autocovariance=np.asarray(found.autocovariance)[np.newaxis])
+    return [found]
 
 
 def _deviations(sigma: ArrayLike, n_slices: int, n_channels: int) -> NDArray:

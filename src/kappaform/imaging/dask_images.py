@@ -1,12 +1,12 @@
-"""The place of Dask images: chunk by chunk, each with as much around it as its patches depend on.
+"""The place of Dask images: each tile is a chunk, which brings its margin from its neighbours.
 
-At the call an image is computed three times at most: for its noise, for its limits, and for the
-patches to learn from. The rest is done when the result is asked for.
+At the call an image is computed three times: for its noise, for its limits, and for the patches to
+learn from, at every scale. The rest is done when the result is asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -15,9 +15,11 @@ from numpy.typing import NDArray
 
 from kappaform.arrays import float_dtype
 from kappaform.engines.dask_engine import check_dask_array
-from kappaform.imaging.clean import Recipe, clean_slabs
-from kappaform.imaging.options import Progress
+from kappaform.imaging.options import Progress, Quality
 from kappaform.imaging.patches import Grid, grid_of, mean_free, rows_at
+from kappaform.imaging.places import Cleaned, clean_tile
+from kappaform.imaging.stages import Recipe
+from kappaform.imaging.tiles import cuts, sides_and_margins
 from kappaform.threads import at_most_threads, single_threaded_blas
 
 
@@ -40,74 +42,88 @@ def check_dask_image(image: Any, channel_axis: int | None, preset: str | None) -
 class DaskImage:
     """The place of a Dask array: what is cleaned is a Dask array as well."""
 
-    def __init__(self, image: Any) -> None:
-        self.image = image
+    def __init__(self, components: Sequence[Any]) -> None:
+        (self.image,) = components  # channels are refused
 
-    def patches(self, grid: Grid, rounds: Iterable[NDArray]) -> list[NDArray]:
+    def patches(self, _: int, rounds: Iterable[tuple[Grid, NDArray]]) -> Iterator[NDArray]:
         """The patches of all rounds, gathered at once."""
-        drawn = list(rounds)
-        gathered = _gathered(self.image, grid, np.concatenate(drawn))
-        cuts = np.cumsum([0, *map(len, drawn)])
-        return [mean_free(gathered[a:b].astype(np.float64)) for a, b in pairwise(cuts)]
+        gathered = _gathered(self.image, list(rounds))
+        return (mean_free(patches.astype(np.float64)) for patches in gathered)
 
-    def cleaned(self, recipe: Recipe, progress: Progress | None) -> tuple[Any, Any]:
+    def cleaned(
+        self, recipes: Sequence[Recipe], quality: Quality, progress: Progress | None
+    ) -> Cleaned:
         """Dask arrays, which are computed later: nothing is left to do in this call."""
         if progress is not None:
             progress(1.0)
         from dask.array import map_overlap
         from dask.delayed import delayed
 
-        # Chunks have the neighbours that patches depend on, so they must not be smaller than that.
-        chunks = tuple(map(_merged, self.image.chunks, recipe.reach))
+        layout = sides_and_margins(recipes[0].patch_shape)
+        edges = [cuts(n, side) for n, (side, _) in zip(self.image.shape, layout, strict=True)]
+        chunks = tuple(tuple(b - a for a, b in pairwise(along)) for along in edges)
         dtype = float_dtype(self.image.dtype)
         # Both results of cleaning in one array: whoever wants both has them cleaned once.
         both = np.dtype([("image", dtype), ("counts", np.float32)])
         cleaned = map_overlap(
             _clean_chunk,
             self.image.rechunk(chunks),
-            depth={axis: d for axis, d in enumerate(recipe.reach) if len(chunks[axis]) > 1},
+            depth={a: margin for a, (_, margin) in enumerate(layout) if len(chunks[a]) > 1},
             boundary="none",
-            recipe=delayed(recipe, traverse=False),
+            job=delayed((recipes, quality), traverse=False),
             both=both,
             meta=np.empty((0,) * self.image.ndim, both),
         )
-        return cleaned["image"], cleaned["counts"]
+        return [cleaned["image"]], [cleaned["counts"]]
 
 
-def _clean_chunk(chunk: NDArray, recipe: Recipe, both: np.dtype) -> NDArray:
-    cleaned = np.empty(chunk.shape, both)
+def _clean_chunk(chunk: NDArray, job: tuple[Sequence[Recipe], Quality], both: np.dtype) -> NDArray:
+    whole = np.empty(chunk.shape, both)
     with at_most_threads(1), single_threaded_blas():
-        clean_slabs(chunk, cleaned["image"], cleaned["counts"], recipe)
-    return cleaned
+        (whole["image"],), (whole["counts"],) = clean_tile([chunk], *job)
+    return whole
 
 
-def _gathered(image: Any, grid: Grid, numbers: NDArray) -> NDArray:
-    """Patches of these numbers, from the chunks that hold them."""
+def _gathered(image: Any, rounds: Sequence[tuple[Grid, NDArray]]) -> list[NDArray]:
+    """Of each round, patches of these numbers of a grid, from the chunks that hold them."""
     from dask.array.overlap import overlap
     from dask.base import compute
-    from dask.delayed import delayed
 
-    sides = grid.patch_shape
-    corners = np.stack(grid.corners(numbers), axis=1)
+    sides = np.max([grid.patch_shape for grid, _ in rounds], axis=0).tolist()
     chunks = tuple(_merged(c, side - 1) for c, side in zip(image.chunks, sides, strict=True))
     beyond = {a: (0, side - 1) for a, side in enumerate(sides) if len(chunks[a]) > 1}
     blocks = overlap(image.rechunk(chunks), depth=beyond, boundary="none").to_delayed()
     bounds = [np.cumsum((0, *along)) for along in chunks]
+    parts = [_parts(blocks, bounds, *each) for each in rounds]
+    found = compute(*([patches for _, patches in each] for each in parts))
+    gathered = []
+    for (grid, numbers), each, arrays in zip(rounds, parts, found, strict=True):
+        rows = np.empty((len(numbers), grid.offsets.size), image.dtype)
+        for (which, _), patches in zip(each, arrays, strict=True):
+            rows[which] = patches
+        gathered.append(rows)
+    return gathered
+
+
+def _parts(
+    blocks: NDArray, bounds: Sequence[NDArray], grid: Grid, numbers: NDArray
+) -> list[tuple[NDArray, Any]]:
+    """Which of some patches a block holds, and these, to be computed; for each that holds some."""
+    from dask.delayed import delayed
+
+    corners = np.stack(grid.corners(numbers), axis=1)
     owners = np.stack(
         [np.searchsorted(b, c, side="right") - 1 for b, c in zip(bounds, corners.T, strict=True)]
     )
     flat = np.ravel_multi_index(owners, blocks.shape)
     order = np.argsort(flat, kind="stable")
-    groups = np.split(order, np.flatnonzero(np.diff(flat[order])) + 1)
-    found = []
-    for group in groups:
-        block = tuple(owners[:, group[0]])
+    parts = []
+    for which in np.split(order, np.flatnonzero(np.diff(flat[order])) + 1):
+        block = tuple(owners[:, which[0]])
         origin = [b[i] for b, i in zip(bounds, block, strict=True)]
-        found.append(delayed(_take)(blocks[block], corners[group] - origin, sides))
-    gathered = np.empty((len(flat), grid.offsets.size), image.dtype)
-    for group, patches in zip(groups, compute(*found), strict=True):
-        gathered[group] = patches
-    return gathered
+        patches = delayed(_take)(blocks[block], corners[which] - origin, grid.patch_shape)
+        parts.append((which, patches))
+    return parts
 
 
 def _take(chunk: NDArray, corners: NDArray, patch_shape: tuple[int, ...]) -> NDArray:

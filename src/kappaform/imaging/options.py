@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import count, pairwise
-from typing import Any, Literal, NamedTuple
+from itertools import accumulate, count, pairwise
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from kappaform.learning import Conditioned, LearnResult, LogDet, Method, Orthono
 from kappaform.learning.result import learned
 
 MethodName = Literal["conditioned", "log-det", "orthonormal"]
+Quality = Literal["fast", "balanced", "best"]
 Callback = Callable[[LearnResult], bool | None]
 Progress = Callable[[float], object]  #: is told the share of the work that is done
 
@@ -42,8 +43,15 @@ class Options:
     value_range: tuple[float, float]
     seed: int  #: of the patches that are drawn from each image
     callback: Callback | None
+    quality: Quality = "balanced"
     device: Any = None  #: of torch, where images are learned from and cleaned; None: the host
     progress: Progress | None = None
+
+
+def checked_quality(quality: Any) -> Quality:
+    if quality not in get_args(Quality):
+        raise ValueError(f"quality={quality!r} is unknown: choose one of {get_args(Quality)}.")
+    return quality
 
 
 def checked_progress(progress: Any) -> Progress | None:
@@ -62,11 +70,15 @@ def section(progress: Progress | None, start: float, stop: float) -> Progress | 
     return lambda share: progress(max(start, stop - (stop - start) * (1 - share)))
 
 
+def sections(progress: Progress | None, weights: Sequence[float]) -> list[Progress | None]:
+    """Progress of parts of the work, one after the other, each as long as its weight says."""
+    ends = [0.0, *accumulate(weights)]
+    return [section(progress, a / ends[-1], b / ends[-1]) for a, b in pairwise(ends)]
+
+
 def equal_parts(options: Options, number: int) -> list[Options]:
     """The options of equal parts of the work, each with its part of the progress."""
-    shares = [i / number for i in range(number + 1)]
-    parts = [section(options.progress, *ends) for ends in pairwise(shares)]
-    return [replace(options, progress=part) for part in parts]
+    return [replace(options, progress=part) for part in sections(options.progress, [1] * number)]
 
 
 def telling_callback(options: Options, n_iter: int) -> Callback | None:
@@ -232,6 +244,30 @@ def checked_options(
     seed = int(rng.integers(2**62)) if isinstance(rng, np.random.Generator) else rng or 0
     generator(seed)  # refuses what is not a seed
     return Options(method, methods[method], patch_shape, paper, matrix, values, seed, callback)
+
+
+def check_movie(stack_axis: int | None, preset: str | None, share: bool, library: str) -> None:
+    """Refuse what a movie cannot be."""
+    if stack_axis is None:
+        raise ValueError("movie=True needs stack_axis, the axis of the frames.")
+    if preset is not None or share:
+        raise ValueError("movie=True shares a transform already, and preset has none: leave both.")
+    if library == "dask":
+        raise ValueError(
+            "movie=True with a Dask image: frames are cleaned together in memory only, "
+            "image.compute()."
+        )
+
+
+def patch_of_frames(patch_size: Any, frame: tuple[int, ...], transform: Any) -> tuple[int, ...]:
+    """The shape of a patch of one frame of a movie, whose frames are planes."""
+    if len(frame) != 2:
+        raise ValueError(f"movie=True: frames have shape {frame}, planes are needed.")
+    if patch_size is None:
+        matrix = _matrix(transform)
+        side = None if matrix is None else math.isqrt(len(matrix))
+        patch_size = default_patch_shape(frame) if side is None else side
+    return (1, *checked_patch_shape(patch_size, frame))
 
 
 def default_patch_shape(space: tuple[int, ...], paper: bool = False) -> tuple[int, ...]:

@@ -25,7 +25,9 @@ from kappaform.imaging.options import (
 )
 from kappaform.imaging.patches import checked_patch_shape
 from kappaform.imaging.training import (
+    N_ROUNDS,
     N_TRAINING,
+    Draw,
     Drawn,
     Source,
     drawn_rounds,
@@ -140,11 +142,15 @@ def _drawn_from(look: Look, n_patches: int, options: Options) -> list[list[Drawn
     rng = np.random.default_rng(options.seed)
     parts = [part for part in components_of(*look, options).parts if not part.is_clean]
     n_each = -(-n_patches // max(len(parts), 1))
+    if not parts:
+        return []
+    place = place_of([part.image for part in parts], options.device)
     sources = [
-        Source(place_of(p.image, options.device), p.image.shape, p.sigma, p.covariance)
-        for p in parts
+        Source(place, c, part.image.shape, part.sigma, part.covariance)
+        for c, part in enumerate(parts)
     ]
-    return [list(drawn_rounds(source, n_each, options, rng)) for source in sources]
+    draws = [Draw(n_each)] * N_ROUNDS
+    return [list(drawn_rounds(source, draws, options, rng)) for source in sources]
 
 
 def _share(n_images: int) -> int:

@@ -7,8 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from kappaform.arrays import Array, as_real_array, float_dtype, generator
-from kappaform.imaging.clean import representable
+from kappaform.arrays import Array, as_real_array, float_dtype, generator, representable
 from kappaform.imaging.noise import Correlated, Noise, Shot, Varying, White
 
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.arrays import library_of
-from kappaform.imaging.clean import HostImage, Place, rule_of
-from kappaform.imaging.options import Options, equal_parts, telling_callback
-from kappaform.imaging.patches import grid_of
+from kappaform.imaging.clean import rule_of
+from kappaform.imaging.options import Options, equal_parts, sections, telling_callback
+from kappaform.imaging.patches import Grid, grid_of
+from kappaform.imaging.places import HostImage, Place
+from kappaform.imaging.scales import halved_patches, n_scales_of
+from kappaform.imaging.stages import EFFORTS
 from kappaform.learning import LearnResult, learn
 from kappaform.linalg import dct_basis
 
@@ -22,15 +27,37 @@ N_TRAINING = 20_000
 # Patches that could be cleaned in the time of learning from one: measured, 10 (5 x 5 pixels, or
 # orthonormal) to 42 (16 x 16), 22 to 27 by default. It matters to the progress that is told only.
 _LEARNING_COST = 20
+_COARSE_WORK = 0.4  # of the one round of learning from a half, over a round of the image itself
+
+
+def place_of(components: Sequence[Any], device: Any) -> Place:
+    """Where the pixels of the components of an image are."""
+    if library_of(components[0]) == "dask":
+        from kappaform.imaging.dask_images import DaskImage
+
+        return DaskImage(components)
+    if device is not None:
+        from kappaform.imaging.clean_torch import TensorImage
+
+        return TensorImage(components, device)
+    return HostImage(components)
 
 
 class Source(NamedTuple):
-    """An image of one channel to learn from, and its noise."""
+    """A component of an image to learn from, and its noise."""
 
     place: Place
+    component: int
     shape: tuple[int, ...]
     sigma: float
     covariance: NDArray | None  #: of the noise of a patch in units of sigma**2; None: white
+
+
+class Draw(NamedTuple):
+    """What a round of learning asks for."""
+
+    n_patches: int
+    n_halvings: int = 0  #: of the image that the patches are of
 
 
 class Drawn(NamedTuple):
@@ -40,43 +67,61 @@ class Drawn(NamedTuple):
     covariance: NDArray | None
 
 
-def place_of(image: Any, device: Any) -> Place:
-    """Where the pixels of an image of one channel are."""
-    if library_of(image) == "dask":
-        from kappaform.imaging.dask_images import DaskImage
-
-        return DaskImage(image)
-    if device is not None:
-        from kappaform.imaging.clean_torch import TensorImage
-
-        return TensorImage(image, device)
-    return HostImage(image)
-
-
 def drawn_rounds(
-    source: Source, n_patches: int, options: Options, rng: np.random.Generator
+    source: Source, draws: Sequence[Draw], options: Options, rng: np.random.Generator
 ) -> Iterator[Drawn]:
-    """Patches of every round, drawn afresh for each."""
-    grid = grid_of(source.shape, options.patch_shape)
-    n_drawn = min(n_patches, grid.n_patches)
-    numbers = (rng.choice(grid.n_patches, n_drawn, replace=False) for _ in range(N_ROUNDS))
-    for patches in source.place.patches(grid, numbers):
+    """Patches of every round, drawn afresh for each; of the image, or of its halves."""
+
+    def numbers() -> Iterator[tuple[Grid, NDArray]]:
+        for n_patches, n_halvings in draws:
+            sides = [side << n_halvings if side > 1 else 1 for side in options.patch_shape]
+            grid = grid_of(source.shape, tuple(sides))
+            n_drawn = min(n_patches, grid.n_patches)
+            yield grid, rng.choice(grid.n_patches, n_drawn, replace=False)
+
+    rounds = source.place.patches(source.component, numbers())
+    for draw, patches in zip(draws, rounds, strict=True):
         scaled = patches / source.sigma
+        if draw.n_halvings:
+            scaled = halved_patches(scaled, options.patch_shape, draw.n_halvings)
         is_tensor = library_of(patches) == "torch"
         yield Drawn(scaled.float() if is_tensor else scaled.astype(np.float32), source.covariance)
 
 
-def learned(rounds: Iterable[list[Drawn]], options: Options) -> list[LearnResult]:
+def learned_at_scales(
+    source: Source, options: Options, rng: np.random.Generator
+) -> list[list[LearnResult]]:
+    """The rounds of learning from an image, then those from its halves, each of fewer patches."""
+    n_scales = n_scales_of(source.shape, options.patch_shape) if source.covariance is None else 1
+    works = sections(options.progress, [N_ROUNDS, *[_COARSE_WORK] * (n_scales - 1)])
+    coarse = [Draw(N_TRAINING >> scale, scale) for scale in range(1, n_scales)]
+    drawn = drawn_rounds(source, [Draw(N_TRAINING)] * N_ROUNDS + coarse, options, rng)
+    history: list[list[LearnResult]] = []
+    for scale, work in enumerate(works):
+        told = replace(options, progress=work)
+        n_rounds = N_ROUNDS if scale == 0 else 1
+        rounds = ([each] for each in islice(drawn, n_rounds))
+        init = history[-1][-1] if history else None
+        history.append(learned(rounds, told, n_rounds, init))
+    return history
+
+
+def learned(
+    rounds: Iterable[list[Drawn]],
+    options: Options,
+    n_rounds: int = N_ROUNDS,
+    init: LearnResult | None = None,
+) -> list[LearnResult]:
     """One result for each round: its patches are coded by the transform before."""
-    transform = dct_basis(options.patch_shape)
+    transform = dct_basis(options.patch_shape) if init is None else init.transform
     history: list[LearnResult] = []
-    for parts, told in zip(rounds, equal_parts(options, N_ROUNDS), strict=True):
+    for parts, told in zip(rounds, equal_parts(options, n_rounds), strict=True):
         sparsity = np.concatenate([_sparsity(part, transform) for part in parts])
         result = learn(
             _stacked([part.patches for part in parts]),
             options.method,
             n_nonzero_coefs=sparsity,
-            init=history[-1] if history else transform,
+            init=history[-1] if history else transform if init is None else init,
             max_iter=N_ITER,
             tol=1e-4,
             callback=telling_callback(told, N_ITER),
@@ -95,8 +140,10 @@ def share_of_learning(image: Any, options: Options) -> float:
     if library_of(image) == "dask":  # cleaned when the result is computed
         return 1.0
     n_patches = grid_of(image.shape, options.patch_shape).n_patches
+    effort = EFFORTS[options.quality]
+    cleaning = n_patches * (1 + (effort.cost if effort else 0))
     learning = _LEARNING_COST * min(N_TRAINING, n_patches)
-    return learning / (learning + n_patches)
+    return learning / (learning + cleaning)
 
 
 def _sparsity(drawn: Drawn, transform: NDArray) -> NDArray:

@@ -1,8 +1,10 @@
 """The alternating minimisation."""
 
-from kappaform.learning.evaluate import ConditionPath, Evaluation, condition_path, evaluate
+from kappaform.learning.evaluate import Evaluation, evaluate
 from kappaform.learning.learn import learn, learn_stream
-from kappaform.learning.methods import Conditioned, LogDet, Method, Orthonormal
+from kappaform.learning.method import Method, MethodFailed
+from kappaform.learning.methods import Conditioned, LogDet, Orthonormal
+from kappaform.learning.path import ConditionPath, condition_path
 from kappaform.learning.result import (
     BatchRefused,
     Errors,
@@ -22,6 +24,7 @@ __all__ = [
     "LearningInterrupted",
     "LogDet",
     "Method",
+    "MethodFailed",
     "Orthonormal",
     "Record",
     "StopReason",

@@ -7,6 +7,7 @@ uses and forgets one batch in each.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -16,12 +17,12 @@ from numpy.typing import NDArray
 
 from kappaform.arrays import reading, sparsity_of, warn
 from kappaform.engines import Engine, SignalsUnreadable, Statistics, engine_for
+from kappaform.learning.method import Method, MethodFailed, bound_of
 from kappaform.learning.methods import (
+    MAX_ITER,
     N_UPDATES,
     Callback,
-    Conditioned,
     Forgetting,
-    Method,
     Options,
     checked_options,
     one_sparsity,
@@ -33,7 +34,7 @@ from kappaform.learning.result import (
     StopReason,
     learned,
 )
-from kappaform.learning.starts import explores_blindly, starts_for
+from kappaform.learning.starts import Source, starts_for
 from kappaform.learning.state import (
     Line,
     Problem,
@@ -59,7 +60,7 @@ def learn(
     *,
     n_nonzero_coefs: int | NDArray | None = None,
     init: Any = "auto",
-    max_iter: int = 100,
+    max_iter: int = MAX_ITER,
     tol: float = 1e-4,
     callback: Callback | None = None,
 ) -> LearnResult:
@@ -73,19 +74,18 @@ def learn(
         One signal per row, float32 or float64, in any memory layout: an array, also memory-mapped,
         a dataset of HDF5 or Zarr, a Dask array in blocks of whole rows, or a torch tensor. They are
         never centred or scaled.
-    method : Conditioned, LogDet or Orthonormal
-        By default ``Conditioned()``.
+    method : Conditioned, LogDet, Orthonormal, or one of your own
+        By default ``Conditioned()``. :class:`kappaform.Method` says how to write one.
     n_nonzero_coefs : int or array of shape (m,), optional
         Nonzero coefficients of a code, for all signals or for each. By default a tenth of n.
     init : {"auto", "dct", "identity", "least-squares", "procrustes"}, array, LearnResult or tuple
-        Where to start. "auto" is the cosine basis, but for the monotone conditioned method the
-        best of two or three explored starts (for bounds above 16, within about 250
-        iterations). An array, its largest entry between 1e-6 and 1e6, is moved to
-        an admissible transform near it. A LearnResult of the same method and sparsity, or a fitted
-        estimator that has one, is resumed, bitwise as if it had never stopped; any other gives its
-        transform. A tuple of these: each is explored, the best goes on.
+        Where to start. "auto" is the cosine basis, but for the monotone conditioned method a race
+        of up to four starts, of which the best goes on. An array, its largest entry between 1e-6
+        and 1e6, is moved to an admissible transform near it. A LearnResult of the same method and
+        sparsity, or a fitted estimator that has one, is resumed, bitwise as if it had never
+        stopped; any other gives its transform. A tuple of these: they race, the best goes on.
     max_iter : int
-        Iterations at most, exploration included.
+        Iterations at most, those of all starts together: each is one pass over the data.
     tol : float
         Stop when the loss changes by no more than this fraction.
     callback : callable, optional
@@ -101,6 +101,8 @@ def learn(
         On Ctrl-C: a KeyboardInterrupt that carries what was learned as ``.result``.
     SignalsUnreadable
         An OSError, if signals on disk or on a cluster fail: it too carries what was learned.
+    MethodFailed
+        If a method of your own raises, or gives what cannot be a transform; with the same.
 
     Examples
     --------
@@ -145,7 +147,7 @@ def learn_on(engine: Engine, options: Options) -> tuple[State, StopReason]:
         if not latest:
             raise
         raise _interrupted(latest[0]) from None
-    except SignalsUnreadable as error:
+    except (SignalsUnreadable, MethodFailed) as error:
         if latest:
             error.result = result_of(latest[0], StopReason.INTERRUPTED)
         raise
@@ -157,7 +159,8 @@ def _state_from(init: Any, problem: Problem) -> State:
     kind = problem.method, problem.n_nonzero, n_features
     state = resumable(init, kind, stream=False)
     if state is None:
-        starts = starts_for(init, problem.method, n_features, problem.run_pass)
+        source = Source(problem.engine.gram, problem.n_nonzero, problem.run_pass)
+        starts = starts_for(init, problem.method, source)
         lines = tuple(Line(*start) for start in starts)
         state = State(problem.method, problem.n_nonzero, lines)
     return state
@@ -171,14 +174,15 @@ def _run(problem: Problem, state: State, options: Options, latest: list[State]) 
     state = evaluated(state, problem)
     latest[:] = [state]
     for _ in range(options.max_iter):
-        previous, state = state, step(state, problem)
+        state = step(state, problem)
         latest[:] = [state]
-        reason = _stop_reason(previous, state, problem)
+        reason = _stop_reason(state, problem)
         if options.callback is not None and _called(options.callback, state):
             reason = reason or StopReason.CALLBACK
         if reason:
             return reason
-    return StopReason.MAX_ITER
+    # Of a race the leader counts, whether or not others might still overtake it.
+    return state.best.settled or StopReason.MAX_ITER
 
 
 def _interrupted(state: State) -> LearningInterrupted:
@@ -192,15 +196,10 @@ def _called(callback: Callback, state: State) -> bool:
         return bool(callback(result))
 
 
-def _stop_reason(previous: State, state: State, problem: Problem) -> StopReason | None:
+def _stop_reason(state: State, problem: Problem) -> StopReason | None:
     if problem.is_exact(state.best.records[-1]):
         return StopReason.EXACT
-    if previous.explores:
-        return None
-    if state.rose:
-        return StopReason.ROSE
-    old, new = previous.line.loss, state.line.loss
-    return StopReason.TOLERANCE if abs(old - new) <= problem.tol * abs(old) else None
+    return None if state.races else state.line.settled
 
 
 def _warn_of_columns(engine: Engine, n_nonzero: Any) -> None:
@@ -212,11 +211,10 @@ def _warn_of_columns(engine: Engine, n_nonzero: Any) -> None:
 
 
 def _warn_of_float32(engine: Engine, method: Method) -> None:
-    if not isinstance(method, Conditioned) or engine.dtype != np.float32:
-        return
-    if method.max_condition > _LARGEST_BOUND_OF_FLOAT32:
+    bound = bound_of(method)
+    if engine.dtype == np.float32 and _LARGEST_BOUND_OF_FLOAT32 < bound < math.inf:
         warn(
-            f"max_condition={method.max_condition:g} with float32 signals: beyond "
+            f"max_condition={bound:g} with float32 signals: beyond "
             f"{_LARGEST_BOUND_OF_FLOAT32:g} the smallest coefficients are rounding, and so are the "
             "errors; give float64 signals."
         )
@@ -250,13 +248,13 @@ def learn_stream(
     batches : iterable of arrays of shape (m, n)
         Whatever `learn` takes as signals, of any number m each: a list, or a generator, for which
         one batch is in memory at a time. To see signals again, give their batches again.
-    method : Conditioned, LogDet or Orthonormal
-        By default ``Conditioned()``.
+    method : Conditioned, LogDet, Orthonormal, or one of your own
+        By default ``Conditioned()``. :class:`kappaform.Method` says how to write one.
     n_nonzero_coefs : int, optional
         Nonzero coefficients of a code. By default a tenth of n.
     init : {"auto", "dct", "identity", "least-squares", "procrustes"}, array, LearnResult or tuple
         Where to start, as for `learn`. Several starts ("auto" of the monotone conditioned method)
-        are followed over the first batches, until 5 n^2 signals were seen; the best goes on. The
+        race over the first batches, all of them until 5 n^2 signals were seen. The
         result of a stream of the same method and sparsity is resumed, as if it had never stopped.
     forgetting : "auto" or float from 0 to 1
         What each batch leaves of the weight of those before it: 1 never forgets.
@@ -341,9 +339,7 @@ def begin_stream(options: Options, engine: Engine) -> State:
         n_passes += 1
         return engine.run_pass(as_matrix(transform), n_nonzero)
 
-    if isinstance(init, str) and init == "auto" and explores_blindly(method):
-        init = "dct"  # blind steps need the codes of all signals, not of earlier batches
-    starts = starts_for(init, method, engine.n_features, codes_of)
+    starts = starts_for(init, method, Source(engine.gram, n_nonzero, codes_of))
     return stream_from(starts, method, n_nonzero, engine.n_features, n_passes)
 
 

@@ -6,13 +6,13 @@ bound in the right step, so the error may rise. `updates` has the steps that nev
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.engines import Statistics
-from kappaform.learning.methods import Conditioned
 from kappaform.learning.updates import (
     Constraints,
     Factors,
@@ -21,7 +21,6 @@ from kappaform.learning.updates import (
     decompose,
     fit_spectrum,
     least_squares,
-    turn_blindly,
 )
 from kappaform.linalg import polar, project_spectrum, svd
 
@@ -30,7 +29,7 @@ def update_published(
     statistics: Statistics,
     transform: Transform,
     _: Steps,
-    method: Conditioned,
+    variant: str,
     constraints: Constraints,
 ) -> Transform:
     """One iteration as published: in print ("paper") or as code ("reference", "public").
@@ -40,10 +39,10 @@ def update_published(
     gram, cross = statistics.gram, statistics.cross
     if not cross.any():
         return transform
-    project = first_accepted_spectrum if method.variant == "public" else project_spectrum
+    project = first_accepted_spectrum if variant == "public" else project_spectrum
     fit = partial(fit_spectrum, gram=gram, cross=cross, constraints=constraints, project=project)
     factors = transform if isinstance(transform, Factors) else None
-    if method.variant == "paper":
+    if variant == "paper":
         factors = factors or _printed_start(statistics, constraints.kappa)
         left = polar(cross @ factors.right * factors.spectrum, near=factors.left)
         factors = fit(left, factors).scaled_to(constraints.norm)
@@ -52,7 +51,21 @@ def update_published(
     if factors is None:
         start = _coded_start(statistics, constraints.kappa)
         factors = fit(start.left, start)
-    return turn_blindly(statistics, factors, constraints, project)
+    return _turned(statistics, factors, constraints, project)
+
+
+def _turned(
+    statistics: Statistics,
+    factors: Factors,
+    constraints: Constraints,
+    project: Callable[..., NDArray],
+) -> Factors:
+    """Left, right and spectrum step in this order, the right one as if the spectrum were flat."""
+    gram, cross = statistics.gram, statistics.cross
+    left = polar(cross @ factors.right * factors.spectrum, near=factors.left)
+    right = polar(cross.T @ left, near=factors.right)
+    turned = Factors(left, factors.spectrum, right)
+    return fit_spectrum(left, turned, gram, cross, constraints, project).scaled_to(constraints.norm)
 
 
 def _printed_start(statistics: Statistics, kappa: float) -> Factors:

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.learning.methods import Method
+from kappaform.engines import Refit, refit_of
+from kappaform.learning.method import Method
 from kappaform.linalg import scaled_inverse
 from kappaform.threads import single_threaded_blas
 
@@ -67,15 +68,15 @@ class LearnResult:
         Coefficients of signals (rows) are ``signals @ transform.T``.
     stop_reason : StopReason
         Reads as a sentence.
-    method : Orthonormal, LogDet or Conditioned
+    method : Method
     n_nonzero_coefs : int or array of shape (m,)
     n_iter : int
-        Updates done in all, those of starts that were tried and left included.
+        Iterations of all starts together: updates, and measurements of the starts but the first.
     n_passes : int
         Passes over the data in all: those of the iterations, of the starts and, for the results of
         a `condition_path`, of the errors that it measures.
     errors : Errors
-        Of the start that was kept, per iteration; of a stream, of the last 1000 batches.
+        Of the start that leads or has won, per update; of a stream, of the last 1000 batches.
     loss : array
         What the method minimises, per iteration: the absolute or relative error, or for the log-det
         method the penalised squared error over the squared norm of the signals. Entry 0 belongs to
@@ -104,7 +105,9 @@ class LearnResult:
     state: Any  #: a `State`, where to resume
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_inverse"}
+        return {
+            name: value for name, value in vars(self).items() if name not in ("_inverse", "_refit")
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -157,6 +160,14 @@ class LearnResult:
             with single_threaded_blas():
                 self.__dict__["_inverse"] = scaled_inverse(self.transform)
         return self.__dict__["_inverse"]
+
+    @property
+    def refit(self) -> Refit:
+        """What `coding="refit"` needs to make codes."""
+        if "_refit" not in self.__dict__:
+            with single_threaded_blas():
+                self.__dict__["_refit"] = refit_of(self.transform)
+        return self.__dict__["_refit"]
 
     @property
     def condition_number(self) -> float:

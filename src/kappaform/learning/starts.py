@@ -11,51 +11,47 @@ from numpy.typing import NDArray
 
 from kappaform.arrays import as_transform
 from kappaform.engines import Statistics
-from kappaform.learning.methods import Conditioned, LogDet, Method, Orthonormal
+from kappaform.learning.method import Method, bound_of
 from kappaform.learning.result import LearnResult, learned
 from kappaform.learning.updates import (
     Factors,
     Steps,
     Transform,
     as_matrix,
-    decompose,
     kappa_of,
     least_squares,
-    norm_of,
-    own_steps,
-    turned_start,
 )
-from kappaform.linalg import dct_basis, polar, project_spectrum
-from kappaform.threads import single_threaded_blas
+from kappaform.linalg import dct_basis, polar
 
 Init = Literal["auto", "dct", "identity", "least-squares", "procrustes"]
 
-# The log-det penalty needs a regular transform: what a start is lifted to where it is singular.
-_REGULAR = 1e12
-
-
-# Above it, blind right steps reach a lower error than relative ones: seen on patches of Barbara,
-# Lena, Hill and Peppers (docs/mathematics.md, section 9).
-_LARGE_BOUND = 16.0
-
 
 class Start(NamedTuple):
-    """A transform to start from, and the steps to explore with before those of the method."""
+    """A transform to start from, and the steps to begin with."""
 
     transform: Transform
-    explore: Steps | None = None  #: None: nothing to explore
+    explore: Steps | None = None  #: None: those of the method from the first one on
 
 
-def starts_for(
-    init: Any, method: Method, n_features: int, codes_of: Callable[[Transform], Statistics]
-) -> list[Start]:
-    """Starts to try, in order; `codes_of` passes over the data with a given transform."""
+class Source(NamedTuple):
+    """What starts are made of."""
+
+    gram: NDArray
+    n_nonzero: int | NDArray
+    codes_of: Callable[[Transform], Statistics]  #: a pass over the signals
+
+    @property
+    def n_features(self) -> int:
+        return len(self.gram)
+
+
+def starts_for(init: Any, method: Method, source: Source) -> list[Start]:
+    """Starts to try, in order."""
     if isinstance(init, tuple):
         if not init:
             raise ValueError("init=(): give at least one start, or 'auto'.")
-        starts = [s for one in init for s in starts_for(one, method, n_features, codes_of)]
-        steps: Steps = "turn" if explores_blindly(method) else own_steps(method)
-        return [start._replace(explore=start.explore or steps) for start in starts]
+        return [start for one in init for start in starts_for(one, method, source)]
+    n_features = source.n_features
     if not isinstance(init, str):
         given = learned(init, "init")
         if isinstance(given, LearnResult):
@@ -65,33 +61,59 @@ def starts_for(
     if init not in get_args(Init):
         raise ValueError(f"init={init!r} is unknown: {_accepted(n_features)}")
     basis = default_basis(n_features)
-    if init == "auto" and isinstance(method, Conditioned) and _explores(method):
-        return _explored_starts(method, basis, codes_of)
+    several = method.starts(source) if init == "auto" else None
+    if several is not None:
+        return list(several)
     matrix = {
         "auto": lambda: basis,
         "dct": lambda: basis,
         "identity": lambda: np.eye(n_features),
-        "least-squares": lambda: least_squares(codes_of(basis)),
-        "procrustes": lambda: polar(codes_of(basis).cross, near=basis),
+        "least-squares": lambda: least_squares(source.codes_of(basis)),
+        "procrustes": lambda: polar(source.codes_of(basis).cross, near=basis),
     }[init]()
     return [Start(feasible(matrix, method))]
 
 
-def _explored_starts(
-    method: Conditioned, basis: NDArray, codes_of: Callable[[Transform], Statistics]
-) -> list[Start]:
-    """No single start wins: the cosine basis is best for small bounds, least squares for large."""
-    relative = method.objective == "relative"
-    cosine = Start(feasible(basis, method), "relative" if relative else "rescale")
-    if not explores_blindly(method):
-        fitted = feasible(least_squares(codes_of(cosine.transform)), method)
-        return [cosine, Start(fitted, "relative")]
-    codes = codes_of(basis)
-    if not codes.cross.any():
-        return [cosine]
-    blind: tuple[Steps, ...] = ("turn",) if relative else ("turn", "turn-exact")
-    first, *others = (Start(turned_start(codes, method, steps), steps) for steps in blind)
-    return [first, cosine, *others]
+def portfolio(method: Method, source: Source) -> list[Start]:
+    """The starts of a method with a bound, for either objective. None of them needs a pass."""
+    gram, kept = source.gram, max(1, round(float(np.mean(source.n_nonzero))))
+    numbers = list(dict.fromkeys([(kept + 1) // 2, max(1, kept - 1), kept, 1]))  # each once
+    strong = [Start(strong_start(method, gram, number)) for number in numbers]
+    cosine = feasible(default_basis(len(gram)), method)
+    if method.steps == "relative":
+        return [*strong, Start(cosine)][:4]
+    return [Start(weak_start(method, gram)), *strong[:2], Start(cosine, "rescale")]
+
+
+def strong_start(method: Method, gram: NDArray, n_large: int) -> Transform:
+    """The large singular value where the signals have most energy.
+
+    As many rows as there are such directions lie in their span, the others in its complement, all
+    as near as they can be to the cosine basis. If codes have room for these few coefficients, the
+    largest, then only small ones are discarded.
+    """
+    n_features, basis = len(gram), default_basis(len(gram))
+    directions = np.linalg.eigh(gram)[1][:, n_features - n_large :]  # of ascending energy
+    inside = basis @ directions @ directions.T
+    nearest = np.argsort(-np.linalg.norm(inside, axis=1), kind="stable")[:n_large]
+    rows = basis - inside
+    rows[nearest] = inside[nearest]
+    spectrum = np.ones(n_features)
+    spectrum[nearest] = kappa_of(bound_of(method), n_features)
+    return feasible(Factors(np.eye(n_features), spectrum, polar(rows, near=basis).T), method)
+
+
+def weak_start(method: Method, gram: NDArray) -> Transform:
+    """The large singular value where the signals have least energy: all coefficients are small.
+
+    It is given to as many directions as make the energy of all coefficients least.
+    """
+    n_features, bound = len(gram), kappa_of(bound_of(method), len(gram))
+    energies, directions = np.linalg.eigh(gram)
+    n_large, weak = np.arange(n_features), np.append(0.0, np.cumsum(energies)[:-1])
+    energy = (energies.sum() + (bound**2 - 1) * weak) / (n_features + (bound**2 - 1) * n_large)
+    spectrum = np.where(n_large < np.argmin(energy), bound, 1.0)
+    return feasible(Factors(default_basis(n_features) @ directions, spectrum, directions), method)
 
 
 def default_basis(n_features: int) -> NDArray:
@@ -101,61 +123,9 @@ def default_basis(n_features: int) -> NDArray:
 
 
 def feasible(transform: Transform, method: Method) -> Transform:
-    """The given transform, moved to where the method keeps it.
-
-    The published variants take from it the first codes only, and so take it in its own norm; the
-    public code takes it as it is.
-    """
+    """The given transform, moved to where the method keeps it; for zero, the identity."""
     matrix = as_matrix(transform)
-    if not matrix.any():
-        transform = matrix = np.eye(len(matrix))
-    if isinstance(method, Orthonormal):
-        return polar(matrix)
-    if isinstance(method, LogDet):
-        return _within(transform, _REGULAR).matrix
-    if method.variant == "public":
-        return matrix
-    factors = _within(transform, kappa_of(method, len(matrix)))
-    if method.variant == "monotone":
-        return factors.scaled_to(norm_of(method, len(matrix)))
-    return factors.matrix
-
-
-def shown(transform: Transform, method: Method) -> NDArray:
-    """The transform as learning returns it: always within bound and norm.
-
-    A published variant that has done no update yet holds a start that need not be.
-    """
-    if isinstance(method, Conditioned) and not isinstance(transform, Factors):
-        n_features = len(transform)
-        with single_threaded_blas():
-            transform = _within(transform, kappa_of(method, n_features))
-            transform = transform.scaled_to(norm_of(method, n_features))
-    return as_matrix(transform)
-
-
-def _within(transform: Transform, kappa: float) -> Factors:
-    """Factors of the nearest transform with the same singular vectors and this bound."""
-    factors = transform if isinstance(transform, Factors) else decompose(transform)
-    spectrum = project_spectrum(factors.spectrum, np.ones(len(factors.spectrum)), kappa)
-    return Factors(factors.left, spectrum, factors.right)
-
-
-def _explores(method: Conditioned) -> bool:
-    """Whether several starts are worth their passes.
-
-    With a bound of 1 all lead to the same problem; with a free norm the absolute error has no scale
-    at which trials could be compared.
-    """
-    comparable = method.norm is not None or method.objective == "relative"
-    return method.variant == "monotone" and method.max_condition > 1 and comparable
-
-
-def explores_blindly(method: Method) -> bool:
-    """Whether to explore with right steps that are blind to the spectrum: for large bounds."""
-    if not isinstance(method, Conditioned):
-        return False
-    return method.max_condition > _LARGE_BOUND and _explores(method)
+    return method.start_from(transform if matrix.any() else np.eye(len(matrix)))
 
 
 def _as_matrix(init: Any, n_features: int) -> NDArray:

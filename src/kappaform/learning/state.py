@@ -1,58 +1,36 @@
 """The state of learning, and one step of it: over all signals, or over a batch of a stream.
 
-A state holds one or more lines: each is a start and how its errors fell. While starts are explored
-there are several; then the best line goes on alone.
+A state holds one or more lines: each is a start and how its errors fell. Several lines race: the
+one that promises most makes the next steps, and those that promise too little are dropped.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.engines import Engine, Statistics
-from kappaform.learning.methods import Conditioned, Forgetting, LogDet, Method, Orthonormal
-from kappaform.learning.published import update_published
+from kappaform.learning.method import Method, Updater
+from kappaform.learning.methods import Forgetting
 from kappaform.learning.result import LearnResult, Record, StopReason
-from kappaform.learning.starts import Start, shown
-from kappaform.learning.updates import (
-    Steps,
-    Transform,
-    as_matrix,
-    constraints_of,
-    error_with,
-    measure,
-    own_steps,
-    penalties,
-    update_conditioned,
-    update_log_det,
-)
-from kappaform.linalg import polar
+from kappaform.learning.starts import Start
+from kappaform.learning.updates import Steps, Transform, as_matrix, error_with, measure
 
-# A start is explored as long as so many iterations lower the loss by `_WORTHWHILE`, and not for
-# ever; nor after two turns, if it is then `_HOPELESS` times as bad as another. Two starts at a time
-# take turns, so that none uses up a small budget alone. Chosen on patches of four pictures
-# (Barbara, Lena, Hill, Peppers): docs/mathematics.md, section 9.
-_PATIENCE = 5
-_PATIENCE_WANDERING = 30
-_WORTHWHILE = 0.01
-_HOPELESS = 1.5
-_MAX_EXPLORATION = 100
-_TURN = 25
-_AT_A_TIME = 2
+# Of a race (docs/mathematics.md, section 9, says what they were chosen on, and what they reach):
+_TURN = 8  # steps
+_WORTHWHILE = 0.01  # fall of the loss, over the later half of all steps, that is worth more of them
+_DOUBLINGS = 2  # of the steps of a line, which its forecast looks ahead
+_MOST_DOUBLINGS = 6  # within which a line must be hoped to reach the lowest loss
+_EXPLORING_STEPS = 20  # the first of a line that may explore
 
-# Steps that go on where the loss rises: it may fall further than before.
-_WANDERING: tuple[Steps, ...] = ("turn", "turn-exact")
-
-# Of a stream, starts are explored for this many updates at least, and for so many signals per
-# unknown of the transform: the first batches of a stream need not be like the others.
-_EXPLORING_UPDATES = 25
-_EXPLORING_SIGNALS = 5
+# A stream chooses a line when it has seen so many signals per unknown of the transform (its first
+# batches need not be like the others), and each line has made so many updates.
+_SIGNALS_TO_CHOOSE = 5
+_UPDATES_TO_CHOOSE = 25
 # forgetting="auto": a signal counts in proportion to this power of how many had been seen at its
 # time. However long the stream, the newest part of it decides, and that part grows with it
 # (docs/scale.md: measured against never forgetting).
@@ -68,31 +46,56 @@ _SAME_LOSS = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-4}
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """One start: the best transform it has led to, and how its errors fell to that."""
+    """One start: the transform it has led to, and how its errors fell."""
 
     transform: Transform
-    explore: Steps | None = None  #: steps of the exploration, None when that is over
+    explore: Steps | None = None  #: steps to begin with, None: those of the method
     records: tuple[Record, ...] = ()
     statistics: Statistics | None = None
-    explored: tuple[float, ...] = ()  #: lowest loss after each step of the exploration
-    wandering: tuple[Transform, Statistics | None] | None = None  #: where it is, if not at its best
+    settled: StopReason | None = None  #: why it would stop if it were alone
+
+    @property
+    def start(self) -> Start:
+        """The same line without its history."""
+        return Start(self.transform, self.explore)
 
     @property
     def loss(self) -> float:
         return self.records[-1].loss if self.records else math.inf
 
+    @property
+    def steps(self) -> Steps | None:
+        """Steps to explore with now, None: those of the method."""
+        return self.explore if len(self.records) <= _EXPLORING_STEPS else None
+
+    @property
+    def fall(self) -> float:
+        """The factor by which the later half of the steps has lowered the loss, 1 at rest."""
+        halfway = self.records[(len(self.records) - 1) // 2].loss
+        if self.settled or min(self.loss, halfway) <= 0:
+            return 1.0
+        return min(1.0, self.loss / halfway)
+
+    @property
+    def falls(self) -> bool:
+        return self.fall <= 1 - _WORTHWHILE
+
+    def forecast(self, doublings: int = _DOUBLINGS) -> float:
+        """The loss to hope for, if every doubling of its steps gains as much as the last one."""
+        return self.loss * self.fall**doublings
+
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """Where learning is: its lines, one of them active, and what has been done."""
+    """Where learning is: the lines that race, one of them active, and what has been done."""
 
     method: Method
     n_nonzero: int | NDArray
     lines: tuple[Line, ...]
     active: int = 0
-    n_iter: int = 0  #: updates of all lines; of a stream, batches
+    n_iter: int = 0  #: steps of all lines, and starts measured but the first; of a stream, batches
     n_passes: int = 0
-    rose: bool = False  #: whether the last step was dropped because the loss would have risen
+    turn: int = 0  #: steps of the active line in its turn
     n_signals: int | None = None  #: of a stream, seen so far; None: every step sees all signals
     n_updates: int = 0  #: of a stream, of each line so far
 
@@ -109,51 +112,37 @@ class State:
         return self.n_signals is not None
 
     @property
-    def explores(self) -> bool:
-        return any(line.explore is not None for line in self.lines)
+    def races(self) -> bool:
+        return len(self.lines) > 1
 
     @property
     def best(self) -> Line:
         """The line of lowest loss: of a stream, on what is remembered of its batches."""
         if len(self.lines) == 1:
             return self.lines[0]
+        return min(self.lines, key=self.loss_of)
+
+    def loss_of(self, line: Line) -> float:
         if not self.is_stream:
-            return min(self.lines, key=lambda line: line.loss)
-        losses = [
-            measure(self.method, line.transform, _remembered(line)).loss for line in self.lines
-        ]
-        return self.lines[int(np.argmin(losses))]
+            return line.loss
+        return measure(self.method, line.transform, _remembered(line)).loss
 
 
 def result_of(state: State, reason: StopReason) -> LearnResult:
     """What learning returns. It is small: a pass finds the statistics of a batch run again."""
-    transform = shown(state.best.transform, state.method)
+    transform = state.method.shown(state.best.transform)
     transform.setflags(write=False)
     if not state.is_stream:
-        state = replace(state, lines=tuple(map(_without_statistics, state.lines)))
+        state = replace(state, lines=tuple(replace(line, statistics=None) for line in state.lines))
     return LearnResult(transform, reason, state)
 
 
 # --- all signals in every step -------------------------------------------------------------------
 
 
-def updater(method: Method, gram: NDArray) -> Callable[[Statistics, Transform, Steps], Transform]:
+def updater(method: Method, gram: NDArray) -> Updater:
     """The update of `method` for signals with this gram matrix, which is decomposed only once."""
-    if isinstance(method, Orthonormal):
-        return lambda statistics, transform, _: polar(statistics.cross, near=as_matrix(transform))
-    if isinstance(method, LogDet):
-        energy = float(np.trace(gram)) or 1.0
-        log_det, frobenius = (energy * weight for weight in penalties(method))
-        values, vectors = np.linalg.eigh(gram)
-        root = np.sqrt(np.maximum(values, 0) + frobenius)
-        roots = (vectors * root) @ vectors.T, (vectors / root) @ vectors.T
-        return lambda statistics, transform, _: update_log_det(
-            statistics, as_matrix(transform), *roots, log_det
-        )
-    constraints = constraints_of(method, gram)
-    if method.variant != "monotone":
-        return partial(update_published, method=method, constraints=constraints)
-    return partial(update_conditioned, constraints=constraints, n_rounds=method.n_rounds)
+    return method.updater(gram)
 
 
 class Problem:
@@ -164,8 +153,6 @@ class Problem:
     ) -> None:
         self.engine, self.method, self.n_nonzero, self.tol = engine, method, n_nonzero, tol
         self.update = updater(method, engine.gram)
-        self.steps = own_steps(method)
-        self.monotone = not isinstance(method, Conditioned) or method.variant == "monotone"
         self.n_passes = 0  # those of a result that is resumed included
         self._exact = engine.n_features * float(np.finfo(engine.dtype).eps)
         self._last: tuple[Transform, Statistics] | None = None
@@ -180,12 +167,7 @@ class Problem:
     def rises(self, previous: Record, record: Record) -> bool:
         """Whether the loss rose by more than rounding explains."""
         rounding = _ROUNDING[self.engine.dtype]
-        if isinstance(self.method, LogDet):
-            return record.loss - previous.loss > rounding * max(1.0, abs(previous.loss))
-        # Rounding is a fraction of all the energy, not of the error, which may be much smaller.
-        scale = 1.0 if self.steps == "relative" else previous.coef_norm
-        new, old = record.loss / (scale or 1.0), previous.loss / (scale or 1.0)
-        return new * new - old * old > rounding
+        return self.method.rises(previous.loss, record.loss, previous.coef_norm, rounding)
 
     def is_exact(self, record: Record) -> bool:
         """Whether nothing but rounding is left of the error."""
@@ -197,110 +179,90 @@ class Problem:
 
 
 def step(state: State, problem: Problem) -> State:
-    """One iteration of the active line: update the transform, pass over the data.
+    """One iteration of the active line: an update of its transform, and the pass with it.
 
-    While starts are explored, the lines take turns; then the best one goes on with the steps of the
-    method. A step that would raise the loss against the method's promise is dropped.
+    The first iteration of a line that joins a race is the pass that measures its start.
+    A step that would raise the loss is dropped. Such a step, and one that changes the loss by no
+    more than the tolerance, ends exploring, or settles the line.
     """
-    old = state.line
-    at, before = old.wandering or (old.transform, old.statistics)
-    if before is None:  # of a line that was resumed where it wandered
-        before = problem.run_pass(at)
-    transform = problem.update(before, at, old.explore or problem.steps)
+    old, n_iter = state.line, state.n_iter + 1
+    if not old.records:
+        return _with_line(state, old, _measured(old, problem), problem, n_iter=n_iter)
+    assert old.statistics is not None  # `evaluated` has seen to it
+    transform = problem.update(old.statistics, old.transform, old.steps or problem.method.steps)
     statistics = problem.run_pass(transform)
-    record = measure(problem.method, transform, statistics, before)
-    wanders = old.explore in _WANDERING
-    if wanders:
-        rose = record.loss >= old.loss
-    else:
-        rose = problem.monotone and problem.rises(old.records[-1], record)
+    record = measure(problem.method, transform, statistics, old.statistics)
+    rises = problem.method.monotone and problem.rises(old.records[-1], record)
+    stays = rises or abs(old.loss - record.loss) <= problem.tol * abs(old.loss)
     new = old
-    if not rose:
+    if not rises:
         records = (*old.records, record)
-        new = replace(
-            old, transform=transform, records=records, statistics=statistics, wandering=None
-        )
-    elif wanders:
-        new = replace(old, wandering=(transform, statistics))
-    n_iter = state.n_iter + 1
-    if old.explore is None:
-        return _with_active(state, new, problem, n_iter=n_iter, rose=rose)
-    new = replace(new, explored=(*new.explored, new.loss))
-    state = _with_active(state, new, problem, n_iter=n_iter)
-    over = _is_explored(new, problem.tol) or _is_hopeless(new, state.best)
-    if (rose and not wanders) or over:
-        state = _with_active(state, replace(new, explore=None, wandering=None), problem)
-    return evaluated(_with_next_active(state), problem)
+        new = Line(transform, old.explore, records, statistics)
+    if stays:
+        reason = StopReason.ROSE if rises else StopReason.TOLERANCE
+        new = replace(new, explore=None, settled=reason if old.steps is None else None)
+    state = _with_line(state, old, new, problem, n_iter=n_iter, turn=state.turn + 1)
+    return evaluated(_raced(state), problem) if state.races else state
+
+
+def _raced(state: State) -> State:
+    """The race after a step: whose turn it is, and who still races.
+
+    First each start has a turn; then, of the lines that fall, the one with the lowest forecast. A
+    leader that no longer falls waits for those that do. Lines that do not fall, or are not hoped
+    to reach the lowest loss, are dropped.
+    """
+    if state.turn < _TURN and not state.line.settled:
+        return state
+    for i, line in enumerate(state.lines):
+        if not line.records:
+            return replace(state, active=i, turn=0)
+    leader = state.best
+    falling = [
+        line for line in state.lines if line.falls and line.forecast(_MOST_DOUBLINGS) <= leader.loss
+    ]
+    lines = tuple(line for line in state.lines if line is leader or line in falling)
+    following = min(falling or [leader], key=Line.forecast)
+    return replace(state, lines=lines, active=lines.index(following), turn=0)
 
 
 def evaluated(state: State, problem: Problem) -> State:
-    """The state with the statistics of its active line, which a new or resumed one lacks."""
-    line = state.line
+    """The state with the statistics of its active line, which a first or resumed one lacks.
+
+    Where the loss is another one, so are the signals, and all begins anew. A line that joins a race
+    is measured by its first iteration; then the best line says whether signals are the same.
+    """
+    joins = state.n_iter > 0 and not state.line.records
+    line = state.best if joins else state.line
     if line.statistics is not None:
         return state
     measured = _measured(line, problem)
     if line.records and problem.is_same(line.loss, measured.loss):
         measured = replace(line, statistics=measured.statistics)
     elif line.records:
-        state = _without_history(state, problem)
-    return _with_active(state, measured, problem)
+        return evaluated(_without_history(state), problem)
+    return _with_line(state, line, measured, problem)
+
+
+def _without_history(state: State) -> State:
+    """The state on other signals, where no error of the old ones counts: the best line begins."""
+    best = state.best
+    others = (line for line in state.lines if line is not best)
+    lines = tuple(Line(*line.start) for line in (best, *others))
+    return replace(state, lines=lines, active=0, turn=0)
 
 
 def _measured(line: Line, problem: Problem) -> Line:
     """A line that begins here: its statistics, and its error as its only record."""
     statistics = problem.run_pass(line.transform)
     record = measure(problem.method, line.transform, statistics)
-    return Line(line.transform, line.explore, (record,), statistics)
+    return Line(*line.start, (record,), statistics)
 
 
-def _without_history(state: State, problem: Problem) -> State:
-    """The state on other signals than it comes from: no error of those compares with a new one.
-
-    While starts are explored all are measured anew; afterwards the one that was chosen goes on.
-    """
-    active = state.line
-    if active.explore is None:
-        return replace(state, lines=(active,), active=0)
-    lines = (line if line is active else _measured(line, problem) for line in state.lines)
-    return replace(state, lines=tuple(lines))
-
-
-def _without_statistics(line: Line) -> Line:
-    wandering = line.wandering and (line.wandering[0], None)
-    return replace(line, statistics=None, wandering=wandering)
-
-
-def _with_active(state: State, line: Line, problem: Problem, **changes: Any) -> State:
-    """The state with another active line, and with all passes so far."""
-    i = state.active
-    lines = (*state.lines[:i], line, *state.lines[i + 1 :])
+def _with_line(state: State, old: Line, new: Line, problem: Problem, **changes: Any) -> State:
+    """The state with another line in place of one, and with all passes so far."""
+    lines = tuple(new if line is old else line for line in state.lines)
     return replace(state, lines=lines, n_passes=problem.n_passes, **changes)
-
-
-def _with_next_active(state: State) -> State:
-    """Whose turn it is: the next start still to be explored, or the best one after the last."""
-    if state.line.explore is not None and len(state.line.explored) % _TURN:
-        return state
-    waiting = [i for i, line in enumerate(state.lines) if line.explore][:_AT_A_TIME]
-    if not waiting:
-        return replace(state, active=state.lines.index(state.best))
-    later = [i for i in waiting if i > state.active]
-    return replace(state, active=(later or waiting)[0])
-
-
-def _is_explored(line: Line, tol: float) -> bool:
-    wanders, n_steps = line.explore in _WANDERING, len(line.explored)
-    patience = _PATIENCE_WANDERING if wanders else _PATIENCE
-    if n_steps < (2 * _TURN if wanders else patience):
-        return False
-    losses = (line.records[0].loss, *line.explored)
-    worthwhile = max(_WORTHWHILE, patience * tol)
-    return losses[-1] > (1 - worthwhile) * losses[-1 - patience] or n_steps >= _MAX_EXPLORATION
-
-
-def _is_hopeless(line: Line, best: Line) -> bool:
-    behind = line.loss - best.loss > (_HOPELESS - 1) * abs(best.loss)
-    return len(line.explored) >= 2 * _TURN and behind
 
 
 # --- a batch of a stream in every step -----------------------------------------------------------
@@ -323,7 +285,7 @@ def as_stream(state: State) -> State:
         state,
         lines=(Line(best.transform, statistics=statistics),),
         active=0,
-        rose=False,
+        turn=0,
         n_signals=int(statistics.n_signals),
         n_updates=state.n_iter,
     )
@@ -353,8 +315,8 @@ def follow(state: State, engine: Engine, forgetting: Forgetting, n_updates: int)
         n_iter=state.n_iter + 1,
         n_passes=state.n_passes + n_done * len(state.lines),
     )
-    enough = n_seen >= _EXPLORING_SIGNALS * state.n_features**2
-    if state.explores and enough and state.n_updates >= _EXPLORING_UPDATES:
+    enough = n_seen >= _SIGNALS_TO_CHOOSE * state.n_features**2
+    if state.races and enough and state.n_updates >= _UPDATES_TO_CHOOSE:
         return replace(state, lines=(replace(state.best, explore=None),))
     return state
 
@@ -370,11 +332,11 @@ def _followed(line: Line, state: State, engine: Engine, factor: float, n_updates
     for i in range(n_updates):
         if i > 0:
             statistics = older.merge(engine.run_pass(as_matrix(transform), int(state.n_nonzero)))
-        moved = update(statistics, transform, line.explore or own_steps(method))
-        if line.explore == "rescale" and error_with(statistics, moved) > error_with(
-            statistics, transform
-        ):
-            moved = update(statistics, transform, own_steps(method))
+        moved = update(statistics, transform, method.steps)
+        if line.explore is not None and state.n_updates + i < _EXPLORING_STEPS:
+            explored = update(statistics, transform, line.explore)
+            if error_with(statistics, explored) <= error_with(statistics, transform):
+                moved = explored
         transform = moved
     records = (*line.records[1 - _MOST_RECORDS :], record)
     return Line(transform, line.explore, records, statistics)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.engines import Statistics
-from kappaform.learning.methods import Conditioned, LogDet, Method
+from kappaform.learning.method import Method, loss_of
 from kappaform.learning.result import Record
 from kappaform.linalg import polar, project_spectrum, svd
 from kappaform.linalg.orthogonal import PROXIMITY
@@ -54,61 +54,39 @@ class Factors:
 Transform = NDArray | Factors
 
 # "exact" steps keep the norm and never increase the absolute error; "relative" ones never increase
-# the relative error. The others explore: "rescale" steps project without the norm and then rescale,
-# "turn" steps also turn the right vectors as if the transform were orthonormal, and "turn-exact"
-# ones do so and keep the norm.
-Steps = Literal["exact", "rescale", "relative", "turn", "turn-exact"]
+# the relative error. "rescale" steps project without the norm and then rescale: they promise
+# nothing, and often lead further than exact ones.
+Steps = Literal["exact", "rescale", "relative"]
 
 
 def as_matrix(transform: Transform) -> NDArray:
     return transform.matrix if isinstance(transform, Factors) else transform
 
 
-def own_steps(method: Method) -> Steps:
-    """The steps that serve the objective of the method."""
-    relative = isinstance(method, Conditioned) and method.objective == "relative"
-    return "relative" if relative else "exact"
-
-
-def norm_of(method: Conditioned, n_features: int) -> float | None:
-    if method.norm is None:
+def norm_of(norm: float | str | None, n_features: int) -> float | None:
+    """A norm that was asked for, as a number; None is a free one."""
+    if norm is None:
         return None
-    return math.sqrt(n_features) if method.norm == "auto" else float(method.norm)
+    return math.sqrt(n_features) if norm == "auto" else float(norm)
 
 
-def kappa_of(method: Conditioned, n_features: int) -> float:
+def kappa_of(max_condition: float, n_features: int) -> float:
     """Bound for the spectrum that still holds after the product of the factors is rounded.
 
     Rounding moves every singular value by up to about n * eps times the largest one.
     """
-    kappa = float(method.max_condition)
-    return max(1.0, kappa / (1 + n_features * _EPS * kappa))
+    return max(1.0, max_condition / (1 + n_features * _EPS * max_condition))
 
 
-def constraints_of(method: Conditioned, gram: NDArray) -> Constraints:
+def constraints_of(max_condition: float, norm: float | str | None, gram: NDArray) -> Constraints:
     """What constrains the factors of a transform of signals with this gram matrix."""
     n_features, values = len(gram), np.linalg.eigvalsh(gram)
     return Constraints(
-        kappa=kappa_of(method, n_features),
-        norm=norm_of(method, n_features),
+        kappa=kappa_of(max_condition, n_features),
+        norm=norm_of(norm, n_features),
         least=max(float(values[0]), 0.0),
         negligible=n_features * _EPS * float(values[-1]),
     )
-
-
-def penalties(method: LogDet) -> tuple[float, float]:
-    """Weights of the log-determinant and of the Frobenius norm, per energy of the signals."""
-    return (
-        method.weight,
-        method.weight if method.frobenius_weight is None else method.frobenius_weight,
-    )
-
-
-def _penalty(method: LogDet, transform: Transform) -> float:
-    """Penalty of the log-det method, per energy of the signals."""
-    matrix = as_matrix(transform)
-    log_det, frobenius = penalties(method)
-    return float(frobenius * np.vdot(matrix, matrix) - log_det * np.linalg.slogdet(matrix)[1])
 
 
 def measure(
@@ -120,10 +98,7 @@ def measure(
     error_before = math.nan if before is None else error_with(before, transform)
     absolute, absolute_before = error / scale, error_before / scale
     relative, relative_before = error / (coef_norm or 1.0), error_before / (coef_norm or 1.0)
-    loss = relative if own_steps(method) == "relative" else absolute
-    if isinstance(method, LogDet):
-        energy = float(np.trace(now.gram)) or 1.0
-        loss = now.discarded_energy / energy + _penalty(method, transform)
+    loss = loss_of(method, now, transform)
     return Record(loss, absolute, relative, absolute_before, relative_before, coef_norm / scale)
 
 
@@ -179,10 +154,8 @@ def update_conditioned(
     project: Callable[..., NDArray] = project_spectrum
     if constraints.norm is None:
         project = _project_free
-    elif steps in ("exact", "turn-exact"):
+    elif steps == "exact":
         project = partial(project_spectrum, norm=constraints.norm)
-    if steps in ("turn", "turn-exact"):
-        return turn_blindly(statistics, factors, constraints, project)
     for _ in range(n_rounds):
         left = polar(cross @ factors.right * factors.spectrum, near=factors.left)
         factors = fit_spectrum(left, factors, statistics.gram, cross, constraints, project)
@@ -201,24 +174,6 @@ def _project_free(targets: NDArray, weights: NDArray, max_condition: float) -> N
     if np.linalg.norm(spectrum) < LEAST_NORM:
         return project_spectrum(targets, weights, max_condition, LEAST_NORM)
     return spectrum
-
-
-def turn_blindly(
-    statistics: Statistics,
-    factors: Factors,
-    constraints: Constraints,
-    project: Callable[..., NDArray],
-) -> Factors:
-    """Left, right and spectrum step in this order, the right one blind to the spectrum.
-
-    So it moves where the weights of small singular values would hold it: further, and without any
-    promise.
-    """
-    gram, cross = statistics.gram, statistics.cross
-    left = polar(cross @ factors.right * factors.spectrum, near=factors.left)
-    right = polar(cross.T @ left, near=factors.right)
-    turned = Factors(left, factors.spectrum, right)
-    return fit_spectrum(left, turned, gram, cross, constraints, project).scaled_to(constraints.norm)
 
 
 def fit_spectrum(
@@ -254,16 +209,6 @@ def turn_right(factors: Factors, gram: NDArray, cross: NDArray, least: float) ->
     return Factors(left, spectrum, polar(target, near=right))
 
 
-def turned_start(statistics: Statistics, method: Conditioned, steps: Steps) -> Factors:
-    """Where turning begins: the least squares fit to given codes, after the first such step."""
-    constraints = constraints_of(method, statistics.gram)
-    start = decompose(least_squares(statistics))
-    fitted = fit_spectrum(start.left, start, statistics.gram, statistics.cross, constraints)
-    return update_conditioned(
-        statistics, fitted.scaled_to(constraints.norm), steps, constraints, n_rounds=1
-    )
-
-
 def least_squares(statistics: Statistics) -> NDArray:
     """Transform of least error for the codes, without any constraint."""
     inverse = np.linalg.pinv(statistics.gram, rcond=len(statistics.gram) * _EPS, hermitian=True)
@@ -280,3 +225,10 @@ def decompose(matrix: NDArray) -> Factors:
         scale = float(np.mean(spectrum))
         return Factors(left @ right, np.full(len(matrix), scale), np.eye(len(matrix)))
     return Factors(left, spectrum, right.T)
+
+
+def within(transform: Transform, kappa: float) -> Factors:
+    """Factors of the nearest transform with the same singular vectors and this bound."""
+    factors = transform if isinstance(transform, Factors) else decompose(transform)
+    spectrum = project_spectrum(factors.spectrum, np.ones(len(factors.spectrum)), kappa)
+    return Factors(factors.left, spectrum, factors.right)

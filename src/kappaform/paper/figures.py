@@ -136,7 +136,7 @@ def learn_curves(
 
 
 def _curve(signals: NDArray, method: Method, n_nonzero: int, n_iter: int) -> Curve:
-    """Errors after each update, of the best transform so far where starts are explored.
+    """Errors after each update, of the best transform so far where starts race.
 
     All updates count, also those of starts that were left: at the same iteration curves have cost
     the same number of passes, up to one for each start.

@@ -133,6 +133,9 @@ def draw_spectra(axes: Axes, items: Sequence[object]) -> list[NDArray]:
 def plot_path(path: ConditionPath) -> Figure:
     """Errors along a `kappaform.condition_path`, for training and (if any) validation signals.
 
+    The bound that the validation signals choose is marked, in the panel of the error that chose it
+    with a ring.
+
     Parameters
     ----------
     path : ConditionPath
@@ -160,7 +163,22 @@ def plot_path(path: ConditionPath) -> Figure:
     draw_path_errors(figure, ((path.table, prefix, style) for prefix, style in lines))
     if len(lines) > 1:
         figure.axes[0].legend(frameon=False)
+    _mark_choice(figure, path)
     return figure
+
+
+def _mark_choice(figure: Figure, path: ConditionPath) -> None:
+    """A line at the bound that was chosen, and a ring around the error that chose it."""
+    if path.chosen is None:
+        return
+    for axes, error in zip(figure.axes, LABELS, strict=True):
+        axes.axvline(path.chosen, color="0.5", linewidth=1, linestyle="--", zorder=0)
+        if error == path.choose_by:
+            least = path[f"validation_{error}"].min()
+            style: dict[str, Any] = {"mfc": "none", "mec": "black", "markersize": 11}
+            axes.plot(path.chosen, least, "o", label="chosen", **style)
+            note: dict[str, Any] = {"xytext": (6, 8), "textcoords": "offset points"}
+            axes.annotate(f"chosen: {path.chosen:g}", (path.chosen, least), fontsize=9, **note)
 
 
 def draw_path_errors(

@@ -1,0 +1,69 @@
+"""Codes of torch tensors: the largest coefficients, and those that rebuild best."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def keep_largest(coefs: Tensor, sparsity: Tensor, most: int) -> Tensor:
+    """Codes: the largest magnitudes of each row, of equal ones the first; the others zero.
+
+    `sparsity` has one entry, or one for each row; `most` is the largest.
+    """
+    import torch
+
+    sizes, wanted = coefs.abs(), sparsity[:, None]
+    if most == 0:
+        return torch.zeros_like(coefs)
+    if len(sparsity) == 1:
+        least = sizes.kthvalue(sizes.shape[1] - most + 1, dim=1, keepdim=True).values
+    else:
+        least = sizes.topk(most, dim=1).values.gather(1, (wanted - 1).clamp(min=0).long())
+    kept = sizes >= least
+    if bool((kept.sum(1, keepdim=True, dtype=torch.int32) != wanted).any()):
+        above, ties = sizes > least, sizes == least
+        missing = wanted - above.sum(1, keepdim=True)
+        kept = above | (ties & (ties.cumsum(1, dtype=torch.int32) <= missing))
+    return torch.where(kept, coefs, 0)
+
+
+def refitted(codes: Tensor, products: Tensor, gram: Tensor, sparsity: Tensor, most: int) -> Tensor:
+    """Codes that rebuild best, from those of the largest coefficients: as `refit_kernels` do it.
+
+    `products` are those of each signal with the atoms, `gram` those of the atoms with each other.
+    """
+    if most == 0:
+        return codes
+    first, explained = least_squares(codes, products, gram, most)
+    again = first + products - first @ gram.to(codes.dtype)
+    others = keep_largest(again, sparsity, most)
+    second, explained_by_others = least_squares(others, products, gram, most)
+    return second.where((explained_by_others > explained)[:, None], first)
+
+
+def least_squares(
+    codes: Tensor, products: Tensor, gram: Tensor, most: int
+) -> tuple[Tensor, Tensor]:
+    """Codes with the same nonzero entries and the values of least squares; what they explain."""
+    import torch
+
+    chosen = codes.abs().topk(most, dim=1).indices
+    kept = codes.gather(1, chosen) != 0
+    right = torch.where(kept, products.gather(1, chosen), 0).double()
+    system = gram[chosen[:, :, None], chosen[:, None, :]]
+    system = torch.where(kept[:, :, None] & kept[:, None, :], system, 0)
+    values, least = right, most * float(np.finfo(np.float64).eps)
+    for k in range(most):  # elimination, in all rows at once
+        pivot = system[:, k, k]
+        inverse = torch.where(pivot > least, 1 / pivot, 0)[:, None]
+        factor = system[:, :, k] * inverse
+        factor[:, k] = 1 - inverse[:, 0]
+        system = torch.addcmul(system, factor[:, :, None], system[:, k, None, :], value=-1)
+        values = torch.addcmul(values, factor, values[:, k, None], value=-1)
+    explained = (values * right).sum(1)
+    return torch.zeros_like(codes).scatter_(1, chosen, values.to(codes.dtype)), explained

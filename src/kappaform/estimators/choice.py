@@ -1,0 +1,193 @@
+"""The estimator that chooses the bound on the condition number by data."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+import numpy as np
+from sklearn.model_selection import check_cv
+
+from kappaform.engines import Engine, engine_for
+from kappaform.engines.rows import take_rows
+from kappaform.estimators.base import SparsifyingTransform
+from kappaform.estimators.transforms import ConditionedTransform
+from kappaform.learning import Conditioned, ConditionPath, Method
+from kappaform.learning.methods import MAX_ITER, Coding, Objective, Options, Variant
+from kappaform.learning.path import (
+    ErrorName,
+    checked_error,
+    mean_path,
+    methods_over,
+    path_on,
+    validation_engine,
+)
+from kappaform.learning.state import as_stream
+
+BOUNDS = (1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
+
+
+class ConditionedTransformCV(SparsifyingTransform):
+    """A :class:`ConditionedTransform` whose bound is chosen by cross-validation.
+
+    For each fold a path over the bounds is learned from the other folds, each bound from what the
+    one before it found. The bound with the least mean error on the folds left out is chosen, and
+    the transform is learned from all signals, from the best that a fold found and fresh starts.
+    With ``fit(X, validation=others)`` these signals choose instead, and one path is learned.
+
+    There is no `partial_fit`. A file has the transform with its bound: `load` gives a
+    :class:`ConditionedTransform`.
+
+    Parameters
+    ----------
+    n_nonzero_coefs : int, optional
+        Nonzero coefficients of a code. By default a tenth of the features, at least 1.
+    max_conditions : sequence of floats >= 1, ascending
+        Bounds to choose from.
+    cv : int, splitter of scikit-learn or iterable, optional
+        Number of folds, by default 5, of rows that follow one another; or how to split. Signals
+        that are sorted are better shuffled, ``KFold(5, shuffle=True)``.
+    choose_by : {"reconstruction", "relative", "absolute"}
+        The error that chooses: that of rebuilt signals or a sparsification error, on signals that
+        were not learned from. The last two tend to fall with the bound for ever.
+    norm, objective, variant, n_rounds, max_iter, tol
+        As for :class:`ConditionedTransform`, for every bound.
+    coding, sparse_output, verbose
+        As for :class:`ConditionedTransform`.
+    callback : callable, optional
+        Called after every iteration of every bound and fold with the LearnResult so far; returning
+        True ends learning with this bound.
+
+    Attributes
+    ----------
+    max_condition_ : float
+        The bound that was chosen.
+    condition_path_ : ConditionPath
+        Errors over the bounds, their means over the folds; :func:`kappaform.plots.plot_path` draws
+        it and marks the choice.
+    fold_paths_ : tuple of ConditionPath
+        One for each fold, with the transforms that were learned.
+    components_, singular_values_, condition_number_, loss_curve_, n_iter_, n_nonzero_coefs_, ...
+        As of :class:`ConditionedTransform`, learned with the bound that was chosen.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import kappaform as kf
+    >>> signals = np.random.default_rng(0).standard_normal((500, 16)).cumsum(axis=1)
+    >>> chooser = kf.ConditionedTransformCV(3, max_conditions=(1, 2, 4), cv=3, tol=1e-3)
+    >>> chooser = chooser.fit(signals)
+    >>> bool(chooser.condition_number_ <= chooser.max_condition_ * (1 + 1e-9))
+    True
+    >>> kf.plots.plot_path(chooser.condition_path_).savefig("choice.png")
+    """
+
+    _specification = Conditioned
+    _streams = False
+
+    def __init__(
+        self,
+        n_nonzero_coefs: int | None = None,
+        *,
+        max_conditions: Any = BOUNDS,
+        cv: Any = None,
+        choose_by: ErrorName = "reconstruction",
+        norm: float | Literal["auto"] | None = "auto",
+        objective: Objective = "absolute",
+        variant: Variant = "monotone",
+        n_rounds: int = 5,
+        max_iter: int = MAX_ITER,
+        tol: float = 1e-4,
+        coding: Coding = "refit",
+        sparse_output: bool = False,
+        callback: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            n_nonzero_coefs,
+            max_iter=max_iter,
+            tol=tol,
+            sparse_output=sparse_output,
+            callback=callback,
+            verbose=verbose,
+        )
+        self.max_conditions = max_conditions
+        self.cv = cv
+        self.choose_by = choose_by
+        self.norm = norm
+        self.objective = objective
+        self.variant = variant
+        self.n_rounds = n_rounds
+        self.coding = coding
+
+    def fit(self, X: Any, y: Any = None, *, validation: Any = None) -> Self:  # noqa: ARG002
+        """Choose the bound, and learn the transform of signals, one per row.
+
+        With `validation`, other signals to measure on, these choose: one path is learned, from all
+        of `X`, and `cv` has no effect. Ctrl-C raises LearningInterrupted; what was learned is kept
+        if the choice was made, and else the estimator stays as it was.
+        """
+        options = self._fit_options()
+        methods = methods_over(self.max_conditions, options.method)
+        checked_error(self.choose_by)
+        signals, features = self._received(X, reset=True)
+        engine = engine_for(signals)
+        if validation is not None:
+            others = validation_engine(validation, engine.n_features)
+            return self._take_best(self._path(engine, others, methods, options), engine, features)
+        paths = tuple(
+            self._path(
+                engine_for(take_rows(signals, train)),
+                engine_for(take_rows(signals, test)),
+                methods,
+                options,
+            )
+            for train, test in self._folds(engine.n_signals)
+        )
+        mean = mean_path(paths)
+        chosen = int(np.flatnonzero(mean["max_condition"] == mean.chosen)[0])
+        if self.verbose:
+            self._say(f"max_condition={mean.chosen:g} has the least {self.choose_by} error")
+        errors = [path[f"validation_{self.choose_by}"][chosen] for path in paths]
+        found = paths[int(np.argmin(errors))].results[chosen]
+        options = options._replace(method=methods[chosen], init=(found, "auto"))
+        return self._learn(engine, options, features | _choice(mean, paths))
+
+    def _path(
+        self, engine: Engine, others: Engine, methods: list[Method], options: Options
+    ) -> ConditionPath:
+        return path_on((engine, others), methods, options, self.coding, self.choose_by)
+
+    def _take_best(self, path: ConditionPath, engine: Engine, features: dict[str, Any]) -> Self:
+        result = path.best
+        assert result is not None  # validation signals have chosen it
+        stream = as_stream(result.state)
+        self._take(result, stream, engine.dtype, features | _choice(path, (path,)))
+        self._warn_if_not_converged()
+        return self
+
+    def _folds(self, n_signals: int) -> list[tuple[Any, Any]]:
+        """Numbers of the rows to learn from and of those to measure on, for each fold."""
+        is_number = isinstance(self.cv, int | np.integer)
+        folds = 5 if self.cv is None else self.cv
+        if (self.cv is None or is_number) and not 2 <= folds <= n_signals:
+            raise ValueError(
+                f"cv={self.cv!r}, {folds} folds, with {n_signals} sample(s): give at least 2 folds "
+                "and no more than there are signals, or signals to choose by, validation=...."
+            )
+        splits = list(check_cv(folds).split(np.empty(n_signals)))
+        if not splits or any(len(train) == 0 or len(test) == 0 for train, test in splits):
+            raise ValueError(f"cv={self.cv!r} leaves a fold without signals: give other splits.")
+        return [(np.sort(train), np.sort(test)) for train, test in splits]
+
+    def _method(self) -> Method:
+        """The method with the bound that was chosen, or with any."""
+        bound = getattr(self, "max_condition_", 2.0)
+        return Conditioned(bound, self.norm, self.objective, self.variant, self.n_rounds)
+
+    def _as_saved(self) -> SparsifyingTransform:
+        """The estimator that a file has of this one: with the bound that was chosen."""
+        return self._as(ConditionedTransform, {"max_condition": self.max_condition_})
+
+
+def _choice(path: ConditionPath, folds: tuple[ConditionPath, ...]) -> dict[str, Any]:
+    return {"max_condition_": path.chosen, "condition_path_": path, "fold_paths_": folds}

@@ -1,0 +1,202 @@
+"""What `groups` does, on a device of torch: many groups at a time.
+
+Weighted patches are added as integers, whose sums do not depend on their order: the same image
+gives the same result, however the device works.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kappaform.imaging.group_kernels import LEAST_LEFT, LEAST_TRUST
+from kappaform.imaging.groups import Layout, Rounds, Search, in_rounds, three_axes
+from kappaform.imaging.options import Progress
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_DISTANCE_ENTRIES = 2**28  # that are compared at once
+_GROUP_ENTRIES = 2**25  # of the patches of groups that are cleaned at once
+_SUM_BITS = 62  # of the integers that sums are
+
+
+def refined(
+    noisy: Sequence[Tensor],
+    estimates: Sequence[Tensor],
+    covariances: Sequence[NDArray | None],
+    search: Search,
+    rounds: Rounds,
+    progress: Progress | None = None,
+) -> list[Tensor]:
+    """Better estimates of the components of a noisy image than the given ones."""
+    shape = noisy[0].shape
+    groups = TensorGroups(three_axes(tuple(shape)), search, noisy[0].device)
+    images, guides = (
+        [image.reshape(three_axes(tuple(shape))) for image in each] for each in (noisy, estimates)
+    )
+    found = in_rounds(groups, images, guides, covariances, rounds, progress)
+    return [image.reshape(shape) for image in found]
+
+
+def tell(progress: Progress | None, share: float, image: Tensor) -> None:
+    """Tell progress; what a device was asked for is done only when it says so."""
+    import torch
+
+    if progress is None:
+        return
+    if image.is_cuda:
+        torch.cuda.synchronize(image.device)
+    progress(share)
+
+
+class TensorGroups:
+    """The groups of an image of some shape."""
+
+    def __init__(self, shape: tuple[int, ...], search: Search, device: object) -> None:
+        import torch
+
+        self.layout = Layout.of(shape, search)
+        grid = self.layout.grid
+        starts = grid.starts(np.arange(grid.n_patches))
+        numbers = (starts, self.layout.steps, grid.offsets)
+        self.starts, self.steps, self.offsets = (torch.tensor(a, device=device) for a in numbers)
+        self.members = self.starts.new_empty((0, 0))
+
+    def find(self, image: Tensor, progress: Progress | None = None) -> None:
+        """Find the groups in an image."""
+        import torch
+
+        layout, device = self.layout, image.device
+        padded = _padded(image, layout.context)
+        grid = layout.grid
+        corners = np.stack(grid.corners(np.arange(grid.n_patches)), 1).astype(np.int32)
+        shifts = torch.tensor(layout.shifts.astype(np.int32), device=device)
+        found = []
+        for some in torch.tensor(corners, device=device).split(_DISTANCE_ENTRIES // len(shifts)):
+            distances = _squared_distances(padded, some, shifts, layout.compared)
+            distances[:, 0] = -1  # the patch itself, also where many are equal to it
+            found.append(distances.topk(layout.n_members, largest=False, sorted=False).indices)
+        self.members = torch.cat(found)
+        tell(progress, 1.0, image)
+
+    def cleaned(
+        self,
+        noisy: Tensor,
+        mixed: Tensor,
+        guide: Tensor,
+        covariance: NDArray | None,
+        share: float,
+        progress: Progress | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """An estimate of an image, and the image with this share of its noise."""
+        import torch
+
+        n, k = len(self.offsets), self.members.shape[1]
+        matrix = np.eye(n) if covariance is None else covariance
+        noise = torch.tensor(matrix, dtype=noisy.dtype, device=noisy.device)
+        flat = [image.reshape(-1) for image in (noisy, mixed, guide)]
+        values, weights = torch.zeros((2, 2, noisy.numel()), dtype=torch.int64, device=noisy.device)
+        most = k * k * n * 64  # of the weights over a pixel
+        largest = max(float(noisy.abs().max()), 1.0) * most
+        unit, unit_of_weights = (
+            2.0 ** (_SUM_BITS - math.ceil(math.log2(limit))) for limit in (largest, most)
+        )
+        for part in self._parts(n * k):
+            places = self.starts[part, None] + self.steps[self.members[part]]
+            pixels = places[..., None] + self.offsets
+            ours, given, known = (image[pixels] for image in flat)
+            cleaned, weight, left = _clean(ours, given, known, noise, share)
+            kept = share / left
+            weighted = cleaned * (weight[..., None] * unit)
+            values[0].index_add_(0, pixels.reshape(-1), weighted.round().long().reshape(-1))
+            weighted *= 1 - kept
+            values[1].index_add_(0, pixels.reshape(-1), weighted.round().long().reshape(-1))
+            marks = weight.double() * unit_of_weights
+            weights[0].index_add_(0, places.reshape(-1), marks.round().long().reshape(-1))
+            marks *= kept[..., 0].double()
+            weights[1].index_add_(0, places.reshape(-1), marks.round().long().reshape(-1))
+        units = unit, unit, unit_of_weights, unit_of_weights
+        sums = [
+            (each.double() / one).to(noisy.dtype).view(noisy.shape)
+            for each, one in zip((*values, *weights), units, strict=True)
+        ]
+        total, left_over = (_spread(each, self.layout.grid.patch_shape) for each in sums[2:])
+        tell(progress, 1.0, total)
+        return sums[0] / total, (sums[1] + left_over * mixed) / total
+
+    def _parts(self, entries: int) -> Iterator[slice]:
+        size = max(1, _GROUP_ENTRIES // entries)
+        return (slice(i, i + size) for i in range(0, len(self.members), size))
+
+
+def _clean(
+    noisy: Tensor, given: Tensor, known: Tensor, noise: Tensor, share: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Cleaned patches of groups (groups, members, n), their weights, and the noise in `given`."""
+    import torch
+
+    n_members, n = known.shape[1:]
+    lost = (noisy - given).flatten(1)
+    left = (1 - lost.std(1, correction=0)).clamp(min=max(share, LEAST_LEFT))[:, None, None]
+    known = known - known.mean(1, keepdim=True)
+    means = given.mean(1, keepdim=True)
+    matrix = known.mT @ known
+    largest = matrix.diagonal(dim1=1, dim2=2).amax(1)[:, None, None]
+    hidden = n * torch.finfo(known.dtype).eps * largest  # by rounding
+    matrix += n * left.square() * noise + hidden * torch.eye(n, device=known.device)
+    factor = torch.linalg.cholesky_ex(matrix).L
+    basis = torch.linalg.solve_triangular(factor, known.mT, upper=False)
+    cleaned = means + basis.mT @ (basis @ (given - means))
+    trust = (n / hidden[..., 0].clamp(min=n)).clamp(min=LEAST_TRUST)
+    return cleaned, trust / (1 / n_members + basis.square().sum(1)), left
+
+
+def _squared_distances(
+    image: Tensor, corners: Tensor, shifts: Tensor, sides: tuple[int, ...]
+) -> Tensor:
+    """What `triton_distances.squared_distances` does, where there is no Triton as well."""
+    import torch
+
+    if image.is_cuda:
+        try:
+            from kappaform.imaging.triton_distances import squared_distances
+        except ImportError:
+            pass
+        else:
+            return squared_distances(image, corners, shifts, sides)
+    windows = image
+    for axis, side in enumerate(sides):
+        windows = windows.unfold(axis, side, 1)
+    ours = windows[tuple(corners.T)]
+    most = torch.tensor(windows.shape[:3], device=image.device) - 1
+    columns = []
+    for shift in shifts:
+        there = corners + shift
+        squares = (windows[tuple(there.clamp(min=0).minimum(most).T)] - ours).square()
+        is_outside = ((there < 0) | (there > most)).any(1)
+        columns.append(squares.sum((1, 2, 3)).masked_fill(is_outside, math.inf))
+    return torch.stack(columns, 1)
+
+
+def _padded(image: Tensor, context: Sequence[int]) -> Tensor:
+    from torch.nn.functional import pad
+
+    ends = [c for along in reversed(context) for c in (along, along)]
+    return pad(image[None, None], ends, mode="replicate")[0, 0]
+
+
+def _spread(weights: Tensor, patch_shape: Sequence[int]) -> Tensor:
+    """Sum of the weights of the patches over each pixel, given where each begins."""
+    for axis, side in enumerate(patch_shape):
+        total, length = weights.clone(), weights.shape[axis]
+        for offset in range(1, side):
+            total.narrow(axis, offset, length - offset).add_(
+                weights.narrow(axis, 0, length - offset)
+            )
+        weights = total
+    return weights

@@ -1,0 +1,144 @@
+"""The stages of cleaning: patches, the same at coarser scales, and groups of similar patches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kappaform.imaging.clean import rule_of
+from kappaform.imaging.groups import Rounds, Search, noise_of_groups
+from kappaform.imaging.options import ANY_VALUE, Progress, Quality, sections
+from kappaform.imaging.scales import MOST_SCALES, can_be_halved, halved, with_smooth_part
+from kappaform.imaging.tiles import is_movie
+
+
+@dataclass(frozen=True, eq=False)
+class Recipe:
+    """How a component of an image is cleaned, once its transforms are known."""
+
+    transforms: tuple[NDArray, ...]  #: of ordinary scale; of the image, then of its halves
+    patch_shape: tuple[int, ...]
+    sigma: float
+    covariance: NDArray | None  #: of the noise of a patch in units of sigma**2; None: white
+    centre: float  #: subtracted from all values, so that they need few digits
+    dtype: np.dtype  #: in which patches are cleaned
+    value_range: tuple[float, float]
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The range of values in the units in which patches are cleaned."""
+        low, high = self.value_range
+        return (low - self.centre) / self.sigma, (high - self.centre) / self.sigma
+
+
+class Effort(NamedTuple):
+    """What is done with groups."""
+
+    rounds: Rounds
+    stride: int
+    cost: float  #: of groups over that of patches; it matters to the progress that is told only
+
+
+# Chosen on every other one of 16 photographs at three levels of noise, and on the paper's images at
+# three (docs/denoising.md).
+EFFORTS: dict[Quality, Effort | None] = {
+    "fast": None,
+    "balanced": Effort(Rounds(4, per_search=2, first_share=0.6, guided=0.5), stride=4, cost=6),
+    "best": Effort(Rounds(6, per_search=2, first_share=0.75, guided=0.25), stride=3, cost=16),
+}
+# Side of a patch, radius of the search, members of a group; along frames of a movie the radius 2.
+_PLANE = 6, 32, 64
+_VOLUME = 3, 5, 48
+_MOVIE = 6, 16, 64
+_FRAMES = 2
+_CONTEXT = 1
+# Beyond so many deviations of the noise an image is not halved: all over the half there would be
+# rings around such a value, and in their squares no digits are left for the noise.
+_LARGEST_IN_HALVES = 2.0**24
+
+
+class Tools(NamedTuple):
+    """What cleans images of one library."""
+
+    clean_image: Callable[..., tuple[Any, Any]]
+    refined: Callable[..., Any]
+
+
+def cleaned(
+    noisy: Sequence[Any],
+    recipes: Sequence[Recipe],
+    quality: Quality,
+    tools: Tools,
+    progress: Progress | None = None,
+    scale: int = 0,
+) -> tuple[Sequence[Any], Sequence[Any]]:
+    """Cleaned components of an image, and over each pixel the mean number of coefficients.
+
+    The components are in units of their noise. The halved image is cleaned in the same way, and
+    gives what is smooth; noise that neighbours share would not be the same there.
+    """
+    effort, shape, patch_shape = EFFORTS[quality], noisy[0].shape, recipes[0].patch_shape
+    is_white = all(recipe.covariance is None for recipe in recipes)
+    has_half = is_white and scale + 1 < MOST_SCALES and can_be_halved(shape, patch_shape)
+    has_half = has_half and all(float(abs(each).max()) <= _LARGEST_IN_HALVES for each in noisy)
+    cost = 0.0 if effort is None else effort.cost
+    shares = sections(progress, [(1 + cost) / 4 * has_half, *[1 / len(noisy)] * len(noisy), cost])
+    halves: Sequence[Any] = []
+    if has_half:
+        images = [halved(image, patch_shape) for image in noisy]
+        halves, _ = cleaned(images, recipes, quality, tools, shares[0], scale + 1)
+    parts = zip(noisy, recipes, shares[1:], strict=False)
+    firsts, counts = zip(*[_first(*part, tools, scale) for part in parts], strict=True)
+    estimates = _with_halves(firsts, halves)
+    if effort is None:
+        return estimates, counts
+    search = _search(patch_shape, shape, effort, is_white)
+    noises = [
+        noise_of_groups(recipe.covariance, patch_shape, search.patch_shape) for recipe in recipes
+    ]
+    better = tools.refined(noisy, estimates, noises, search, effort.rounds, shares[-1])
+    if not is_white:  # above patches alone in six of six trials, which groups alone were not
+        better = [(one + two) / 2 for one, two in zip(better, estimates, strict=True)]
+    return _with_halves(better, halves), counts
+
+
+def _first(
+    noisy: Any, recipe: Recipe, progress: Progress | None, tools: Tools, scale: int
+) -> tuple[Any, Any]:
+    """One component cleaned patch by patch."""
+    transform = recipe.transforms[min(scale, len(recipe.transforms) - 1)]
+    bounds = recipe.bounds if scale == 0 else ANY_VALUE
+    rule = rule_of(transform, recipe.covariance)
+    return tools.clean_image(noisy, recipe.patch_shape, rule, bounds, progress)
+
+
+def _with_halves(images: Sequence[Any], halves: Sequence[Any]) -> Sequence[Any]:
+    if not halves:
+        return images
+    return [with_smooth_part(*pair) for pair in zip(images, halves, strict=True)]
+
+
+def _search(
+    patch_shape: tuple[int, ...], shape: tuple[int, ...], effort: Effort, is_white: bool
+) -> Search:
+    """How groups are made in an image of this shape. All axes are three; a plane has a first one.
+
+    Of noise that is not white the covariance is known within a patch of `patch_shape` only.
+    """
+    has_frames = is_movie(patch_shape)
+    side, radius, n_members = _PLANE if len(shape) == 2 else _MOVIE if has_frames else _VOLUME
+    flat = len(shape) == 2 or has_frames
+    sides = (1, side, side) if flat else (side, side, side)
+    known = (1,) * (3 - len(shape)) + tuple(shape if is_white else patch_shape)
+    strides = (1, effort.stride, effort.stride) if flat else (2, 2, 2)
+    return Search(
+        patch_shape=tuple(map(min, sides, known)),
+        stride=strides,
+        radius=(_FRAMES if has_frames else 0, radius, radius) if flat else (radius,) * 3,
+        context=_CONTEXT,
+        n_members=n_members,
+    )

@@ -1,0 +1,278 @@
+"""Errors over the bound on the condition number, and the bound that they choose."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kappaform.arrays import as_real_array, sparsity_of
+from kappaform.engines import Engine, SignalsUnreadable, engine_for
+from kappaform.learning.evaluate import evaluated_on
+from kappaform.learning.learn import learn_on
+from kappaform.learning.method import Method, MethodFailed, parameters_of
+from kappaform.learning.methods import (
+    MAX_ITER,
+    Coding,
+    Conditioned,
+    Options,
+    checked_coding,
+    checked_options,
+    one_sparsity,
+)
+from kappaform.learning.result import LearningInterrupted, LearnResult
+from kappaform.learning.state import result_of
+
+ErrorName = Literal["reconstruction", "relative", "absolute"]
+
+
+@dataclass(frozen=True, eq=False)
+class ConditionPath:
+    """Transforms over a range of bounds, and their errors.
+
+    Attributes
+    ----------
+    results : tuple of LearnResult
+        One for each bound, in ascending order; none, if the table is a mean over folds.
+    table : dict of arrays
+        ``max_condition``, ``condition_number``, ``n_iter``; ``absolute``, ``relative`` and
+        ``reconstruction`` errors on the signals; the same with the prefix ``validation_`` on the
+        validation signals. The reconstruction error is relative to the norm of the signals.
+        ``pandas.DataFrame(path.table)`` makes a data frame of it, ``print(path)`` shows it.
+    choose_by : {"reconstruction", "relative", "absolute"}
+        The error that chooses a bound.
+    chosen : float or None
+        The bound with the least such error on the validation signals; of several the smallest.
+        None without validation.
+    """
+
+    table: dict[str, NDArray]
+    results: tuple[LearnResult, ...] = field(repr=False)
+    choose_by: ErrorName = "reconstruction"
+
+    @property
+    def chosen(self) -> float | None:
+        errors = self.table.get(f"validation_{self.choose_by}")
+        return None if errors is None else float(self["max_condition"][np.argmin(errors)])
+
+    @property
+    def best(self) -> LearnResult | None:
+        """The result of the bound that was chosen, if there is one."""
+        at = np.flatnonzero(self["max_condition"] == self.chosen)
+        return self.results[at[0]] if len(at) and self.results else None
+
+    def __getitem__(self, column: str) -> NDArray:
+        if column not in self.table:
+            raise KeyError(f"{column!r} is not a column: choose one of {tuple(self.table)}.")
+        return self.table[column]
+
+    def __str__(self) -> str:
+        names = list(self.table)
+        rows = [[f"{value:.6g}" for value in row] for row in zip(*self.table.values(), strict=True)]
+        widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
+        lines = ["  ".join(map(str.rjust, row, widths)) for row in [names, *rows]]
+        return "\n".join(lines)
+
+
+def condition_path(
+    signals: Any,
+    max_conditions: Sequence[float] | NDArray,
+    *,
+    n_nonzero_coefs: int | None = None,
+    validation: Any = None,
+    method: Method | None = None,
+    coding: Coding = "largest",
+    choose_by: ErrorName = "reconstruction",
+    max_iter: int = MAX_ITER,
+    tol: float = 1e-4,
+    callback: Callable[[LearnResult], bool | None] | None = None,
+) -> ConditionPath:
+    """Learn a transform for each bound on the condition number, to choose one.
+
+    A looser bound always allows a lower error; what it costs shows in the reconstruction error and
+    on signals that were not learned from. What one bound found races with the fresh starts of the
+    next: with the monotone variant the loss never rises along the path.
+
+    Parameters
+    ----------
+    signals : array of shape (m, n)
+    max_conditions : sequence of floats >= 1, ascending
+    n_nonzero_coefs : int, optional
+        By default a tenth of n.
+    validation : array of shape (m', n), optional
+        Signals to measure on that are not learned from. They choose a bound, ``path.chosen``.
+    method : Conditioned, or one of your own with a field max_condition, optional
+        Everything but the bound: norm, objective, variant.
+    coding : {"largest", "refit"}
+        Codes whose reconstruction error is measured, as for `evaluate`.
+    choose_by : {"reconstruction", "relative", "absolute"}
+        The error of the validation signals that chooses.
+    max_iter, tol, callback
+        As for `learn`, for each bound; a callback that returns True ends the path after this bound.
+
+    Raises
+    ------
+    LearningInterrupted
+        On Ctrl-C, with the result of the bound it came at (or the last one) as ``.result`` and
+        those of the bounds that were done as ``.finished``.
+    SignalsUnreadable
+        If signals on disk or on a cluster fail, with the same two.
+    MethodFailed
+        If a method of your own fails, with the same two.
+
+    Returns
+    -------
+    ConditionPath
+        ``path.results`` are the results, ``path.table`` a dict of arrays: ``max_condition``,
+        ``condition_number``, ``n_iter``, the errors ``absolute``, ``relative`` and
+        ``reconstruction``, and the same with the prefix ``validation_``. ``path["absolute"]`` is
+        one of them, ``print(path)`` shows all. With validation signals, ``path.chosen`` is the
+        bound with the least error, of several the smallest, and ``path.best`` its result.
+
+    Notes
+    -----
+    Signals are read once for each pass of all bounds together (``n_passes`` of the results), and
+    once more; validation signals once for each bound.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import kappaform as kf
+    >>> signals = np.random.default_rng(0).standard_normal((500, 16)).cumsum(axis=1)
+    >>> train, validation = signals[::2], signals[1::2]
+    >>> path = kf.condition_path(train, [1, 1.5, 3], n_nonzero_coefs=4, validation=validation)
+    >>> bool((np.diff(path["absolute"]) <= 0).all())
+    True
+    >>> path.best.condition_number <= path.chosen * (1 + 1e-9)
+    True
+    """
+    methods = methods_over(max_conditions, method)
+    sparsity = one_sparsity(n_nonzero_coefs, "a path")
+    stopped = False
+
+    def watch(result: LearnResult) -> bool:
+        nonlocal stopped
+        stopped = bool(callback(result)) if callback is not None else False
+        return stopped
+
+    options = checked_options(methods[0], sparsity, "auto", callback, max_iter=max_iter, tol=tol)
+    measure = checked_coding(coding), checked_error(choose_by)
+    engine = engine_for(signals)
+    others = None if validation is None else validation_engine(validation, engine.n_features)
+    return path_on(
+        (engine, others),
+        methods,
+        options._replace(callback=callback and watch),
+        *measure,
+        is_over=lambda: stopped,
+    )
+
+
+def path_on(
+    engines: tuple[Engine, Engine | None],
+    methods: Sequence[Method],
+    options: Options,
+    coding: Coding,
+    choose_by: ErrorName,
+    *,
+    is_over: Callable[[], bool] = lambda: False,
+) -> ConditionPath:
+    """`condition_path` on the signals of an engine, and on those that validate."""
+    engine, _ = engines
+    n_nonzero = int(sparsity_of(options.n_nonzero, engine.n_signals, engine.n_features))
+    results: list[LearnResult] = []
+    rows: list[dict[str, float]] = []
+    try:
+        for one in methods:
+            init = (results[-1], "auto") if results else "auto"
+            state, reason = learn_on(engine, options._replace(method=one, init=init))
+            # Its errors cost one more pass over the signals.
+            result = result_of(replace(state, n_passes=state.n_passes + 1), reason)
+            results.append(result)
+            rows.append(_row(result, engines, n_nonzero, coding))
+            if is_over():
+                break
+        table = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+        return ConditionPath(table, tuple(results), choose_by)
+    except KeyboardInterrupt as interrupt:
+        current = getattr(interrupt, "result", results[-1] if results else None)
+        if current is None:
+            raise
+        raise LearningInterrupted(current, tuple(results)) from None
+    except (SignalsUnreadable, MethodFailed) as error:
+        error.result = error.result or (results[-1] if results else None)
+        error.finished = tuple(results)
+        raise
+
+
+def mean_path(paths: Sequence[ConditionPath]) -> ConditionPath:
+    """The mean of the tables of several paths over the same bounds."""
+    table = {name: np.mean([path[name] for path in paths], axis=0) for name in paths[0].table}
+    return ConditionPath(table, (), paths[0].choose_by)
+
+
+def methods_over(max_conditions: Any, method: Any = None) -> list[Method]:
+    """A method with each of the bounds."""
+    method = Conditioned() if method is None else method
+    if not isinstance(method, Method) or "max_condition" not in parameters_of(method):
+        raise TypeError(
+            f"method={method!r}: give Conditioned(...), or a method of your own with a field "
+            "max_condition; the path varies this bound."
+        )
+    bounds = np.atleast_1d(as_real_array(max_conditions, "max_conditions")).astype(np.float64)
+    if bounds.ndim != 1 or bounds.size == 0:
+        what = "empty" if bounds.size == 0 else f"of shape {bounds.shape}"
+        raise ValueError(f"max_conditions is {what}: give a sequence of at least one bound >= 1.")
+    others = parameters_of(method)
+    methods = [type(method)(**others | {"max_condition": bound}) for bound in bounds.tolist()]
+    for before, bound in pairwise(bounds):
+        if bound <= before:
+            how = "repeats" if bound == before else "is not above"
+            raise ValueError(
+                f"max_conditions has {bound:g} after {before:g}, which it {how}: give each bound "
+                f"once, in ascending order, {np.unique(bounds).tolist()}."
+            )
+    return methods
+
+
+def checked_error(choose_by: Any) -> ErrorName:
+    if choose_by not in get_args(ErrorName):
+        raise ValueError(
+            f"choose_by={choose_by!r} is unknown: choose one of {get_args(ErrorName)}."
+        )
+    return choose_by
+
+
+def validation_engine(validation: Any, n_features: int) -> Engine:
+    """The engine of signals that validate others of so many features."""
+    engine = engine_for(validation, "validation")
+    if engine.n_features != n_features:
+        raise ValueError(
+            f"validation has {engine.n_features} features: its signals must have {n_features}, as "
+            "the others."
+        )
+    return engine
+
+
+def _row(
+    result: LearnResult,
+    engines: tuple[Engine, Engine | None],
+    n_nonzero: int,
+    coding: Coding,
+) -> dict[str, float]:
+    """What a table says of one bound."""
+    row = {
+        "max_condition": getattr(result.method, "max_condition", math.nan),
+        "condition_number": result.condition_number,
+        "n_iter": result.n_iter,
+    }
+    for prefix, data in zip(("", "validation_"), engines, strict=True):
+        if data is not None:
+            errors = evaluated_on(data, result.transform, n_nonzero, coding)._asdict()
+            row |= {f"{prefix}{name}": value for name, value in errors.items()}
+    return row

@@ -1,0 +1,132 @@
+"""Frames of a movie clean each other."""
+
+import re
+
+import numpy as np
+import pytest
+from skimage import data
+
+import kappaform as kf
+from kappaform.imaging import tiles
+
+SIGMA = 25.0
+OPTIONS = {"transform": kf.dct_basis((6, 6)), "stack_axis": 0}
+
+
+def psnr(reference, image):
+    return 10 * np.log10(255**2 / np.mean((reference - image) ** 2))
+
+
+def shaking(picture, n_frames, size, top=100, left=150):
+    """Frames of a camera that a hand holds: each is a few pixels off."""
+    steps = np.random.default_rng(5).integers(-4, 5, (n_frames, 2))
+    frames = [picture[top + a :, left + b :][:size, :size] for a, b in steps]
+    return np.stack(frames).astype(np.float64)
+
+
+@pytest.fixture(scope="module")
+def clean():
+    return shaking(data.camera(), 6, 56)
+
+
+@pytest.fixture(scope="module")
+def noisy(clean):
+    return kf.add_noise(clean, SIGMA, rng=0)
+
+
+@pytest.fixture(scope="module")
+def cleaned(noisy):
+    return kf.denoise(noisy, SIGMA, movie=True, **OPTIONS)
+
+
+def test_a_movie_is_cleaned_better_than_its_frames(clean, noisy, cleaned):
+    frames = kf.denoise(noisy, SIGMA, **OPTIONS)
+    assert psnr(clean, cleaned) > psnr(clean, frames) + 0.7  # of two seeds 1.0 and 1.1
+
+
+def test_a_movie_learns_one_transform(clean, noisy):
+    found = kf.denoise_with_details(noisy, SIGMA, stack_axis=0, movie=True, patch_size=6)
+    assert len(found.transforms) == 1
+    assert found.patch_shape == (1, 6, 6)
+    assert found.image.shape == found.sparsity_map.shape == noisy.shape
+    assert psnr(clean, found.image) > psnr(clean, noisy) + 8
+
+
+def test_the_noise_of_a_movie_is_that_of_its_middle_frame(noisy):
+    options = {"stack_axis": 0, "movie": True, "patch_size": 6, "quality": "fast"}
+    found = kf.denoise_with_details(noisy, **options)
+    assert found.sigma == kf.denoise_with_details(noisy[3], patch_size=6, quality="fast").sigma
+
+
+@pytest.mark.parametrize("axis", [1, -1])
+def test_frames_may_be_along_any_axis(noisy, cleaned, axis):
+    moved = np.moveaxis(noisy, 0, axis)
+    found = kf.denoise(moved, SIGMA, movie=True, **{**OPTIONS, "stack_axis": axis})
+    np.testing.assert_array_equal(np.moveaxis(found, axis, 0), cleaned)
+
+
+def test_colours_of_a_movie_are_cleaned():
+    clean = shaking(data.astronaut(), 4, 40, 60, 180)
+    noisy = kf.add_noise(clean, SIGMA, rng=0)
+    options = {"channel_axis": -1, **OPTIONS}
+    frames = kf.denoise(noisy, SIGMA, **options)
+    movie = kf.denoise(noisy, SIGMA, movie=True, **options)
+    assert movie.shape == noisy.shape
+    assert psnr(clean, movie) > psnr(clean, frames) + 0.5
+
+
+@pytest.mark.parametrize("quality", ["fast", "balanced"])
+@pytest.mark.parametrize("shape", [(1, 20, 20), (2, 7, 9), (5, 1, 12)])
+def test_short_and_small_movies_are_cleaned(shape, quality, rng):
+    noisy = 10 * rng.standard_normal(shape)
+    found = kf.denoise(noisy, 1.0, stack_axis=0, movie=True, quality=quality)
+    assert found.shape == shape
+    assert np.isfinite(found).all()
+
+
+def test_long_movies_are_cleaned_in_tiles(noisy, cleaned, monkeypatch):
+    monkeypatch.setattr(tiles, "_FRAMES", (3, 2))
+    tiled = kf.denoise(noisy, SIGMA, movie=True, **OPTIONS)
+    assert 0 < np.sqrt(np.mean((tiled - cleaned) ** 2)) < 0.1 * SIGMA
+
+
+@pytest.mark.parametrize(
+    "kind", [kf.Shot(8.5), kf.Correlated(autocovariance=np.array([[99.0, 220.0, 99.0]]))], ids=str
+)
+def test_a_movie_may_have_any_noise(clean, kind):
+    noisy = np.stack([kf.add_noise(clean[i], noise=kind, rng=i) for i in range(3)])
+    found = kf.denoise(noisy, noise=kind, movie=True, **OPTIONS)
+    assert psnr(clean[:3], found) > psnr(clean[:3], noisy) + 4
+
+
+def test_any_number_of_threads_gives_the_same_bits(noisy, cleaned, monkeypatch):
+    monkeypatch.setenv("KAPPAFORM_NUM_THREADS", "3")
+    np.testing.assert_array_equal(kf.denoise(noisy, SIGMA, movie=True, **OPTIONS), cleaned)
+
+
+@pytest.mark.parametrize(
+    ("image", "options", "message"),
+    [
+        (np.eye(20), {}, "movie=True needs stack_axis, the axis of the frames."),
+        (
+            np.ones((3, 9, 9)),
+            {"stack_axis": 0, "share": True},
+            "movie=True shares a transform already",
+        ),
+        (np.ones((3, 9, 9)), {"stack_axis": 0, "preset": "paper"}, "leave both"),
+        (
+            np.ones((5, 9, 9, 9)),
+            {"stack_axis": 0},
+            "frames have shape (9, 9, 9), planes are needed.",
+        ),
+    ],
+)
+def test_what_is_no_movie_is_refused(image, options, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        kf.denoise(image, 1.0, movie=True, **options)
+
+
+def test_a_movie_of_dask_is_refused():
+    da = pytest.importorskip("dask.array")
+    with pytest.raises(ValueError, match=re.escape("in memory only, image.compute()")):
+        kf.denoise(da.ones((3, 9, 9)), 1.0, stack_axis=0, movie=True)

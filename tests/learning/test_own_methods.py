@@ -1,0 +1,254 @@
+"""A method of one's own is learned wherever ours are, and its mistakes are named."""
+
+import pickle
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import kappaform as kf
+from kappaform.linalg import polar
+
+N_FEATURES = 12
+
+
+@dataclass(frozen=True)
+class Procrustes(kf.Method):
+    """The orthonormal method, as a user would write it."""
+
+    monotone = True
+
+    def update(self, statistics, transform):
+        return polar(statistics.cross, near=transform)
+
+    def admissible(self, transform):
+        return polar(transform)
+
+
+@dataclass(frozen=True)
+class Stretched(kf.Method):
+    """An orthonormal transform with one row that is longer, by a bound."""
+
+    max_condition: float = 2.0
+
+    def update(self, statistics, transform):
+        rows = polar(statistics.cross, near=transform / np.linalg.norm(transform, axis=1)[:, None])
+        return rows * np.append(self.max_condition, np.ones(len(rows) - 1))[:, None]
+
+
+@dataclass(frozen=True)
+class Failing(kf.Method):
+    """Good for some updates, and then not."""
+
+    fail: object = field(compare=False)
+    n_good: int = 3
+    max_condition: float = 1e6
+    n_done: list = field(default_factory=list, compare=False)
+
+    def update(self, statistics, transform):
+        self.n_done.append(1)
+        if len(self.n_done) > self.n_good:
+            return self.fail(transform)
+        return polar(statistics.cross, near=transform)
+
+
+def raising(_):
+    raise ZeroDivisionError("by hand")
+
+
+def modifying(transform):
+    transform[0] = 0
+
+
+FAILURES = {
+    "shape": (lambda w: w[:-1], r"Failing.update gave shape \(11, 12\): a transform here has"),
+    "vector": (lambda w: w[0], r"gave shape \(12,\)"),
+    "nothing": (lambda _: None, "gave a NoneType: give an array of real numbers"),
+    "words": (lambda _: "transform", "gave a str: give an array of real numbers"),
+    "complex": (lambda w: 1j * w, "gave a ndarray: give an array of real numbers"),
+    "nan": (lambda w: np.where(np.eye(len(w)), np.nan, w), "gave NaN or inf"),
+    "inf": (lambda w: w * np.inf, "gave NaN or inf"),
+    "singular": (lambda w: np.vstack([w[1:], w[-1:]]), "gave a singular transform"),
+    "zero": (lambda w: 0 * w, "gave a singular transform"),
+    "condition": (
+        lambda w: w * np.geomspace(1, 1e7, len(w))[:, None],
+        "broke its bound: the transform has condition number .*beyond max_condition=",
+    ),
+    "raises": (raising, "Failing.update raised ZeroDivisionError: by hand"),
+    "modifies": (modifying, "Failing.update raised ValueError: .*read-only"),
+}
+each_failure = pytest.mark.parametrize(("fail", "message"), FAILURES.values(), ids=FAILURES)
+
+
+@pytest.fixture
+def signals(rng):
+    return rng.standard_normal((300, N_FEATURES)).cumsum(axis=1)
+
+
+def test_the_orthonormal_method_is_the_same_as_one_of_ones_own(signals):
+    own = kf.learn(signals, Procrustes(), n_nonzero_coefs=3)
+    ours = kf.learn(signals, kf.Orthonormal(), n_nonzero_coefs=3)
+    np.testing.assert_allclose(own.transform, ours.transform, atol=1e-9)
+    np.testing.assert_allclose(own.loss, ours.loss, rtol=1e-9)
+    assert own.converged
+    batches = np.array_split(signals, 6)
+    streams = [
+        kf.learn_stream(batches, each, n_nonzero_coefs=3) for each in (Procrustes(), own.method)
+    ]
+    expected = kf.learn_stream(batches, kf.Orthonormal(), n_nonzero_coefs=3)
+    for stream in streams:
+        np.testing.assert_allclose(stream.transform, expected.transform, atol=1e-9)
+
+
+def test_starts_race_with_a_method_of_ones_own(signals, rng):
+    starts = ("dct", "identity", rng.standard_normal((N_FEATURES, N_FEATURES)))
+    raced = kf.learn(signals, Procrustes(), n_nonzero_coefs=3, init=starts)
+    alone = [
+        kf.learn(signals, Procrustes(), n_nonzero_coefs=3, init=start).loss[-1] for start in starts
+    ]
+    assert raced.loss[-1] <= max(alone)
+    assert (np.diff(raced.loss) <= 1e-9).all()
+
+
+def test_resuming_is_bitwise_the_same(signals):
+    half = kf.learn(signals, Procrustes(), n_nonzero_coefs=3, max_iter=3, tol=0)
+    resumed = kf.learn(signals, Procrustes(), n_nonzero_coefs=3, max_iter=3, tol=0, init=half)
+    whole = kf.learn(signals, Procrustes(), n_nonzero_coefs=3, max_iter=6, tol=0)
+    np.testing.assert_array_equal(resumed.transform, whole.transform)
+
+
+def test_other_engines_serve_it(signals):
+    da = pytest.importorskip("dask.array")
+    lazy = da.from_array(signals, chunks=(100, -1))
+    found = kf.learn(lazy, Procrustes(), n_nonzero_coefs=3)
+    expected = kf.learn(signals, Procrustes(), n_nonzero_coefs=3)
+    np.testing.assert_allclose(found.transform, expected.transform, atol=1e-9)
+
+
+def test_a_path_varies_the_bound_of_ones_own(signals):
+    path = kf.condition_path(signals, [1.0, 2.0, 4.0], method=Stretched(), max_iter=10)
+    np.testing.assert_allclose(path["condition_number"], [1, 2, 4])
+    assert [type(result.method) for result in path.results] == [Stretched] * 3
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@parametrize_with_checks([kf.LearnedTransform(), kf.LearnedTransform(1, method=Procrustes())])
+def test_scikit_learn_finds_nothing_to_complain_about(estimator, check):
+    check(estimator)
+
+
+def test_the_estimator_of_any_method_is_that_of_its_method(signals):
+    own = kf.LearnedTransform(3, method=kf.Conditioned(3.0), tol=1e-2).fit(signals)
+    ours = kf.ConditionedTransform(3, max_condition=3.0, tol=1e-2).fit(signals)
+    np.testing.assert_array_equal(own.transform(signals), ours.transform(signals))
+    np.testing.assert_array_equal(
+        own.partial_fit(signals).components_, ours.partial_fit(signals).components_
+    )
+    assert clone(own).method == kf.Conditioned(3.0)
+    with pytest.raises(TypeError, match=r"method='dct': give Conditioned.*derived from"):
+        kf.LearnedTransform(method="dct").fit(signals)
+
+
+def test_files_keep_the_matrix_and_the_name_of_the_method(signals, tmp_path):
+    path = tmp_path / "own.npz"
+    estimator = kf.LearnedTransform(3, method=Stretched(3.0), tol=1e-2).fit(signals)
+    for model in (estimator, estimator.result_):
+        kf.save(path, model)
+        loaded = kf.load(path)
+        np.testing.assert_array_equal(loaded.transform(signals), estimator.transform(signals))
+        assert "Stretched(max_condition=3.0)" in str(loaded.result_.method)
+        codes = loaded.transform(signals)
+        for learning in (loaded.fit, loaded.partial_fit):
+            with pytest.raises(kf.MethodFailed, match=r"not the method that learned it, Stretched"):
+                learning(signals)
+        np.testing.assert_array_equal(loaded.transform(signals), codes)
+        again = loaded.set_params(method=Stretched(3.0)).partial_fit(signals)
+        assert again.condition_number_ == pytest.approx(3.0)
+    kf.save(path, kf.LearnedTransform(3, method=kf.LogDet(0.1), tol=1e-2).fit(signals))
+    assert type(kf.load(path)) is kf.LogDetTransform
+    assert kf.load(path).weight == 0.1
+
+
+@each_failure
+def test_a_failing_method_is_named_and_what_was_learned_is_kept(fail, message, signals):
+    with pytest.raises(kf.MethodFailed, match=message) as caught:
+        kf.learn(signals, Failing(fail), n_nonzero_coefs=3, tol=0)
+    result = caught.value.result
+    assert result.n_iter == 3
+    expected = kf.learn(signals, Procrustes(), n_nonzero_coefs=3, tol=0, max_iter=3)
+    np.testing.assert_allclose(result.transform, expected.transform, atol=1e-9)
+    copied = pickle.loads(pickle.dumps(caught.value.with_traceback(None).args))
+    assert copied == caught.value.args
+
+
+@each_failure
+def test_a_failing_method_leaves_streams_paths_and_estimators_with_what_they_had(
+    fail, message, signals
+):
+    with pytest.raises(kf.MethodFailed, match=message) as caught:
+        kf.learn_stream(np.array_split(signals, 5), Failing(fail, 7), n_nonzero_coefs=3)
+    assert caught.value.result.n_iter >= 1
+    method = Failing(fail, 2)
+    with pytest.raises(kf.MethodFailed, match=message) as caught:
+        kf.condition_path(signals, [1e6, 2e6], method=method, max_iter=2, n_nonzero_coefs=3)
+    assert len(caught.value.finished) == 1
+    estimator = kf.LearnedTransform(3, method=Failing(fail), tol=0)
+    with pytest.raises(kf.MethodFailed, match=message):
+        estimator.fit(signals)
+    assert estimator.n_iter_ == 3
+    before = estimator.components_
+    with pytest.raises(kf.MethodFailed, match=message):
+        estimator.partial_fit(signals)
+    assert estimator.components_ is before
+
+
+@dataclass(frozen=True)
+class Measured(Procrustes):
+    value: object = None
+
+    def loss(self, statistics, transform):
+        return self.value if statistics.n_signals else super().loss(statistics, transform)
+
+
+@pytest.mark.parametrize("value", [np.nan, "small", None, 1j])
+def test_a_loss_must_be_a_number(value, signals):
+    with pytest.raises(kf.MethodFailed, match=r"Measured.loss gave .*: give a number"):
+        kf.learn(signals, Measured(value))
+
+
+class Falling(Procrustes):
+    """Its loss rises from the third update on."""
+
+    def __init__(self):
+        object.__setattr__(self, "losses", iter([5.0, 4.0, 3.0, 3.5, 9.0]))
+
+    def loss(self, _statistics, _transform):
+        return next(self.losses)
+
+
+def test_a_monotone_method_stops_where_its_loss_rises(signals):
+    result = kf.learn(signals, Falling(), n_nonzero_coefs=3, tol=0)
+    assert result.loss.tolist() == [5.0, 4.0, 3.0]
+    assert result.stop_reason.name == "ROSE"
+
+
+def test_a_method_without_an_update_is_told(signals):
+    with pytest.raises(kf.MethodFailed, match=r"Method.update raised NotImplementedError"):
+        kf.learn(signals, kf.Method())
+    with pytest.raises(
+        TypeError, match=r"method=<class .*Procrustes.*derived from kappaform.Method"
+    ):
+        kf.learn(signals, Procrustes)
+    with pytest.raises(kf.MethodFailed, match=r"Method.update"):
+        kf.LearnedTransform(method=kf.Method()).fit(signals)
+
+
+def test_a_start_that_the_method_spoils_is_refused(signals):
+    class Spoiling(Procrustes):
+        def admissible(self, transform):
+            return 0 * transform
+
+    with pytest.raises(kf.MethodFailed, match=r"Spoiling.admissible gave a singular transform"):
+        kf.learn(signals, Spoiling())

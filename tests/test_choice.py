@@ -1,0 +1,220 @@
+"""The bound is chosen by signals that were not learned from."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import KFold, PredefinedSplit
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import kappaform as kf
+from kappaform.engines import engine_for
+from kappaform.engines.rows import take_rows
+
+BOUNDS = (1.0, 2.0, 6.0)
+ERRORS = ("reconstruction", "relative", "absolute")
+
+
+def chooser(n_nonzero=3, **parameters):
+    options = {"max_conditions": BOUNDS, "cv": 3, "tol": 1e-2, **parameters}
+    return kf.ConditionedTransformCV(n_nonzero, **options)
+
+
+@pytest.fixture
+def signals(rng):
+    return rng.standard_normal((240, 12)).cumsum(axis=1)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@parametrize_with_checks([chooser(1)])
+def test_scikit_learn_finds_nothing_to_complain_about(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("choose_by", ERRORS)
+@pytest.mark.parametrize("coding", ["largest", "refit"])
+def test_the_bound_has_the_least_mean_error_on_signals_that_were_left_out(
+    choose_by, coding, signals
+):
+    found = chooser(choose_by=choose_by, coding=coding).fit(signals)
+    errors = []
+    for train, test in KFold(3).split(signals):
+        path = kf.condition_path(signals[train], BOUNDS, n_nonzero_coefs=3, tol=1e-2)
+        errors.append(
+            [
+                getattr(kf.evaluate(signals[test], one, 3, coding=coding), choose_by)
+                for one in path.results
+            ]
+        )
+    expected = np.mean(errors, axis=0)
+    np.testing.assert_allclose(
+        found.condition_path_[f"validation_{choose_by}"], expected, rtol=1e-12
+    )
+    assert found.max_condition_ == found.condition_path_.chosen == BOUNDS[np.argmin(expected)]
+    assert [len(path.results) for path in found.fold_paths_] == [3] * 3
+    assert found.condition_number_ <= found.max_condition_ * (1 + 1e-9)
+    assert found.result_.method.max_condition == found.max_condition_
+
+
+def test_the_transform_is_learned_again_from_all_signals(signals):
+    found = chooser().fit(signals)
+    bound = BOUNDS.index(found.max_condition_)
+    alone = kf.learn(signals, kf.Conditioned(found.max_condition_), n_nonzero_coefs=3, tol=1e-2)
+    of_folds = [path.results[bound].transform for path in found.fold_paths_]
+    errors = [kf.evaluate(signals, transform, 3).absolute for transform in of_folds]
+    reached = kf.evaluate(signals, found, 3).absolute
+    assert reached <= 1.01 * min(alone.errors.absolute[-1], *errors)
+    assert not any(np.array_equal(found.components_, transform) for transform in of_folds)
+
+
+def test_signals_for_validation_choose_without_folds(signals):
+    train, validation = signals[::2], signals[1::2]
+    found = chooser(cv=None).fit(train, validation=validation)
+    path = kf.condition_path(
+        train, BOUNDS, n_nonzero_coefs=3, tol=1e-2, validation=validation, coding="refit"
+    )
+    assert found.max_condition_ == path.chosen
+    np.testing.assert_array_equal(found.components_, path.best.transform)
+    np.testing.assert_array_equal(found.condition_path_["absolute"], path["absolute"])
+    assert found.fold_paths_ == (found.condition_path_,)
+
+
+def test_folds_are_those_that_are_asked_for(signals):
+    splits = [(np.arange(0, 200), np.arange(200, 240))]
+    by_hand = chooser(cv=splits).fit(signals)
+    labels = np.repeat([-1, 0], [200, 40])
+    split = chooser(cv=PredefinedSplit(labels)).fit(signals)
+    alone = chooser().fit(signals[:200], validation=signals[200:])
+    for one in (split, alone):
+        np.testing.assert_array_equal(
+            by_hand.condition_path_["validation_reconstruction"],
+            one.condition_path_["validation_reconstruction"],
+        )
+    shuffled = chooser(cv=KFold(3, shuffle=True, random_state=0)).fit(signals)
+    assert len(shuffled.fold_paths_) == 3
+
+
+class CountingStore:
+    """Rows that can be sliced, and how many were."""
+
+    def __init__(self, values):
+        self.values, self.n_rows = values, 0
+        self.shape, self.dtype = values.shape, values.dtype
+
+    def __getitem__(self, rows):
+        self.n_rows += len(self.values[rows])
+        return self.values[rows]
+
+
+def test_stores_are_read_once_for_every_pass_and_give_what_arrays_give(signals):
+    store = CountingStore(signals)
+    found, expected = chooser().fit(store), chooser().fit(signals)
+    np.testing.assert_array_equal(found.components_, expected.components_)
+    m = len(signals)
+    rows = found.result_.n_passes * m + m  # a survey, and the passes
+    for path in found.fold_paths_:
+        rows += sum(result.n_passes for result in path.results) * m * 2 // 3
+        rows += m * 2 // 3 + len(BOUNDS) * m // 3  # a survey, and the errors on those left out
+    assert store.n_rows <= rows
+
+
+def as_dask(signals):
+    return pytest.importorskip("dask.array").from_array(signals, chunks=(50, -1))
+
+
+def as_tensor(signals):
+    return pytest.importorskip("torch").from_numpy(signals)
+
+
+@pytest.mark.parametrize("convert", [as_dask, as_tensor])
+def test_other_arrays_are_split_where_they_are(convert, signals):
+    found, expected = chooser().fit(convert(signals)), chooser().fit(signals)
+    assert found.max_condition_ == expected.max_condition_
+    np.testing.assert_allclose(found.components_, expected.components_, atol=1e-8)
+
+
+@pytest.mark.parametrize("rows", [[0, 1, 2], [0, 1, 5, 6, 7, 11], [3], [0, 2, 4]])
+def test_rows_of_a_store_are_those_of_the_array(rows, signals):
+    expected = signals[rows]
+    for each in (signals, CountingStore(signals)):
+        engine = engine_for(take_rows(each, np.array(rows)))
+        assert engine.n_signals == len(rows)
+        np.testing.assert_array_equal(engine.encode(np.eye(12), 12), expected)
+
+
+def test_scattered_rows_of_a_store_are_refused():
+    store = CountingStore(np.zeros((5000, 2)))
+    with pytest.raises(ValueError, match="cv takes 2500 runs of rows of signals on disk: folds"):
+        take_rows(store, np.arange(0, 5000, 2))
+
+
+def test_the_choice_is_kept_by_clones_pickles_and_files(signals, tmp_path):
+    found = chooser(sparse_output=True).fit(signals)
+    assert not hasattr(clone(found), "max_condition_")
+    assert not hasattr(found, "partial_fit")
+    kf.save(tmp_path / "t.npz", found, patch_shape=(3, 4))
+    loaded = kf.load(tmp_path / "t.npz")
+    assert type(loaded) is kf.ConditionedTransform
+    assert loaded.max_condition == found.max_condition_
+    assert loaded.patch_shape_ == (3, 4)
+    np.testing.assert_array_equal(
+        loaded.transform(signals).toarray(), found.transform(signals).toarray()
+    )
+
+
+def test_only_the_last_learning_warns(signals):
+    with pytest.warns(ConvergenceWarning, match="ConditionedTransformCV stopped after") as caught:
+        chooser(max_iter=2, tol=0).fit(signals)
+    assert len(caught) == 1
+
+
+def test_a_choice_that_was_interrupted_changes_nothing(signals):
+    found = chooser().fit(signals)
+    before = dict(vars(found))
+
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    found.callback = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        found.fit(signals)
+    assert {**vars(found), "callback": None} == before
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"cv": 5}, r"cv=5, 5 folds, with 4 sample\(s\): give at least 2 folds"),
+        ({"cv": None}, r"cv=None, 5 folds, with 4 sample\(s\)"),
+        ({"cv": 1}, r"cv=1, 1 folds.*give at least 2 folds"),
+        ({"cv": []}, r"cv=\[\] leaves a fold without signals"),
+        ({"cv": [(np.arange(4), [])]}, "leaves a fold without signals"),
+        ({"max_conditions": (2.0, 1.0)}, r"has 1 after 2, which it is not above: .*\[1.0, 2.0\]"),
+        ({"max_conditions": (1.0, 2.0, 2.0)}, "has 2 after 2, which it repeats: give each bound"),
+        ({"max_conditions": (0.5, 2.0)}, r"max_condition=0\.5: the bound must be"),
+        ({"max_conditions": (1.0, np.nan)}, "max_condition=nan: the bound must be"),
+        ({"max_conditions": ()}, "max_conditions is empty: give"),
+        ({"max_conditions": [[1.0, 2.0]]}, r"max_conditions is of shape \(1, 2\): give"),
+        ({"choose_by": "size"}, "choose_by='size' is unknown: choose one of"),
+        ({"coding": "size"}, "coding='size' is unknown"),
+        ({"tol": -1}, "tol=-1"),
+    ],
+)
+def test_bad_parameters_are_named_and_nothing_is_lost(parameters, message, signals):
+    found = chooser().fit(signals)
+    before = found.components_
+    with pytest.raises(ValueError, match=message):
+        found.set_params(**parameters).fit(signals[:4])
+    assert found.components_ is before
+
+
+def test_bounds_of_a_path_have_the_same_rules(signals):
+    with pytest.raises(ValueError, match="max_conditions has 1 after 3, which it is not above"):
+        kf.condition_path(signals, [3.0, 1.0])
+    with pytest.raises(ValueError, match="choose_by='size' is unknown"):
+        kf.condition_path(signals, [1.0, 3.0], choose_by="size")
+    with pytest.raises(ValueError, match="validation has 5 features"):
+        chooser().fit(signals, validation=np.ones((3, 5)))
+    path = kf.condition_path(signals, [1.0, 3.0], tol=1e-2)
+    assert path.chosen is None
+    assert path.best is None
