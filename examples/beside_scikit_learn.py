@@ -42,7 +42,6 @@ test = np.concatenate([patches_of(image(), 1) for image in (camera, coins, brick
 # so does a dictionary, which may have more atoms than pixels and searches for a good combination.
 # Times are those of the processor.
 
-
 # The weight of sparsity, 1 by default, suits values of about this size: hence the factor above.
 warnings.simplefilter("ignore", ConvergenceWarning)  # of the search inside a dictionary's fit
 
@@ -69,6 +68,7 @@ rows = {}
 for name, model in models.items():
     start = time.process_time()
     model.fit(train)
+    model.transform(test[:1])  # the first call loads what it needs
     fitted = time.process_time()
     codes = model.transform(test)
     coded = time.process_time()

@@ -47,7 +47,7 @@ print("nonzeros in a row, at most:", int((codes != 0).sum(axis=1).max().compute(
 
 noisy = kf.add_noise(camera().astype(float), sigma=20)
 picture = da.from_array(noisy, chunks=(256, 256))
-details = kf.denoise_with_details(picture, sigma=20)
+details = kf.denoise_with_details(picture, sigma=20, quality="fast")
 print("lazy:", type(details.image).__module__)
 with dask.config.set(scheduler="threads", num_workers=2):
     cleaned = np.asarray(details.image)

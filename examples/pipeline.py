@@ -33,7 +33,7 @@ pipeline = Pipeline(
 # ``score`` is minus the relative reconstruction error, so the search looks for the transform that
 # rebuilds unseen digits best.
 
-grid = {"codes__max_condition": [1.0, 1.25, 1.5, 2.0], "codes__n_nonzero_coefs": [4, 8]}
+grid = {"codes__max_condition": [1.0, 1.5, 2.0], "codes__n_nonzero_coefs": [4, 8]}
 search = GridSearchCV(pipeline, grid, cv=3).fit(train)
 print("best:", search.best_params_)
 print(f"error of unseen digits: {-search.score(test):.4f}")

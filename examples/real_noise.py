@@ -38,7 +38,8 @@ print("in truth:", kf.Shot(gain))
 # %%
 # The denoiser finds that out by itself. To see what it is worth, we also tell it the wrong kind.
 
-as_found, as_white = kf.denoise(dim), kf.denoise(dim, noise="white")
+as_found = kf.denoise(dim, quality="fast")
+as_white = kf.denoise(dim, noise="white", quality="fast")
 
 # %%
 # Noise that neighbours share
@@ -52,8 +53,8 @@ grain = gaussian_filter(rng.standard_normal(clean.shape), 0.9)
 rescaled = clean + 20 * grain / grain.std()
 print("found:", kf.estimate_noise(rescaled))
 
-rescaled_as_found = kf.denoise(rescaled)
-rescaled_as_white = kf.denoise(rescaled, noise="white")
+rescaled_as_found = kf.denoise(rescaled, quality="fast")
+rescaled_as_white = kf.denoise(rescaled, noise="white", quality="fast")
 
 # %%
 # What the right kind is worth
