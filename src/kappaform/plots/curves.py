@@ -177,7 +177,8 @@ def _mark_choice(figure: Figure, path: ConditionPath) -> None:
             least = path[f"validation_{error}"].min()
             style: dict[str, Any] = {"mfc": "none", "mec": "black", "markersize": 11}
             axes.plot(path.chosen, least, "o", label="chosen", **style)
-            note: dict[str, Any] = {"xytext": (6, 8), "textcoords": "offset points"}
+            # Below the ring: from a minimum the line goes up on both sides.
+            note: dict[str, Any] = {"xytext": (7, -14), "textcoords": "offset points"}
             axes.annotate(f"chosen: {path.chosen:g}", (path.chosen, least), fontsize=9, **note)
 
 
