@@ -82,8 +82,8 @@ for name, model in models.items():
 
 # %%
 # A dictionary gives the sparsest codes: use it if that is what counts, and if you have the time.
-# A transform codes by one product of matrices, and its 64 coefficients give the signal back exactly
-# (up to rounding).
+# A transform codes by few products of matrices, and its 64 coefficients give the signal back
+# exactly (up to rounding).
 
 figure = Figure(figsize=(8, 3), layout="constrained")
 titles = ("relative error of unseen patches", "seconds to code 6000 patches")

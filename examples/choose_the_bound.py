@@ -47,7 +47,7 @@ figure = kf.plots.plot_path(path)
 # %%
 # All results are kept, and ``path.best`` is the one to go on with.
 
-print(path.best)
+print(f"condition number {path.best.condition_number:.4f} after {path.best.n_iter} iterations")
 
 # %%
 # By cross-validation

@@ -75,7 +75,8 @@ print("condition number:", round(spectrum.max() / spectrum.min(), 6))
 # --------------------
 #
 # ``variant="paper"`` is this algorithm. The default, ``"monotone"``, has a spectrum step that knows
-# the norm and a right step that never raises the error, and tries more than one start.
+# the norm and a right step that never raises the error, and lets several starts race: its curve is
+# that of the start that won, the others took the rest of the iterations.
 
 options = {"n_nonzero_coefs": SPARSITY, "max_iter": N_ITER, "tol": 0}
 paper = kf.learn(signals, kf.Conditioned(BOUND, variant="paper"), **options)
