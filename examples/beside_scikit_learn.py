@@ -52,7 +52,7 @@ def dictionary(n_atoms):
         fit_algorithm="cd",
         transform_algorithm="omp",
         transform_n_nonzero_coefs=SPARSITY,
-        max_iter=6,
+        max_iter=3,
         batch_size=512,
         random_state=0,
     )
