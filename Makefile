@@ -1,17 +1,22 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+DOCS_READY := .venv/.docs-ready
+BROWSER_READY := .venv/.browser-ready
+SITE := docs/_build/html
 
 # Processes that run tests at the same time.
 JOBS ?= 2
 MINUTES ?= 5
 
-.PHONY: help demo test lint mutants soak bench clean
+.PHONY: help demo test lint docs browser mutants soak bench clean
 
 help:
 	@echo "make demo    denoise a photograph, draw what was learned into demo/"
 	@echo "make test    run the tests"
 	@echo "make lint    check style and types"
+	@echo "make docs    build the site into $(SITE)"
+	@echo "make browser test explorer and site in Chromium, if there is one"
 	@echo "make mutants break the package on purpose: a test must notice each time"
 	@echo "make soak    random tests for MINUTES=5, or as long as you like"
 	@echo "make bench   measure speed, write benchmarks/results/"
@@ -34,6 +39,24 @@ lint: $(READY)
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
+$(DOCS_READY): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	touch $@
+
+# Warnings are errors; then every link of the site must lead somewhere.
+docs: $(DOCS_READY)
+	$(BIN)/python -m sphinx -b html -W --keep-going -q docs $(SITE)
+	$(BIN)/python docs/check_links.py $(SITE)
+	@echo "open $(SITE)/index.html"
+
+$(BROWSER_READY): pyproject.toml $(READY)
+	$(BIN)/python -m pip install --quiet --editable '.[browser]'
+	touch $@
+
+browser: $(BROWSER_READY)
+	$(BIN)/python -m pytest tests/browser
+
 mutants: $(READY)
 	$(BIN)/python tests/mutants.py
 
@@ -45,4 +68,5 @@ bench: $(READY)
 
 clean:
 	rm -rf .venv build dist demo .hypothesis .pytest_cache .ruff_cache .mypy_cache
-	find src tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} +
+	rm -rf docs/_build docs/generated docs/reference/generated docs/tutorials docs/sg_execution_times.rst
+	find src tests benchmarks examples docs -name __pycache__ -prune -exec rm -rf {} +

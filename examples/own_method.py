@@ -1,22 +1,34 @@
-"""A method of one's own: a transform that is a sparse correction of the cosine basis.
+r"""
+A method of one's own
+=====================
 
-The transform is W = B Φ with the cosine basis Φ and a sparse B (Ravishankar and Bresler, "Learning
-doubly sparse transforms for images", IEEE Trans. Image Processing 22, 2013): with a quarter of the
-numbers it is nearly as good as a full one, and faster to apply. An update is the closed form of the
-log-det method, of which B keeps the largest entries.
+A class with one function is a method: :class:`kappaform.Method`. Learning, streams, files, figures
+and the estimators then take it as they take their own.
 
-    python own_method.py
+The method here is a published one (Ravishankar and Bresler, *Learning doubly sparse transforms for
+images*, IEEE Trans. Image Processing 22, 2013). Its transform is :math:`W = B \Phi`, with the
+cosine basis :math:`\Phi` and a **sparse** matrix :math:`B`: fewer numbers to keep, and to multiply
+with.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
+from matplotlib.figure import Figure
 from skimage.data import camera
 from sklearn.feature_extraction.image import extract_patches_2d
 
 import kappaform as kf
 
 BASIS = kf.dct_basis((8, 8))
+
+# %%
+# The class
+# ---------
+#
+# A pass over the signals :math:`Y` with their codes :math:`X` gives the sums that an update sees,
+# ``gram`` :math:`Y^T Y` and ``cross`` :math:`X^T Y`. Here an update is the closed form of the
+# log-det method, of which :math:`B` keeps the largest entries. The fields are the parameters.
 
 
 @dataclass(frozen=True)
@@ -26,7 +38,7 @@ class DoublySparse(kf.Method):
     density: float = 0.25
     weight: float = 0.0031
 
-    def update(self, statistics, transform: np.ndarray) -> np.ndarray:
+    def update(self, statistics, transform):
         penalty = self.weight * np.trace(statistics.gram)
         values, vectors = np.linalg.eigh(statistics.gram + penalty * np.eye(len(transform)))
         root = (vectors / np.sqrt(values)) @ vectors.T
@@ -37,31 +49,50 @@ class DoublySparse(kf.Method):
         least = np.partition(np.abs(correction), -n_kept, axis=None)[-n_kept]
         return np.where(np.abs(correction) >= least, correction, 0) @ BASIS
 
-    def loss(self, statistics, transform: np.ndarray) -> float:
+    def loss(self, statistics, transform):
         penalty = np.sum(transform**2) - np.linalg.slogdet(transform)[1]
         error = statistics.discarded_energy / np.trace(statistics.gram)
         return float(error + self.weight * penalty)
 
 
-def main() -> None:
-    patches = extract_patches_2d(camera() / 255.0, (8, 8), max_patches=8000, random_state=0)
-    signals = patches.reshape(len(patches), -1)
-    signals -= signals.mean(axis=1, keepdims=True)
-    train, others = signals[::2], signals[1::2]
-    methods = [DoublySparse(0.05), DoublySparse(), kf.LogDet()]
-    print(f"{'':42} numbers  condition  error of rebuilt patches")
-    print(f"{'cosine basis':42} {0:7} {1:10} {-score_of(BASIS, others):10.4f}")
-    for method in methods:
-        estimator = kf.LearnedTransform(6, method=method, max_iter=100, tol=1e-3).fit(train)
-        correction = estimator.components_ @ BASIS.T
-        numbers = np.count_nonzero(np.abs(correction) > 1e-12 * np.abs(correction).max())
-        found = f"{numbers:7} {estimator.condition_number_:10.2f} {-estimator.score(others):10.4f}"
-        print(f"{method!s:42} {found}")
+# %%
+# Use it like any other
+# ---------------------
+#
+# :class:`kappaform.LearnedTransform` is the estimator of any method. It learns from every second
+# patch, and is measured on the others.
 
+patches = extract_patches_2d(camera() / 255, (8, 8), max_patches=8000, random_state=0)
+signals = patches.reshape(len(patches), -1)
+signals -= signals.mean(axis=1, keepdims=True)
+train, others = signals[::2], signals[1::2]
 
-def score_of(transform: np.ndarray, signals: np.ndarray) -> float:
-    return -kf.evaluate(signals, transform, 6).reconstruction
+methods = {
+    "5 % of B": DoublySparse(0.05),
+    "25 % of B": DoublySparse(),
+    "log-det, all": kf.LogDet(),
+}
+learned = {
+    name: kf.LearnedTransform(6, method=method, max_iter=100, tol=1e-3).fit(train)
+    for name, method in methods.items()
+}
+error = kf.evaluate(others, BASIS, 6).reconstruction
+print(f"{'cosine basis':12}  condition 1.00  error of rebuilt patches {error:.4f}")
+for name, estimator in learned.items():
+    condition, error = estimator.condition_number_, -estimator.score(others)
+    print(f"{name:12}  condition {condition:.2f}  error of rebuilt patches {error:.4f}")
 
+# %%
+# The magnitudes of :math:`B`. Low frequencies, first, stay what they are in the cosine basis; high
+# ones are mixed with each other.
 
-if __name__ == "__main__":
-    main()
+figure = Figure(figsize=(9, 3.4), layout="constrained")
+for axes, (name, estimator) in zip(figure.subplots(1, 3), learned.items(), strict=True):
+    correction = np.abs(estimator.components_ @ BASIS.T)
+    axes.imshow(np.sqrt(correction), cmap="gray_r", interpolation="nearest")
+    axes.set(title=name, xticks=[], yticks=[])
+
+# %%
+# A bound on the condition number is a field ``max_condition``. It is checked after every update,
+# and :func:`kappaform.condition_path` varies it. What a method does wrong is a
+# :exc:`kappaform.MethodFailed`, which carries what was learned until then.

@@ -702,6 +702,45 @@ MUTANTS = [
         "if True:",
         ("imaging/test_shared.py::test_every_image_gives_equally_many_patches",),
     ),
+    # --- explore
+    Mutant(
+        "the name of a picture becomes part of the page",
+        "explore/page.py",
+        "safe = {name: html.escape(text) for name, text in texts.items()}",
+        "safe = texts",
+        ("explore/test_page.py::test_a_name_stays_a_name",),
+    ),
+    Mutant(
+        "a name that looks like a place to fill is filled",
+        "explore/page.py",
+        'return re.sub(r"{{(\\w+)}}", lambda place: filled[place[1]], _read("page.html")), quality',
+        """page = _read("page.html")
+    for name, text in filled.items():
+        page = page.replace("{{" + name + "}}", text)
+    return page, quality""",
+        ("explore/test_page.py::test_a_name_stays_a_name",),
+    ),
+    Mutant(
+        "atoms change their places as the bound moves",
+        "explore/exploration.py",
+        "places, numbers = linear_sum_assignment(-np.abs(likeness))",
+        "places = numbers = np.arange(len(rows))",
+        ("explore/test_exploration.py",),
+    ),
+    Mutant(
+        "a picture is rebuilt without the means of its patches",
+        "explore/exploration.py",
+        "codes @ inverse.T + means",
+        "codes @ inverse.T",
+        ("explore/test_exploration.py",),
+    ),
+    Mutant(
+        "of a large picture a corner is taken, not the middle as it is said",
+        "cli/explore.py",
+        "max(0, (side - MOST_PIXELS) // 2)",
+        "0 * max(0, (side - MOST_PIXELS) // 2)",
+        ("cli/test_explore.py",),
+    ),
 ]
 
 

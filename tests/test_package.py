@@ -23,7 +23,8 @@ LAYERS = [
     {"engines"},
     {"learning"},
     {"imaging", "estimators", "persistence", "plots"},
-    {"paper", "cli"},
+    {"explore", "paper"},
+    {"cli"},
     {"__main__"},
 ]
 LAYER = {unit: depth for depth, units in enumerate(LAYERS) for unit in units}
@@ -139,7 +140,12 @@ def test_only_estimators_that_are_verbose_print(path):
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_a_file_is_a_room_and_not_a_warehouse(path):
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= MOST_LINES
+    """Examples in docstrings do not count: they are documents."""
+    documented = (ast.FunctionDef, ast.ClassDef)
+    texts = [ast.get_docstring(node) or "" for node in _nodes(path) if isinstance(node, documented)]
+    examples = [text[text.index("\nExamples\n") :] for text in texts if "\nExamples\n" in text]
+    n_examples = sum(len(text.splitlines()) for text in examples)
+    assert len(path.read_text(encoding="utf-8").splitlines()) - n_examples <= MOST_LINES
 
 
 def _nodes(path: Path) -> list[ast.AST]:

@@ -48,6 +48,21 @@ class SignalsUnreadable(OSError):  # noqa: N818 - as LearningInterrupted says wh
         What was learned until then; go on with ``init=result``. None if learning had not begun.
     finished : tuple of LearnResult
         Those of the bounds of a `condition_path` that were done; empty for a single `learn`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import kappaform as kf
+    >>> signals = np.random.default_rng(0).standard_normal((500, 16)).cumsum(axis=1)
+    >>> class Store:  # rows that can be sliced are all that is needed
+    ...     shape, dtype = signals.shape, signals.dtype
+    ...     def __getitem__(self, rows):
+    ...         raise OSError("the disk is gone")
+    >>> try:
+    ...     kf.learn(Store(), n_nonzero_coefs=4)
+    ... except kf.SignalsUnreadable as error:
+    ...     print("the disk is gone" in str(error), error.result)
+    True None
     """
 
     result: Any = None

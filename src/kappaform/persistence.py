@@ -65,6 +65,14 @@ def save(
     See Also
     --------
     load
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import kappaform as kf
+    >>> signals = np.random.default_rng(0).standard_normal((500, 16)).cumsum(axis=1)
+    >>> result = kf.learn(signals, n_nonzero_coefs=4)
+    >>> kf.save("transform.kappaform", result)
     """
     path, result, stream = Path(path), *_learned(model)
     model = model if isinstance(model, LearnResult) else model._as_saved()
@@ -98,9 +106,14 @@ def save(
 def load(path: str | os.PathLike[str]) -> Any:
     """Read a transform that `save` wrote, as a fitted estimator that gives the same codes.
 
+    No more memory is needed than the file is long, and nothing in it is run (it holds no pickle).
     What was said about the signals is in its attributes `patch_shape_` and `patch_mean_`. Its
     `result_` can be resumed, and `partial_fit` goes on with it and with its method, bitwise like
     the saved one unless several starts still raced in it: only the best was kept.
+
+    Parameters
+    ----------
+    path : str or path
 
     Raises
     ------
@@ -108,6 +121,17 @@ def load(path: str | os.PathLike[str]) -> Any:
     ValueError
         If the file is damaged, of another kind or of a newer version, or if the transform is not
         what the header says, its condition number included.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import kappaform as kf
+    >>> signals = np.random.default_rng(0).standard_normal((500, 16)).cumsum(axis=1)
+    >>> saved = kf.ConditionedTransform(4).fit(signals)
+    >>> kf.save("transform.kappaform", saved)
+    >>> estimator = kf.load("transform.kappaform")
+    >>> np.array_equal(estimator.transform(signals), saved.transform(signals))
+    True
     """
     path = Path(path)
     with path.open("rb") as file:

@@ -85,6 +85,15 @@ def complain(text: str) -> None:
     sys.stderr.write(f"kappaform: error: {text}\n")
 
 
+def drop_what_nobody_reads() -> None:
+    """Let what is still to be written to a closed pipe vanish: Python would complain at its end."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
 def note(text: str) -> None:
     """Something good to know, on standard error."""
     sys.stderr.write(f"kappaform: {text}\n")

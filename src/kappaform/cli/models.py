@@ -20,7 +20,6 @@ from kappaform.learning.starts import Init
 _LIMITS = ("n_nonzero_coefs", "max_iter", "tol")
 _METHOD = ("norm", "objective", "variant", "n_rounds")
 _ROUNDING = 1e-6  # of float32: smaller means, relative to the values, have been removed already
-_LUMINANCE = (0.2126, 0.7152, 0.0722)  # of red, green and blue, ITU-R BT.709
 
 
 def learn(arguments: Namespace) -> None:
@@ -245,10 +244,7 @@ def _grey(file: Path) -> NDArray:
     picture = read_image(file)
     if picture.has_pages:
         raise ValueError(f"{file} has pages: save the one to learn from as a picture of its own.")
-    colours = picture.colours
-    if picture.channel_axis is None:
-        return colours
-    return colours[..., :3] @ np.array(_LUMINANCE) if colours.shape[-1] > 2 else colours[..., 0]
+    return picture.grey
 
 
 def _load_signals(path: Path) -> NDArray:

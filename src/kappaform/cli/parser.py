@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import signal
 import sys
 import threading
@@ -17,8 +16,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, NoReturn
 
-from kappaform.cli import texts
-from kappaform.cli.io import CONDITIONED, as_option, complain, failure, warn
+from kappaform.cli import io, texts
 
 _SIGPIPE = 13  # `signal.SIGPIPE`, which Windows does not have
 
@@ -35,17 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        _drop_what_nobody_reads()
+        io.drop_what_nobody_reads()
         return 128 + _SIGPIPE
-
-
-def _drop_what_nobody_reads() -> None:
-    """Let what is still to be written to a closed pipe vanish: Python would complain at its end."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _run(argv: Sequence[str] | None) -> int:
@@ -54,19 +43,19 @@ def _run(argv: Sequence[str] | None) -> int:
     except SystemExit as leaving:  # --help and --version, or wrong usage
         return int(leaving.code or 0)
     with warnings.catch_warnings(), _signals_interrupt() as received:
-        warnings.showwarning = warn
+        warnings.showwarning = io.warn
         try:
             _complete(arguments)
             command = import_module(f"kappaform.cli.{arguments.module}")
             code = getattr(command, arguments.function)(arguments) or 0
         except KeyboardInterrupt as interruption:
-            complain(str(interruption) or "interrupted")
+            io.complain(str(interruption) or "interrupted")
             code = 128 + signal.SIGINT
         except BrokenPipeError:
             raise
         except Exception as error:
-            code, text = failure(error, arguments.debug)
-            complain(text)
+            code, text = io.failure(error, arguments.debug)
+            io.complain(text)
     return 128 + received[0] if received else int(code)
 
 
@@ -89,7 +78,7 @@ def _check_effects(options: dict[str, Any], given: set[str]) -> None:
     rules = [*texts.WITHOUT_EFFECT]
     if options.get("method") in ("log-det", "orthonormal"):
         why = "only the conditioned method has it"
-        rules += [(name, "method", why) for name in ("max_condition", *CONDITIONED)]
+        rules += [(name, "method", why) for name in ("max_condition", *io.CONDITIONED)]
     kind = options.get("noise") or ""
     if kind in ("shot", "correlated"):
         rules.append(("noise", "preset", "the denoiser of the paper knows white noise only"))
@@ -101,13 +90,13 @@ def _check_effects(options: dict[str, Any], given: set[str]) -> None:
             raise ValueError(f"{text}: {why}; leave one of them out.")
     for name in ("read_noise", "offset"):
         if name in given and "gain" not in given:
-            text = f"{as_option(name)} has no effect without --gain"
+            text = f"{io.as_option(name)} has no effect without --gain"
             raise ValueError(f"{text}: they describe shot noise together; give both or neither.")
 
 
 def _shown(name: str, options: dict[str, Any]) -> str:
     """An option; where it is a choice, with what was chosen."""
-    option = as_option(name)
+    option = io.as_option(name)
     return f"{option} {options[name]}" if name in ("method", "noise", "preset") else option
 
 
@@ -211,6 +200,7 @@ def build_parser() -> argparse.ArgumentParser:
     demo.add("--folder", "where pictures go", default="demo")
     _add_denoise(commands)
     _add_models(commands)
+    _add_explore(commands)
     _add_reproduce(commands)
     return parser
 
@@ -239,7 +229,7 @@ def _add_denoise(commands: Any) -> None:
     add("--strength", "from 0 (the input) to 1 (all noise removed)", _SHARE, default=1.0)
     _add_method(parser, bound=1.1)
     add("--patch-size", "side of patches (default: 11, of volumes 4)", _COUNT)
-    text = "fast; balanced, in 3 times its time (default); or best, in 10 times its time"
+    text = "fast; balanced, in 3 times its time; or best, in 10 times its time"
     add("--quality", text, choices=("fast", "balanced", "best"), default="balanced")
     add("--preset", "the settings of the paper", choices=("paper",))
     add("--model", "use this transform, saved by learn, instead of learning one")
@@ -312,6 +302,13 @@ def _add_models(commands: Any) -> None:
     decode.add("codes", ".npz, written by encode")
     _add_output(decode, ".npy to write, one signal per row")
 
+    _add_path(commands)
+    text = "say what is in a model file; its condition number is computed, not believed"
+    info = _command(commands, "models", "info", text, "photo.kappaform")
+    info.add("model", "saved by learn, or by kappaform.save")
+
+
+def _add_path(commands: Any) -> None:
     text = "show errors over the bound on the condition number, to choose one"
     example = "photo.png --bounds 1 1.5 2 3 5 --plot path.png --choose -o photo.kappaform"
     path = _command(commands, "models", "path", text, example, texts.PATH)
@@ -327,9 +324,19 @@ def _add_models(commands: Any) -> None:
     path.add("--plot", "file to draw the errors in")
     path.add_flag("--overwrite", "replace a --plot or an output that is there")
 
-    text = "say what is in a model file; its condition number is computed, not believed"
-    info = _command(commands, "models", "info", text, "photo.kappaform")
-    info.add("model", "saved by learn, or by kappaform.save")
+
+def _add_explore(commands: Any) -> None:
+    text, example = "write a page with a slider over the bound", "photo.png -o explore.html"
+    parser = _command(commands, "explore", "explore", text, example, texts.EXPLORE)
+    parser.add("input", "a picture", metavar="IN")
+    _add_output(parser, "page to write (.html)")
+    bounds = [1, 1.1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 7, 10, 20]
+    parser.add("--bounds", "two bounds >= 1 or more", _at_least(1), nargs="+", default=bounds)
+    _add_noise(parser)
+    parser.add("--patch-size", "side of the patches", _COUNT, default=8)
+    parser.add("--n-nonzero", "coefficients of a patch (default: a tenth)", _COUNT, metavar="N")
+    parser.add("--compare", "picture without noise, of the same size: show PSNR", metavar="REF")
+    parser.add("--seed", "of the random choices", _SEED, default=0)
 
 
 def _add_reproduce(commands: Any) -> None:

@@ -20,6 +20,10 @@ PATH = """
 Every second signal is not learned from: it validates. With --choose the signals are cut into folds,
 each of which validates what is learned from the others. What is chosen is the bound with the least
 error; with the error of rebuilt signals, the one for encode and decode."""
+EXPLORE = """
+Learns a transform of the picture's patches for every bound, and writes one file for a browser: a
+slider over the bound, atoms, spectrum, errors, and the picture cleaned or rebuilt under a swipe.
+The file needs no network. Of a picture above 512 x 512 pixels the middle is taken."""
 REPRODUCE = """
 The paper is "Learning Explicitly Conditioned Sparsifying Transforms", arXiv:2403.03168. DIR is a
 copy of the public repository pirofti/ConditionedTransformLearning. Finished parts are kept in OUT:

@@ -192,6 +192,13 @@ def hard_threshold(coefs: npt.ArrayLike, n_nonzero: int | npt.ArrayLike) -> npt.
     -------
     ndarray
         Codes, of the shape and dtype of `coefs`.
+
+    Examples
+    --------
+    >>> import kappaform as kf
+    >>> kf.hard_threshold([[3.0, -4.0, 1.0], [2.0, -2.0, 2.0]], [1, 2])
+    array([[ 0., -4.,  0.],
+           [ 2., -2.,  0.]])
     """
     coefs = as_real_array(coefs, "coefs")
     if coefs.ndim == 1:

@@ -32,6 +32,10 @@ class ConditionedTransformCV(SparsifyingTransform):
     For each fold a path over the bounds is learned from the other folds, each bound from what the
     one before it found. The bound with the least mean error on the folds left out is chosen, and
     the transform is learned from all signals, from the best that a fold found and fresh starts.
+    With ``fit(X, validation=others)`` these signals choose instead, and one path is learned.
+
+    There is no `partial_fit`. A file has the transform with its bound: `load` gives a
+    :class:`ConditionedTransform`.
 
     Parameters
     ----------
@@ -68,11 +72,13 @@ class ConditionedTransformCV(SparsifyingTransform):
     Examples
     --------
     >>> import numpy as np
-    >>> from kappaform import ConditionedTransformCV
+    >>> import kappaform as kf
     >>> signals = np.random.default_rng(0).standard_normal((500, 16)).cumsum(axis=1)
-    >>> chooser = ConditionedTransformCV(3, max_conditions=(1, 2, 4), cv=3, tol=1e-3).fit(signals)
-    >>> bool(chooser.condition_number_ <= chooser.max_condition_)
+    >>> chooser = kf.ConditionedTransformCV(3, max_conditions=(1, 2, 4), cv=3, tol=1e-3)
+    >>> chooser = chooser.fit(signals)
+    >>> bool(chooser.condition_number_ <= chooser.max_condition_ * (1 + 1e-9))
     True
+    >>> kf.plots.plot_path(chooser.condition_path_).savefig("choice.png")
     """
 
     _specification = Conditioned

@@ -59,7 +59,7 @@ class ConditionedTransform(SparsifyingTransform):
     callback : callable, optional
         Called after every iteration with the LearnResult so far; returning True stops `fit`.
     verbose : int
-        Above 0 every iteration is printed.
+        Above 0 every iteration is printed, and why learning stopped.
 
     Attributes
     ----------
@@ -84,12 +84,20 @@ class ConditionedTransform(SparsifyingTransform):
     Examples
     --------
     >>> import numpy as np
-    >>> from kappaform import ConditionedTransform
+    >>> import kappaform as kf
     >>> signals = np.random.default_rng(0).standard_normal((500, 16)).cumsum(axis=1)
-    >>> transform = ConditionedTransform(4, max_condition=1.5, tol=1e-3).fit(signals)
-    >>> codes = transform.transform(signals)
-    >>> approximations = transform.inverse_transform(codes)
-    >>> bool(transform.condition_number_ <= 1.5)
+    >>> estimator = kf.ConditionedTransform(4, max_condition=1.5, tol=1e-3).fit(signals)
+    >>> codes = estimator.transform(signals)  # 4 nonzeros in each row
+    >>> approximations = estimator.inverse_transform(codes)
+    >>> error = np.linalg.norm(signals - approximations) / np.linalg.norm(signals)
+    >>> bool(np.isclose(estimator.score(signals), -error))
+    True
+
+    Signals may come in batches:
+
+    >>> for batch in np.array_split(signals, 5):
+    ...     estimator = estimator.partial_fit(batch)
+    >>> estimator.condition_number_ <= 1.5
     True
     """
 
@@ -136,6 +144,20 @@ class OrthonormalTransform(SparsifyingTransform):
 
     Parameters and attributes are those of :class:`ConditionedTransform`, without a bound. There is
     no `coding`: of an orthonormal basis the largest coefficients are the ones that rebuild best.
+
+    Parameters
+    ----------
+    n_nonzero_coefs, init, max_iter, tol, forgetting, sparse_output, callback, verbose
+        As for :class:`ConditionedTransform`, and so are the attributes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import kappaform as kf
+    >>> signals = np.random.default_rng(0).standard_normal((500, 16)).cumsum(axis=1)
+    >>> estimator = kf.OrthonormalTransform(4).fit(signals)
+    >>> bool(np.isclose(estimator.condition_number_, 1.0))
+    True
     """
 
     _specification = Orthonormal
@@ -158,6 +180,15 @@ class LogDetTransform(SparsifyingTransform):
         By default the same as `weight`.
     init, max_iter, tol, forgetting, coding, sparse_output, callback, verbose
         As for :class:`ConditionedTransform`, and so are the attributes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import kappaform as kf
+    >>> signals = np.random.default_rng(0).standard_normal((500, 16)).cumsum(axis=1)
+    >>> codes = kf.LogDetTransform(4, weight=0.01, sparse_output=True).fit_transform(signals)
+    >>> codes.shape, codes.nnz
+    ((500, 16), 2000)
     """
 
     _specification = LogDet
@@ -203,6 +234,16 @@ class LearnedTransform(SparsifyingTransform):
         By default ``Conditioned()``. See :class:`kappaform.Method` for one of your own.
     init, max_iter, tol, forgetting, coding, sparse_output, callback, verbose
         As for :class:`ConditionedTransform`, and so are the attributes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import kappaform as kf
+    >>> signals = np.random.default_rng(0).standard_normal((500, 16)).cumsum(axis=1)
+    >>> estimator = kf.LearnedTransform(4, method=kf.LogDet(0.01), tol=1e-3).fit(signals)
+    >>> same = kf.LogDetTransform(4, weight=0.01, tol=1e-3).fit(signals)
+    >>> np.array_equal(estimator.components_, same.components_)
+    True
     """
 
     def __init__(

@@ -16,6 +16,7 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 NO_UNIT, INCH, CENTIMETRE = 1, 2, 3  # units of resolution, as TIFF and EXIF number them
 #: Page axes that may be the depth of a volume, the likeliest first: channels never are.
 _DEPTH = "ZQIT"
+_LUMINANCE = (0.2126, 0.7152, 0.0722)  # of red, green and blue, ITU-R BT.709
 
 
 class Resolution(NamedTuple):
@@ -77,6 +78,14 @@ class Picture(NamedTuple):
         """Of the colours, if there are several."""
         n_colours = self.pixels.shape[-1] - self.has_alpha
         return -1 if self.has_channels and n_colours > 1 else None
+
+    @property
+    def grey(self) -> NDArray:
+        """One number for each pixel: the luminance of colours, else the first channel."""
+        colours = self.colours
+        if self.channel_axis is None:
+            return colours
+        return colours[..., :3] @ np.array(_LUMINANCE) if colours.shape[-1] > 2 else colours[..., 0]
 
     def with_colours(self, colours: NDArray) -> Picture:
         """The same picture with other `colours`."""

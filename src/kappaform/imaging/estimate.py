@@ -67,6 +67,14 @@ def estimate_sigma(image: npt.ArrayLike, channel_axis: int | None = None) -> flo
     See Also
     --------
     estimate_noise : noise of other kinds, too.
+
+    Examples
+    --------
+    >>> from skimage.data import camera
+    >>> import kappaform as kf
+    >>> noisy = kf.add_noise(camera()[100:164, 200:264], sigma=20)
+    >>> 17 < kf.estimate_sigma(noisy) < 23
+    True
     """
     array: Any = image if library_of(image) == "dask" else as_real_array(image, "image")
     if channel_axis is None:
@@ -104,6 +112,15 @@ def estimate_noise(
     Returns
     -------
     White, Shot or Correlated
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skimage.data import camera
+    >>> import kappaform as kf
+    >>> photons = np.random.default_rng(0).poisson(camera() / 10)
+    >>> print(kf.estimate_noise(photons))
+    shot, gain 1, read noise 0
     """
     pixels: Any = image if library_of(image) == "dask" else as_real_array(image, "image")
     check_kind(kind)

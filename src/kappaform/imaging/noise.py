@@ -67,6 +67,12 @@ class White(Noise):
         Deviation, in units of the image.
     correlation : array of shape (channels, channels), optional
         Of the noise of the channels at one pixel; None: independent.
+
+    Examples
+    --------
+    >>> import kappaform as kf
+    >>> print(kf.White(10.0).scaled(2))
+    white, sigma 20
     """
 
     sigma: float | Array
@@ -119,6 +125,14 @@ class Shot(Noise):
         Deviation where no light falls, in units of the image.
     offset : float
         Value where no light falls.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import kappaform as kf
+    >>> camera = kf.Shot(gain=2.0, read_noise=3.0)
+    >>> camera.level(np.array([0.0, 8.0, 200.0]))  # deviation at three brightnesses
+    array([ 3.        ,  5.        , 20.22374842])
     """
 
     gain: float | Array
@@ -171,6 +185,14 @@ class Varying(Noise):
     brightness : array of increasing numbers, or one such row for each channel
     sigma : array of the same shape
         Deviation at each brightness, above 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import kappaform as kf
+    >>> noise = kf.Varying(brightness=[0, 64, 255], sigma=[12, 8, 4])
+    >>> noise.level(np.array([32.0]))
+    array([10.])
     """
 
     brightness: Array
@@ -234,6 +256,16 @@ class Correlated(Noise):
     stabiliser : Shot or Varying, optional
         How the noise depends on brightness, which is taken out first. The covariance is that of the
         stabilised values, whose variance is 1 if the parameters hold for every pixel.
+
+    Examples
+    --------
+    Neighbours in a row share half of the noise:
+
+    >>> import numpy as np
+    >>> import kappaform as kf
+    >>> noise = kf.Correlated(autocovariance=15**2 * np.array([[0.5, 1.0, 0.5]]))
+    >>> streaky = kf.add_noise(np.zeros((64, 64)), noise=noise)
+    >>> cleaned = kf.denoise(streaky, noise=noise)
     """
 
     covariance: Array | None = None

@@ -139,6 +139,13 @@ def extract_patches(
         Patches in C order of their places, flattened in C order: all in memory, about patch_size /
         stride along every axis as large as the image. (`kappaform.imaging.iterate_patches` gives
         them block by block.) Floats keep their dtype, integers become float64.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import kappaform as kf
+    >>> kf.extract_patches(np.arange(16).reshape(4, 4), 2, stride=2)[0]
+    array([0., 1., 4., 5.])
     """
     array, grid = _laid_out(image, patch_size, stride, channel_axis)
     return rows_at(array, grid).astype(float_dtype(array.dtype), copy=False)
@@ -201,6 +208,15 @@ def average_patches(
     -------
     array of shape `shape`
         Sums are in float64; floats keep their dtype, integers become float64.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import kappaform as kf
+    >>> image = np.arange(30.0).reshape(5, 6)
+    >>> patches = kf.extract_patches(image, 3)
+    >>> np.allclose(kf.average_patches(patches, image.shape, 3), image)
+    True
     """
     grid = _checked_grid(shape, patch_size, stride, channel_axis)
     if weights is None:

@@ -75,6 +75,15 @@ def learn_from_images(
     Returns
     -------
     LearnResult
+
+    Examples
+    --------
+    >>> from skimage.data import camera
+    >>> import kappaform as kf
+    >>> parts = [camera()[top : top + 80, 150:230] for top in (80, 160)]
+    >>> photos = [kf.add_noise(part, sigma=20, rng=seed) for seed, part in enumerate(parts)]
+    >>> shared = kf.learn_from_images(photos, sigma=20)
+    >>> cleaned = [kf.denoise(photo, sigma=20, transform=shared) for photo in photos]
     """
     rest = iter(images)
     first = next(rest, None)

@@ -35,6 +35,15 @@ def add_noise(
     -------
     ndarray
         A new array of the image's shape and dtype; float64 for integers.
+
+    Examples
+    --------
+    >>> from skimage.data import camera
+    >>> import kappaform as kf
+    >>> noisy = kf.add_noise(camera(), sigma=20, rng=7)
+    >>> print(round(float((noisy - camera()).std())))
+    20
+    >>> dim = kf.add_noise(camera(), noise=kf.Shot(gain=5.0))
     """
     image = as_real_array(image, "image")
     if (sigma is None) == (noise is None):

@@ -72,7 +72,8 @@ def learn(
     ----------
     signals : array of shape (m, n)
         One signal per row, float32 or float64, in any memory layout: an array, also memory-mapped,
-        a dataset of HDF5 or Zarr, a Dask array in blocks of whole rows, or a torch tensor.
+        a dataset of HDF5 or Zarr, a Dask array in blocks of whole rows, or a torch tensor. They are
+        never centred or scaled.
     method : Conditioned, LogDet, Orthonormal, or one of your own
         By default ``Conditioned()``. :class:`kappaform.Method` says how to write one.
     n_nonzero_coefs : int or array of shape (m,), optional
@@ -102,6 +103,22 @@ def learn(
         An OSError, if signals on disk or on a cluster fail: it too carries what was learned.
     MethodFailed
         If a method of your own raises, or gives what cannot be a transform; with the same.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import kappaform as kf
+    >>> signals = np.random.default_rng(0).standard_normal((500, 16)).cumsum(axis=1)
+    >>> result = kf.learn(signals, kf.Conditioned(2.0), n_nonzero_coefs=4)
+    >>> print(result.stop_reason)
+    the relative change of the loss fell to tol
+    >>> coefs = signals @ result.transform.T
+    >>> codes = kf.hard_threshold(coefs, 4)
+    >>> approximations = codes @ np.linalg.inv(result.transform).T
+
+    It goes on where it stopped, here with other signals:
+
+    >>> result = kf.learn(signals[::2], result.method, n_nonzero_coefs=4, init=result)
     """
     options = checked_options(method, n_nonzero_coefs, init, callback, max_iter=max_iter, tol=tol)
     engine = engine_for(signals)
@@ -261,6 +278,16 @@ def learn_stream(
         A ValueError, if a batch is not finite or does not fit to those before it.
     SignalsUnreadable
         An OSError, if a batch cannot be had. Both carry what was learned until then.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import kappaform as kf
+    >>> signals = np.random.default_rng(0).standard_normal((500, 16)).cumsum(axis=1)
+    >>> batches = np.array_split(signals, 5)
+    >>> result = kf.learn_stream(batches, kf.Conditioned(2.0), n_nonzero_coefs=4)
+    >>> result.n_iter, result.condition_number <= 2.0
+    (5, True)
     """
     sparsity = one_sparsity(n_nonzero_coefs, "a stream")
     options = checked_options(

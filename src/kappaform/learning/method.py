@@ -36,6 +36,21 @@ class MethodFailed(RuntimeError):  # noqa: N818 - says what happened, as Learnin
         What was learned until then; go on with ``init=result``.
     finished : tuple of LearnResult
         Those of the bounds of a `condition_path` that were done.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import kappaform as kf
+    >>> class Broken(kf.Method):
+    ...     def update(self, statistics, transform):
+    ...         return statistics.cross[:10]
+    >>> signals = np.random.default_rng(0).standard_normal((500, 16)).cumsum(axis=1)
+    >>> try:
+    ...     kf.learn(signals, Broken(), n_nonzero_coefs=4)
+    ... except kf.MethodFailed as error:
+    ...     print(error)
+    ...     start = error.result.transform
+    Broken.update gave shape (10, 16): a transform here has (16, 16).
     """
 
     def __init__(self, message: str, result: Any = None, finished: tuple[Any, ...] = ()) -> None:
@@ -49,9 +64,11 @@ class MethodFailed(RuntimeError):  # noqa: N818 - says what happened, as Learnin
 class Method:
     r"""What is learned, and how: derive from it to learn by a method of your own.
 
-    Give at least `update`. A frozen dataclass is best: its fields are the parameters, and methods
-    that are equal can go on from each other's results. With a field `max_condition`, a bound on the
-    condition number that is checked after every update, `condition_path` can vary it.
+    `learn`, `learn_stream`, `condition_path`, `save` and :class:`LearnedTransform` take it, on
+    every engine. Give at least `update`. A frozen dataclass is best: its fields are the parameters,
+    and methods that are equal can go on from each other's results. With a field `max_condition`, a
+    bound on the condition number that is checked after every update, `condition_path` can vary it.
+    A file keeps the matrix and the name of the method: to learn on after `load`, give it again.
 
     The statistics of a pass have `gram` :math:`Y^T Y`, `cross` :math:`X^T Y`, `code_energy`
     :math:`\|X\|^2` and `discarded_energy` :math:`\|Y W^T - X\|^2`, where Y are the signals times
@@ -61,7 +78,23 @@ class Method:
     Attributes
     ----------
     monotone : bool
-        Whether no update raises the loss. If one does, learning then stops.
+        Whether no update raises the loss. If one does, it is dropped and learning stops.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> import numpy as np
+    >>> import kappaform as kf
+    >>> @dataclass(frozen=True)
+    ... class Shrunken(kf.Method):
+    ...     least: float = 0.5
+    ...     def update(self, statistics, transform):
+    ...         left, singular, right = np.linalg.svd(statistics.cross)
+    ...         return (left * np.maximum(singular / singular.max(), self.least)) @ right
+    >>> signals = np.random.default_rng(0).standard_normal((500, 16)).cumsum(axis=1)
+    >>> result = kf.learn(signals, Shrunken(), n_nonzero_coefs=4, max_iter=20)
+    >>> result.condition_number <= 2 * (1 + 1e-9)
+    True
     """
 
     monotone: Any = False

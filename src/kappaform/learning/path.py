@@ -122,6 +122,34 @@ def condition_path(
         those of the bounds that were done as ``.finished``.
     SignalsUnreadable
         If signals on disk or on a cluster fail, with the same two.
+    MethodFailed
+        If a method of your own fails, with the same two.
+
+    Returns
+    -------
+    ConditionPath
+        ``path.results`` are the results, ``path.table`` a dict of arrays: ``max_condition``,
+        ``condition_number``, ``n_iter``, the errors ``absolute``, ``relative`` and
+        ``reconstruction``, and the same with the prefix ``validation_``. ``path["absolute"]`` is
+        one of them, ``print(path)`` shows all. With validation signals, ``path.chosen`` is the
+        bound with the least error, of several the smallest, and ``path.best`` its result.
+
+    Notes
+    -----
+    Signals are read once for each pass of all bounds together (``n_passes`` of the results), and
+    once more; validation signals once for each bound.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import kappaform as kf
+    >>> signals = np.random.default_rng(0).standard_normal((500, 16)).cumsum(axis=1)
+    >>> train, validation = signals[::2], signals[1::2]
+    >>> path = kf.condition_path(train, [1, 1.5, 3], n_nonzero_coefs=4, validation=validation)
+    >>> bool((np.diff(path["absolute"]) <= 0).all())
+    True
+    >>> path.best.condition_number <= path.chosen * (1 + 1e-9)
+    True
     """
     methods = methods_over(max_conditions, method)
     sparsity = one_sparsity(n_nonzero_coefs, "a path")

@@ -79,7 +79,25 @@ class LearnResult:
         Of the start that leads or has won, per update; of a stream, of the last 1000 batches.
     loss : array
         What the method minimises, per iteration: the absolute or relative error, or for the log-det
-        method the penalised squared error over the squared norm of the signals.
+        method the penalised squared error over the squared norm of the signals. Entry 0 belongs to
+        the start.
+    records : tuple of Record
+        The same, with the norm of the coefficients, as one record for each iteration.
+    state : object
+        Where ``init=result`` goes on; what is in it may change from version to version.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import kappaform as kf
+    >>> signals = np.random.default_rng(0).standard_normal((500, 16)).cumsum(axis=1)
+    >>> result = kf.learn(signals, n_nonzero_coefs=4)
+    >>> result.transform.shape, result.converged
+    ((16, 16), True)
+    >>> bool(result.condition_number == result.spectrum[0] / result.spectrum[-1])
+    True
+    >>> bool((np.diff(result.loss) <= 0).all())
+    True
     """
 
     transform: NDArray
@@ -168,10 +186,25 @@ class LearnResult:
 class BatchRefused(ValueError):  # noqa: N818 - says what happened, as LearningInterrupted does
     """A batch, after others were learned from, that cannot be learned from.
 
+    It is not finite, has another number of features, or is not an array of numbers. For the first
+    batch that is a plain ValueError or TypeError.
+
     Attributes
     ----------
     result : LearnResult
         What was learned from the batches before; go on with ``init=result``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import kappaform as kf
+    >>> signals = np.random.default_rng(0).standard_normal((500, 16)).cumsum(axis=1)
+    >>> try:
+    ...     kf.learn_stream([signals, signals * np.nan], n_nonzero_coefs=4)
+    ... except kf.BatchRefused as error:
+    ...     result = kf.learn_stream([signals], n_nonzero_coefs=4, init=error.result)
+    >>> result.n_iter
+    2
     """
 
     def __init__(self, message: str, result: LearnResult) -> None:
@@ -191,6 +224,21 @@ class LearningInterrupted(KeyboardInterrupt):
         What was learned; resume with ``init=result``.
     finished : tuple of LearnResult
         Those of the bounds of a `condition_path` that were done; empty for a single `learn`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import kappaform as kf
+    >>> signals = np.random.default_rng(0).standard_normal((500, 16)).cumsum(axis=1)
+    >>> def press_ctrl_c(result):
+    ...     if result.n_iter == 3:
+    ...         raise KeyboardInterrupt
+    >>> try:
+    ...     kf.learn(signals, n_nonzero_coefs=4, callback=press_ctrl_c)
+    ... except kf.LearningInterrupted as interruption:
+    ...     print(interruption)
+    ...     result = kf.learn(signals, n_nonzero_coefs=4, init=interruption.result)
+    learning interrupted after 3 iterations
     """
 
     def __init__(self, result: LearnResult, finished: tuple[LearnResult, ...] = ()) -> None:

@@ -116,6 +116,14 @@ def dct_basis(shape: int | Sequence[int]) -> NDArray[np.float64]:
     -------
     basis : (n, n) array, n the product of `shape`
         Row 0 is constant.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import kappaform as kf
+    >>> basis = kf.dct_basis((8, 8))
+    >>> np.allclose(basis @ basis.T, np.eye(64))
+    True
     """
     sides = shape if isinstance(shape, Sequence | np.ndarray) else (shape,)
     if isinstance(shape, str) or len(sides) == 0 or not all(map(_is_length, sides)):
@@ -137,6 +145,14 @@ def random_basis(
         Length of a signal.
     rng : int, Generator or None
         Seed or generator; None is 0. The same seed gives the same basis.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import kappaform as kf
+    >>> start = kf.random_basis(64, rng=0)
+    >>> np.allclose(start @ start.T, np.eye(64))
+    True
     """
     if not _is_length(n_features):
         raise ValueError(f"n_features={n_features!r} is not a length: give a positive integer.")

@@ -47,6 +47,12 @@ def project_spectrum(
     Returns
     -------
     array of shape (n,), in the order of `targets`
+
+    Examples
+    --------
+    >>> import kappaform as kf
+    >>> kf.project_spectrum([10.0, 9.0, 1.0], [1.0, 1.0, 1.0], max_condition=2.0)
+    array([8.66666667, 8.66666667, 4.33333333])
     """
     targets, weights = _checked(targets, weights, max_condition, norm)
     largest, smallest = float(targets.max()), float(targets.min())

@@ -46,6 +46,20 @@ def plot_convergence(
         One for each result; by default its method.
     error : {"absolute", "relative"}
         ‖X − YWᵀ‖_F, or the same divided by ‖YWᵀ‖_F.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Without a window: ``figure.savefig(...)`` writes it, a notebook shows it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import kappaform as kf
+    >>> signals = np.random.default_rng(0).standard_normal((500, 16)).cumsum(axis=1)
+    >>> methods = {"orthonormal": kf.Orthonormal(), "bounded": kf.Conditioned(2.0)}
+    >>> results = {name: kf.learn(signals, method) for name, method in methods.items()}
+    >>> kf.plots.plot_convergence(results).savefig("convergence.png")
     """
     if error not in ("absolute", "relative"):
         raise ValueError(f"error={error!r} is unknown: give 'absolute' or 'relative'.")
@@ -74,6 +88,18 @@ def plot_spectrum(transforms: Any, labels: Sequence[str] | None = None) -> Figur
         Several are a sequence of them, or a mapping from label to them.
     labels : sequence of str, optional
         One for each transform; by default its method, or "transform".
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import kappaform as kf
+    >>> signals = np.random.default_rng(0).standard_normal((500, 16)).cumsum(axis=1)
+    >>> results = [kf.learn(signals, kf.Conditioned(bound)) for bound in (1.5, 3)]
+    >>> kf.plots.plot_spectrum(results).savefig("spectrum.png")
     """
     figure, axes = _one_panel()
     items = _named(transforms, labels)
@@ -109,6 +135,22 @@ def plot_path(path: ConditionPath) -> Figure:
 
     The bound that the validation signals choose is marked, in the panel of the error that chose it
     with a ring.
+
+    Parameters
+    ----------
+    path : ConditionPath
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import kappaform as kf
+    >>> signals = np.random.default_rng(0).standard_normal((500, 16)).cumsum(axis=1)
+    >>> path = kf.condition_path(signals[::2], [1, 2, 4], validation=signals[1::2])
+    >>> kf.plots.plot_path(path).savefig("path.png")
     """
     if not isinstance(path, ConditionPath):
         raise TypeError(
@@ -135,7 +177,8 @@ def _mark_choice(figure: Figure, path: ConditionPath) -> None:
             least = path[f"validation_{error}"].min()
             style: dict[str, Any] = {"mfc": "none", "mec": "black", "markersize": 11}
             axes.plot(path.chosen, least, "o", label="chosen", **style)
-            note: dict[str, Any] = {"xytext": (6, 8), "textcoords": "offset points"}
+            # Below the ring: from a minimum the line goes up on both sides.
+            note: dict[str, Any] = {"xytext": (7, -14), "textcoords": "offset points"}
             axes.annotate(f"chosen: {path.chosen:g}", (path.chosen, least), fontsize=9, **note)
 
 

@@ -34,6 +34,15 @@ def plot_atoms(transform: Any, patch_shape: int | Sequence[int] | None = None) -
     patch_shape : int or sequence of 1 to 3 ints, optional
         Shape of the patches, flattened in C order; by default square. Of a three-dimensional patch
         the slices along its first axis are shown side by side.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> import kappaform as kf
+    >>> kf.plots.plot_atoms(kf.dct_basis((8, 8))).savefig("atoms.png")
     """
     mosaic = _mosaic(transform, patch_shape)
     height, width = mosaic.shape
@@ -65,6 +74,18 @@ def plot_denoising(
         The picture without noise: titles then say how near to it the others are.
     channel_axis : int, optional
         Where the colours are, as for `kappaform.denoise`.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> from skimage.data import camera
+    >>> import kappaform as kf
+    >>> noisy = kf.add_noise(camera()[100:164, 200:264], sigma=20)
+    >>> details = kf.denoise_with_details(noisy, sigma=20)
+    >>> kf.plots.plot_denoising(noisy, details).savefig("report.png")
     """
     if not hasattr(result, "sparsity_map"):
         raise TypeError(
@@ -93,7 +114,7 @@ def _mosaic(transform: object, patch_shape: int | Sequence[int] | None) -> NDArr
     """All atoms in rows, about as wide as high, values in [-1, 1], margins not a number."""
     matrix = matrix_of(transform)
     atoms = matrix.reshape(-1, *_patch_shape(matrix.shape[1], patch_shape))
-    tiles = [_tile(atom) for atom in sorted(atoms, key=_frequency)]
+    tiles = [_tile(atom) for atom in sorted(atoms, key=frequency_of)]
     height, width = tiles[0].shape
     gap = 2 if width > 2 * height else 1  # more than between the slices of a volume
     columns = max(1, round(math.sqrt(len(tiles) * (height + gap) / (width + gap))))
@@ -129,7 +150,7 @@ def _patch_shape(n_features: int, given: int | Sequence[int] | None) -> tuple[in
     return shape
 
 
-def _frequency(atom: NDArray) -> float:
+def frequency_of(atom: NDArray) -> float:
     """Mean frequency of an atom: where its energy lies in the DCT domain (0: constant)."""
     energy = dctn(atom, norm="ortho") ** 2
     squares = [(np.arange(side) / side) ** 2 for side in atom.shape]

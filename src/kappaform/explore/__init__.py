@@ -1,0 +1,6 @@
+"""A page that lets one drag the bound on the condition number and see what it does to a picture."""
+
+from kappaform.explore.exploration import Exploration, View, explore
+from kappaform.explore.page import About, page_of
+
+__all__ = ["About", "Exploration", "View", "explore", "page_of"]
