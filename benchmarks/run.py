@@ -6,6 +6,8 @@ Lower is better, unless a row says ``"better": "higher"``.
 
     python benchmarks/run.py            all
     python benchmarks/run.py import     those whose name contains "import"
+
+Rows of benchmarks that were not chosen stay in the file.
 """
 
 import json
@@ -38,6 +40,8 @@ def main(patterns: list[str]) -> None:
     slug = re.sub(r"[^a-z0-9]+", "-", described["cpu"].lower()).strip("-")
     path = HERE / "results" / f"{slug}.json"
     path.parent.mkdir(exist_ok=True)
+    kept = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
+    rows = [row for row in kept if row["benchmark"] not in chosen] + rows
     report = {"machine": described, "rows": rows}
     path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     print(f"\nwritten: benchmarks/results/{path.name}")

@@ -1,8 +1,10 @@
-"""Draws the pictures of the first page, `images/first.png`, and of the GPU tutorial.
+"""Draws pictures of the site into `images/`: of the first page, the GPU tutorial and the denoiser.
 
-python docs/pictures.py
+python docs/pictures.py             first.png, atoms.png
+python docs/pictures.py qualities   qualities.png; it needs the package bm3d, and some minutes
 """
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +52,30 @@ def draw_path(axes) -> None:
     axes.set_title("choose the bound", loc="left")
 
 
+def draw_qualities() -> None:
+    """Crops of a photograph with noise of four sizes, cleaned by BM3D and by us."""
+    import bm3d
+
+    clean = camera().astype(float)
+    crop = np.s_[95:215, 170:290]
+    sigmas, names = (15, 25, 50, 100), ("noisy", "BM3D", "fast", "balanced", "best")
+    figure = Figure(figsize=(12.5, 11), layout="constrained")
+    for row, sigma in zip(figure.subplots(len(sigmas), len(names)), sigmas, strict=True):
+        noisy = kf.add_noise(clean, sigma, rng=0)
+        for axes, name in zip(row, names, strict=True):
+            if name in ("noisy", "BM3D"):
+                image = noisy if name == "noisy" else bm3d.bm3d(noisy, sigma)
+            else:
+                image = kf.denoise(noisy, sigma, quality=name)
+            image = image.clip(0, 255)
+            decibels = 10 * np.log10(255**2 / np.mean((image - clean) ** 2))
+            axes.imshow(image[crop], cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+            axes.set_title(f"{name}, {decibels:.2f} dB", color=GREY, fontsize=11)
+            axes.set(xticks=[], yticks=[])
+        row[0].set_ylabel(f"sigma {sigma}", color=GREY, fontsize=13)
+    figure.savefig(FOLDER / "qualities.png", dpi=80)
+
+
 def main() -> None:
     result = kf.learn(patches_of(camera()), kf.Conditioned(1.1), n_nonzero_coefs=6, tol=1e-3)
     atoms = kf.plots.plot_atoms(result)
@@ -71,4 +97,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    draw_qualities() if sys.argv[1:] == ["qualities"] else main()
