@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kappaform.arrays import Array
-from kappaform.imaging.details import Details, Sample, deviation, quiet
+from kappaform.imaging.details import Details, Sample, deviation, quietest_fifth
 from kappaform.imaging.noise import Shot
 
 # Chosen on pictures of scikit-image and 16 photographs with Poisson and with white noise, so that
@@ -107,7 +107,7 @@ def _curve(details: Details, used: Array) -> _Curve | None:
         return None
     rows = []
     for group in np.array_split(np.argsort(brightness), n_groups):
-        chosen = group[quiet(texture[group], _LEAST_QUIET)]
+        chosen = group[quietest_fifth(texture[group], _LEAST_QUIET)]
         size = deviation(coefs[chosen])
         if size > 0:
             busy = texture[chosen].mean() / (_NORMAL_MEAN * size)

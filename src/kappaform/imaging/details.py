@@ -88,7 +88,7 @@ def details_of(sample: Sample) -> Details:
     return Details(*(np.concatenate(parts) for parts in zip(*measured, strict=True)))
 
 
-def quiet(texture: Array, least: int = _LEAST_COEFS) -> Array:
+def quietest_fifth(texture: Array, least: int = _LEAST_COEFS) -> Array:
     """Which of the coefficients with this texture around them are the quietest fifth."""
     n_quiet = max(min(least, texture.size), int(_QUIET_SHARE * texture.size))
     return texture <= np.partition(texture, n_quiet - 1)[n_quiet - 1]
@@ -116,7 +116,7 @@ def _measure(image: Array, sample: Sample) -> tuple[Array, ...]:
     from scipy.ndimage import maximum_filter, minimum_filter, uniform_filter
 
     axes = [axis for axis, n in enumerate(image.shape) if n >= WAVELET_LENGTH]
-    means, *others, coefs = _bands(image, axes)
+    means, *others, coefs = _wavelet_bands(image, axes)
     means /= math.sqrt(2) ** len(axes)
     texture = np.zeros_like(coefs)
     for band in others:
@@ -135,7 +135,7 @@ def _measure(image: Array, sample: Sample) -> tuple[Array, ...]:
     return tuple(values.ravel() for values in (coefs, *around, clear, *near))
 
 
-def _bands(image: Array, axes: Sequence[int]) -> list[Array]:
+def _wavelet_bands(image: Array, axes: Sequence[int]) -> list[Array]:
     """Approximation, mixed details, and details along all axes, of the wavelet db2.
 
     Coefficient k = 1, 2, ... sees the pixels 2k - 2, ..., 2k + 1, all of them inside of the image.

@@ -16,13 +16,13 @@ from kappaform.imaging.details import (
     Sample,
     details_of,
     deviation,
-    quiet,
+    quietest_fifth,
     sample_of,
 )
 from kappaform.imaging.noise import Correlated, Noise, Shot, Varying, White
 from kappaform.imaging.options import check_not_colour, checked_axes, default_patch_shape
 from kappaform.imaging.patches import Size, check_axis, checked_patch_shape
-from kappaform.imaging.quiet import drawn_patches, levels_of, quiet_of
+from kappaform.imaging.quiet import curve_of, drawn_patches, quiet_of
 from kappaform.threads import single_threaded_blas
 
 Kind = Literal["white", "shot", "correlated"]
@@ -216,7 +216,7 @@ def _sigma(sample: Sample, details: Details) -> float:
         return 0.0
     coefs, usable = details.coefs, details.usable
     if np.count_nonzero(usable) >= _LEAST_CANDIDATES:
-        coefs = coefs[usable][quiet(details.texture[usable])]
+        coefs = coefs[usable][quietest_fifth(details.texture[usable])]
     return deviation(coefs)
 
 
@@ -230,7 +230,7 @@ def _correlation(details: list[Details], sigmas: list[float]) -> Array | None:
     if n_channels == 1 or min(sigmas) == 0 or np.count_nonzero(usable) < _LEAST_CANDIDATES:
         return None
     texture = [each.texture[usable] / s for each, s in zip(details, sigmas, strict=True)]
-    calm = quiet(np.sum(texture, axis=0))
+    calm = quietest_fifth(np.sum(texture, axis=0))
     units = [e.coefs[usable][calm] / s for e, s in zip(details, sigmas, strict=True)]
     matrix = np.eye(n_channels)
     for a in range(n_channels):
@@ -349,7 +349,7 @@ def _stabilised(
 
 def _varying(patches: Array, units: list[float]) -> Varying | None:
     """Noise that depends on brightness, in most channels of some patches, in units of the image."""
-    levels = [levels_of(patches[..., c] * unit) for c, unit in enumerate(units)]
+    levels = [curve_of(patches[..., c] * unit) for c, unit in enumerate(units)]
     known = [each for each in levels if each is not None]
     if 2 * len(known) <= len(levels):
         return None

@@ -47,7 +47,7 @@ _NOISE_EVERYWHERE = 0.16  # filling; 0.1, the share that is chosen, of an image 
 _N_GROUPS = 10  # of brightness
 _LEAST_RANGE = 1.4  # of the deviations over brightness, for noise that depends on it
 _LARGEST_MISFIT = 0.6  # of a curve, over that of a constant
-_FAR = math.log(2)  # how much deviations change, at most, beyond what was seen
+_MOST_CHANGE = math.log(2)  # how much deviations change, at most, beyond what was seen
 
 
 class Quiet(NamedTuple):
@@ -131,7 +131,7 @@ def quiet_of(patches: Array, patch_shape: tuple[int, ...]) -> Quiet:
     squares = np.maximum(np.mean(coefs**2, axis=0), 1e-300)
     kurtosis = (np.mean(coefs**4, axis=0) / (3 * squares**2)).mean(axis=0)
     total = np.einsum("aaij->ij", covariance)
-    low, middle, high = _bands(patch_shape)
+    low, middle, high = _frequency_bands(patch_shape)
     spectra = np.einsum("ij,ca,abjk,cb,ik->ci", basis, *_mixtures(covariance), basis, optimize=True)
     energies = spectra.sum(axis=1)
     seen = spectra[energies >= _LEAST_COLOUR * energies.max()]
@@ -172,7 +172,7 @@ def _between(covariance: Array) -> float:
     return float(np.abs(others).max()) if len(sizes) > 1 else 1.0
 
 
-def levels_of(patches: Array) -> tuple[Array, Array] | None:
+def curve_of(patches: Array) -> tuple[Array, Array] | None:
     """Deviations over brightness of the noise in patches (patches, n); None: about constant.
 
     Energies of the quietest patches of about one brightness are taken for those of a gamma
@@ -223,7 +223,7 @@ def _smooth_levels(
     if not varies or misfits[0] > _LARGEST_MISFIT**2 * misfits[1]:
         return None
     slopes = np.diff(curve)[[0, -1]] / np.diff(means)[[0, -1]]
-    beyond = np.clip(slopes * (np.array(ends) - means[[0, -1]]), -_FAR, _FAR)
+    beyond = np.clip(slopes * (np.array(ends) - means[[0, -1]]), -_MOST_CHANGE, _MOST_CHANGE)
     curve = np.concatenate([[curve[0] + beyond[0]], curve, [curve[-1] + beyond[1]]])
     return np.concatenate([ends[:1], means, ends[1:]]), np.exp(curve)
 
@@ -259,7 +259,7 @@ def _undone(moments: Array, limit: float) -> tuple[Array, float]:
     return (vectors * found) @ vectors.T, float(np.mean(squares @ found <= limit))
 
 
-def _bands(patch_shape: tuple[int, ...]) -> tuple[Array, Array, Array]:
+def _frequency_bands(patch_shape: tuple[int, ...]) -> tuple[Array, Array, Array]:
     """Cosines of low (without the constant), middle and high frequency."""
     places = np.indices(patch_shape).reshape(len(patch_shape), -1)
     highest = np.maximum(np.array(patch_shape) - 1, 1)[:, np.newaxis]

@@ -31,7 +31,7 @@ from kappaform.imaging.training import (
     Drawn,
     Source,
     drawn_rounds,
-    learned,
+    learned_in_rounds,
     place_of,
 )
 from kappaform.learning import LearnResult
@@ -133,8 +133,8 @@ def learned_from_all(looks: Iterable[Look], options: Options) -> list[LearnResul
     parts = [part for image in _trimmed(pool, _share(len(pool))) for part in image]
     if not parts:
         return []
-    quiet = replace(options, progress=None)  # a small part of the work
-    return learned((list(together) for together in zip(*parts, strict=True)), quiet)
+    silent = replace(options, progress=None)  # a small part of the work
+    return learned_in_rounds((list(together) for together in zip(*parts, strict=True)), silent)
 
 
 def _drawn_from(look: Look, n_patches: int, options: Options) -> list[list[Drawn]]:

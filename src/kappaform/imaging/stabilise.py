@@ -28,7 +28,7 @@ _SHIFT = 3 / 8
 # Above, E f(z) = 2 sqrt(lambda + 1/8 + s**2) but for 0.02 photons, of 14 that noise moves.
 _MOST_PHOTONS = 200.0
 _N_MEANS = 1000  # of the table, between which the inverse is linear
-_FAR = 1e6  # times the range of given brightnesses: how far beyond them values may be
+_BEYOND = 1e6  # times the range of given brightnesses: how far beyond them values may be
 _SINGLE_PRECISION_LIMIT = 2**14  # float32 resolves the noise, which is 1, to 1/1000
 
 
@@ -102,7 +102,7 @@ def _looked_up(image: Any, brightness: Any, sigma: Any, inverse: bool) -> Any:
 def _levels_table(points: NDArray, sizes: NDArray) -> tuple[NDArray, NDArray, NDArray]:
     """Brightnesses, f of each, and the mean of f there, which increases."""
     inner = np.linspace(points[0], points[-1], _N_MEANS)
-    beyond = _FAR * (points[-1] - points[0])
+    beyond = _BEYOND * (points[-1] - points[0])
     means = np.concatenate([[inner[0] - beyond], inner, [inner[-1] + beyond]])
     levels = np.interp(means, points, sizes)
     steps = np.diff(means) * (1 / levels[1:] + 1 / levels[:-1]) / 2

@@ -102,11 +102,11 @@ def learned_at_scales(
         n_rounds = N_ROUNDS if scale == 0 else 1
         rounds = ([each] for each in islice(drawn, n_rounds))
         init = history[-1][-1] if history else None
-        history.append(learned(rounds, told, n_rounds, init))
+        history.append(learned_in_rounds(rounds, told, n_rounds, init))
     return history
 
 
-def learned(
+def learned_in_rounds(
     rounds: Iterable[list[Drawn]],
     options: Options,
     n_rounds: int = N_ROUNDS,
