@@ -27,7 +27,7 @@ def counts_of(monkeypatch, images, **options):
         raise InterruptedError
 
     with monkeypatch.context() as patched:
-        patched.setattr(shared, "learned", watched)
+        patched.setattr(shared, "learned_in_rounds", watched)
         with pytest.raises(InterruptedError):
             kf.learn_from_images(images, 15, **options)
     assert all(counts == seen[0] for counts in seen)  # of all rounds
