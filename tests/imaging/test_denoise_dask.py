@@ -83,13 +83,13 @@ def volume(dtype="float32"):
     return kf.add_noise(3 * smooth, 5.0, rng=0).astype(dtype)
 
 
-@pytest.mark.parametrize("chunks", [(6, 11, 26), (21, 8, 9), (5, 5, 5)])
-def test_volumes_are_denoised(chunks):
-    noisy = volume()
-    expected = kf.denoise_with_details(noisy, 5.0)
-    found = kf.denoise_with_details(da.from_array(noisy, chunks=chunks), 5.0)
-    np.testing.assert_array_equal(found.transform, expected.transform)
-    assert_close(found.image.compute(), expected.image)
+def test_volumes_are_denoised():
+    noisy, options = volume(), {"sigma": 5.0, "patch_size": 3}
+    expected = kf.denoise_with_details(noisy, **options)
+    for chunks in ((6, 11, 26), (21, 8, 9), (5, 5, 5)):
+        found = kf.denoise_with_details(da.from_array(noisy, chunks=chunks), **options)
+        np.testing.assert_array_equal(found.transform, expected.transform)
+        assert_close(found.image.compute(), expected.image)
 
 
 @pytest.mark.parametrize("sigma", [None, 20.0, [10.0, 0.0, 20.0]])

@@ -52,7 +52,7 @@ def assert_thirds_are_among(shares):
         ((70, 40), {"preset": "paper", "sigma": 120.0}),
         ((70, 40), {"transform": kf.dct_basis((4, 4))}),
         ((40, 40, 3), {"channel_axis": -1}),
-        ((40, 40, 6), {"stack_axis": -1}),
+        ((40, 40, 3), {"stack_axis": -1}),
         ((20, 12, 12), {"patch_size": 3}),
         ((40, 40), {"sigma": 0}),
         ((70, 40), {"quality": "fast"}),
