@@ -11,7 +11,6 @@ from skimage import data
 import kappaform as kf
 from kappaform import Correlated, Shot, White
 
-
 FAST = {"quality": "fast", "patch_size": 6}  # what is found of the noise is the same
 
 
