@@ -1,5 +1,7 @@
 """The bound is chosen by signals that were not learned from."""
 
+from copy import copy
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -20,13 +22,27 @@ def chooser(n_nonzero=3, **parameters):
     return kf.ConditionedTransformCV(n_nonzero, **options)
 
 
-@pytest.fixture
-def signals(rng):
-    return rng.standard_normal((240, 12)).cumsum(axis=1)
+@pytest.fixture(scope="module")
+def signals():
+    return np.random.default_rng(0).standard_normal((240, 12)).cumsum(axis=1)
+
+
+@pytest.fixture(scope="module")
+def chosen(signals):
+    """A fitted chooser; tests that change it change a copy."""
+    return chooser().fit(signals)
+
+
+@pytest.fixture(scope="module")
+def paths(signals):
+    """The path of each fold, learned from the others."""
+    options = {"n_nonzero_coefs": 3, "tol": 1e-2}
+    folds = KFold(3).split(signals)
+    return [kf.condition_path(signals[train], BOUNDS, **options) for train, _ in folds]
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@parametrize_with_checks([chooser(1)])
+@parametrize_with_checks([chooser(1, max_conditions=(1.0, 2.0), cv=2, max_iter=3)])
 def test_scikit_learn_finds_nothing_to_complain_about(estimator, check):
     check(estimator)
 
@@ -34,12 +50,11 @@ def test_scikit_learn_finds_nothing_to_complain_about(estimator, check):
 @pytest.mark.parametrize("choose_by", ERRORS)
 @pytest.mark.parametrize("coding", ["largest", "refit"])
 def test_the_bound_has_the_least_mean_error_on_signals_that_were_left_out(
-    choose_by, coding, signals
+    choose_by, coding, signals, paths
 ):
     found = chooser(choose_by=choose_by, coding=coding).fit(signals)
     errors = []
-    for train, test in KFold(3).split(signals):
-        path = kf.condition_path(signals[train], BOUNDS, n_nonzero_coefs=3, tol=1e-2)
+    for path, (_, test) in zip(paths, KFold(3).split(signals), strict=True):
         errors.append(
             [
                 getattr(kf.evaluate(signals[test], one, 3, coding=coding), choose_by)
@@ -56,8 +71,8 @@ def test_the_bound_has_the_least_mean_error_on_signals_that_were_left_out(
     assert found.result_.method.max_condition == found.max_condition_
 
 
-def test_the_transform_is_learned_again_from_all_signals(signals):
-    found = chooser().fit(signals)
+def test_the_transform_is_learned_again_from_all_signals(signals, chosen):
+    found = chosen
     bound = BOUNDS.index(found.max_condition_)
     alone = kf.learn(signals, kf.Conditioned(found.max_condition_), n_nonzero_coefs=3, tol=1e-2)
     of_folds = [path.results[bound].transform for path in found.fold_paths_]
@@ -106,10 +121,10 @@ class CountingStore:
         return self.values[rows]
 
 
-def test_stores_are_read_once_for_every_pass_and_give_what_arrays_give(signals):
+def test_stores_are_read_once_for_every_pass_and_give_what_arrays_give(signals, chosen):
     store = CountingStore(signals)
-    found, expected = chooser().fit(store), chooser().fit(signals)
-    np.testing.assert_array_equal(found.components_, expected.components_)
+    found = chooser().fit(store)
+    np.testing.assert_array_equal(found.components_, chosen.components_)
     m = len(signals)
     rows = found.result_.n_passes * m + m  # a survey, and the passes
     for path in found.fold_paths_:
@@ -127,10 +142,10 @@ def as_tensor(signals):
 
 
 @pytest.mark.parametrize("convert", [as_dask, as_tensor])
-def test_other_arrays_are_split_where_they_are(convert, signals):
-    found, expected = chooser().fit(convert(signals)), chooser().fit(signals)
-    assert found.max_condition_ == expected.max_condition_
-    np.testing.assert_allclose(found.components_, expected.components_, atol=1e-8)
+def test_other_arrays_are_split_where_they_are(convert, signals, chosen):
+    found = chooser().fit(convert(signals))
+    assert found.max_condition_ == chosen.max_condition_
+    np.testing.assert_allclose(found.components_, chosen.components_, atol=1e-8)
 
 
 @pytest.mark.parametrize("rows", [[0, 1, 2], [0, 1, 5, 6, 7, 11], [3], [0, 2, 4]])
@@ -168,8 +183,8 @@ def test_only_the_last_learning_warns(signals):
     assert len(caught) == 1
 
 
-def test_a_choice_that_was_interrupted_changes_nothing(signals):
-    found = chooser().fit(signals)
+def test_a_choice_that_was_interrupted_changes_nothing(signals, chosen):
+    found = copy(chosen)
     before = dict(vars(found))
 
     def interrupt(_):
@@ -200,8 +215,8 @@ def test_a_choice_that_was_interrupted_changes_nothing(signals):
         ({"tol": -1}, "tol=-1"),
     ],
 )
-def test_bad_parameters_are_named_and_nothing_is_lost(parameters, message, signals):
-    found = chooser().fit(signals)
+def test_bad_parameters_are_named_and_nothing_is_lost(parameters, message, signals, chosen):
+    found = copy(chosen)
     before = found.components_
     with pytest.raises(ValueError, match=message):
         found.set_params(**parameters).fit(signals[:4])

@@ -18,11 +18,9 @@ SIGMA = 30.0
 # and over a single iteration in each round.
 #                             fast             cosines         single iteration
 # bricks, every third pixel   27.64 to 28.05   2.04 to 2.33    1.59 to 1.91
-# bricks, every fourth pixel  26.68 to 26.87   2.01 to 2.18    1.54 to 1.71
 # squares                     32.58 to 33.14   0.81 to 1.08    0.48 to 0.72
 PICTURES = {
     "bricks, every third pixel": (lambda: data.brick()[:384:3, :384:3], 27.4, 1.3),
-    "bricks, every fourth pixel": (lambda: data.brick()[::4, ::4], 26.4, 1.3),
     "squares": (lambda: data.checkerboard()[:128, :128], 32.3, 0.3),
 }
 
@@ -30,13 +28,11 @@ PICTURES = {
 # over that.
 #             fast             balanced        best
 # camera      28.84 to 28.97   0.48 to 0.56    0.02 to 0.05
-# coins       27.66 to 27.86   0.54 to 0.59    0.02 to 0.03
 # bricks      28.30 to 28.63   1.81 to 1.88    0.22 to 0.24
 # squares     34.65 to 35.16   1.61 to 2.33    0.50 to 0.73
 # coffee      31.52 to 31.59   1.11 to 1.29    0.11 to 0.14
 GROUPS = {
     "camera": (lambda: data.camera()[100:196, 150:246], 0.4, 0.0),
-    "coins": (lambda: data.coins()[40:136, 40:136], 0.4, 0.0),
     "bricks": (lambda: data.brick()[:288:3, :288:3], 1.5, 0.15),
     "squares": (lambda: data.checkerboard()[:96, :96], 1.2, 0.3),
     "coffee": (lambda: data.coffee()[100:196, 200:296, 1], 0.9, 0.07),

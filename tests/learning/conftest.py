@@ -19,6 +19,13 @@ def photo_patches():
 
 
 @pytest.fixture(scope="session")
+def small_patches():
+    """4096 patches of 5 by 5 pixels from all over a photograph, in its order: rank 24."""
+    windows = patches(data.camera(), 5)
+    return windows[np.linspace(0, len(windows) - 1, 4096).astype(int)]
+
+
+@pytest.fixture(scope="session")
 def few_patches():
     """500 patches of 5 by 5 pixels, for what depends neither on their number nor on their size."""
     return patches(data.camera(), 5)[::20][:500]

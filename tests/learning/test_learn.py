@@ -73,7 +73,7 @@ def test_objective_never_increases(signals, method):
 @pytest.mark.parametrize("kappa", [1.5, 10.0, 1000.0])
 def test_objective_never_increases_on_real_patches(photo_patches, objective, kappa):
     method = kf.Conditioned(kappa, objective=objective)
-    result = kf.learn(photo_patches, method, n_nonzero_coefs=6, max_iter=80, tol=0)
+    result = kf.learn(photo_patches[::2], method, n_nonzero_coefs=6, max_iter=80, tol=0)
     assert result.stop_reason != StopReason.ROSE
     scale = (
         1.0 if objective == "relative" else np.max(result.errors.absolute / result.errors.relative)
@@ -145,9 +145,9 @@ def test_a_bound_of_one_is_the_orthonormal_method(photo_patches):
     np.testing.assert_allclose(tight.transform @ tight.transform.T, np.eye(64), atol=1e-12)
 
 
-def test_a_looser_bound_sparsifies_better(photo_patches):
+def test_a_looser_bound_sparsifies_better(small_patches):
     errors = [
-        kf.learn(photo_patches, kf.Conditioned(kappa), n_nonzero_coefs=6).errors.absolute[-1]
+        kf.learn(small_patches, kf.Conditioned(kappa), n_nonzero_coefs=3).errors.absolute[-1]
         for kappa in (1.0, 2.0, 5.0, 20.0)
     ]
     assert all(np.diff(errors) < 0)
@@ -186,17 +186,17 @@ def test_signals_without_codes_do_not_count_as_fitted(photo_patches):
     np.testing.assert_allclose(result.transform, half.transform, atol=1e-6)
 
 
-@pytest.mark.parametrize("stop", [1, 4, 11, 25])
-def test_resuming_continues_as_if_never_stopped(few_patches, any_method, stop):
+def test_resuming_continues_as_if_never_stopped(few_patches, any_method):
     signals = few_patches
     options = {"n_nonzero_coefs": 3, "tol": 0}
     whole = kf.learn(signals, any_method, max_iter=32, **options)
-    part = kf.learn(signals, any_method, max_iter=stop, **options)
-    part = pickle.loads(pickle.dumps(part))
-    rest = kf.learn(signals, any_method, max_iter=32 - stop, init=part, **options)
-    assert np.array_equal(whole.transform, rest.transform)
-    assert np.array_equal(whole.loss, rest.loss)
-    assert whole.n_iter == rest.n_iter
+    for stop in (1, 4, 11, 25):
+        part = kf.learn(signals, any_method, max_iter=stop, **options)
+        part = pickle.loads(pickle.dumps(part))
+        rest = kf.learn(signals, any_method, max_iter=32 - stop, init=part, **options)
+        assert np.array_equal(whole.transform, rest.transform)
+        assert np.array_equal(whole.loss, rest.loss)
+        assert whole.n_iter == rest.n_iter
 
 
 def test_a_resumed_run_counts_the_passes_before_it_and_one_to_begin(few_patches):
@@ -207,16 +207,16 @@ def test_a_resumed_run_counts_the_passes_before_it_and_one_to_begin(few_patches)
     assert rest.n_passes == whole.n_passes + 1 == 11
 
 
-@pytest.mark.parametrize("stop", [1, 9, 27, 40])
-def test_resuming_several_starts_continues_as_if_never_stopped(few_patches, stop):
+def test_resuming_several_starts_continues_as_if_never_stopped(few_patches):
     signals, starts = few_patches, ("dct", "identity", kf.random_basis(25, 0))
     options = {"n_nonzero_coefs": 3, "tol": 0}
     whole = kf.learn(signals, init=starts, max_iter=60, **options)
-    part = kf.learn(signals, init=starts, max_iter=stop, **options)
-    rest = kf.learn(signals, init=part, max_iter=60 - stop, **options)
-    assert np.array_equal(whole.transform, rest.transform)
-    assert np.array_equal(whole.loss, rest.loss)
-    assert whole.n_iter == rest.n_iter
+    for stop in (1, 9, 27, 40):
+        part = kf.learn(signals, init=starts, max_iter=stop, **options)
+        rest = kf.learn(signals, init=part, max_iter=60 - stop, **options)
+        assert np.array_equal(whole.transform, rest.transform)
+        assert np.array_equal(whole.loss, rest.loss)
+        assert whole.n_iter == rest.n_iter
 
 
 def test_interruption_loses_nothing(photo_patches):
@@ -290,14 +290,14 @@ def test_a_result_of_another_method_gives_its_transform(photo_patches):
 def test_of_several_starts_one_wins_and_goes_on_as_it_would_alone(few_patches):
     signals, starts = few_patches, ("identity", "dct", "procrustes")
     options = {"n_nonzero_coefs": 3, "tol": 0}
-    together, states = states_of(signals, kf.Conditioned(3.0), init=starts, max_iter=400, **options)
+    together, states = states_of(signals, kf.Conditioned(3.0), init=starts, max_iter=300, **options)
     assert [state.state.races for state in states] == sorted(
         (state.state.races for state in states), reverse=True
     )
     assert len(states[0].state.lines) == 3
     assert not together.state.races
     alone = [
-        kf.learn(signals, kf.Conditioned(3.0), init=start, max_iter=400, **options).loss
+        kf.learn(signals, kf.Conditioned(3.0), init=start, max_iter=300, **options).loss
         for start in starts
     ]
     n_records = len(together.loss)
@@ -354,9 +354,9 @@ def test_codes_that_are_exact_end_learning(rng):
     assert result.errors.absolute[-1] == 0
 
 
-def test_a_free_norm_shrinks_towards_zero(photo_patches):
-    result = kf.learn(photo_patches, kf.Conditioned(2.0, norm=None), n_nonzero_coefs=6, tol=0)
-    assert np.linalg.norm(result.transform) < 0.9 * 8
+def test_a_free_norm_shrinks_towards_zero(small_patches):
+    result = kf.learn(small_patches, kf.Conditioned(2.0, norm=None), n_nonzero_coefs=3, tol=0)
+    assert np.linalg.norm(result.transform) < 0.9 * 5
     assert result.condition_number <= 2 * (1 + 1e-9)
 
 

@@ -118,8 +118,9 @@ def test_bad_arguments_are_named(photo_patches):
         kf.condition_path(photo_patches, [2.0], callback=5)
     with pytest.raises(ValueError, match=r"validation has shape \(64,\).*validation\.reshape"):
         kf.condition_path(photo_patches, [2.0], validation=np.ones(64))
+    validation = [[0.0] * 64, [np.nan] * 64]
     with pytest.raises(ValueError, match="validation contains NaN or inf, first in row 1"):
-        kf.condition_path(photo_patches, [2.0], validation=[[0.0] * 64, [np.nan] * 64])
+        kf.condition_path(photo_patches, [2.0], validation=validation, max_iter=2)
     with pytest.raises(ValueError, match="max_conditions is empty"):
         kf.condition_path(photo_patches, [])
     with pytest.raises(ValueError, match=r"max_condition=0\.5"):

@@ -443,13 +443,13 @@ def test_signals_of_a_fit_count_as_one_batch(small):
     assert (after.n_iter, after.n_signals) == (fitted.n_iter + 1, 2 * len(small))
 
 
-# Measured: 0.7 % above, and 1.7 % in the order of the photograph.
-def test_five_epochs_of_batches_come_within_2_percent_of_50_passes(photo_patches):
+# Measured: 0.1 to 0.5 % below, and 0.8 % above in the order of the photograph.
+def test_five_epochs_of_batches_come_within_2_percent_of_50_passes(small_patches):
     method = kf.Conditioned(2.0)
     by_passes = kf.learn(
-        photo_patches,
+        small_patches,
         method,
-        n_nonzero_coefs=6,
+        n_nonzero_coefs=2,
         tol=0,
         callback=lambda state: state.n_passes >= 50,
     )
@@ -457,24 +457,24 @@ def test_five_epochs_of_batches_come_within_2_percent_of_50_passes(photo_patches
     errors = []
     for seed in (0, None):
         rows = slice(None) if seed is None else np.random.default_rng(seed).permutation(4096)
-        batches = cut(photo_patches[rows], 256, n_epochs=5)
-        result = kf.learn_stream(batches, method, n_nonzero_coefs=6)
+        batches = cut(small_patches[rows], 256, n_epochs=5)
+        result = kf.learn_stream(batches, method, n_nonzero_coefs=2)
         assert result.condition_number <= 2 * (1 + 1e-9)
         errors.append(
-            kf.evaluate(photo_patches, result, 6).absolute / by_passes.errors.absolute[-1]
+            kf.evaluate(small_patches, result, 2).absolute / by_passes.errors.absolute[-1]
         )
     assert errors[0] < 1.02
     assert max(errors) < 1.03 * min(errors)
 
 
 @each_method
-def test_old_codes_hold_back_a_stream_that_never_forgets(method, photo_patches):
-    shuffled = np.random.default_rng(0).permutation(photo_patches[::2])
+def test_old_codes_hold_back_a_stream_that_never_forgets(method, small_patches):
+    shuffled = np.random.default_rng(0).permutation(small_patches[::2])
     losses = {}
     for forgetting in ("auto", 1.0):
         batches = cut(shuffled, 128, n_epochs=3)
-        result = kf.learn_stream(batches, method, n_nonzero_coefs=6, forgetting=forgetting)
-        options = {"n_nonzero_coefs": 6, "init": result, "max_iter": 1}
+        result = kf.learn_stream(batches, method, n_nonzero_coefs=3, forgetting=forgetting)
+        options = {"n_nonzero_coefs": 3, "init": result, "max_iter": 1}
         losses[forgetting] = kf.learn(shuffled, method, **options).loss[0]
     assert losses["auto"] < losses[1.0]
 
