@@ -15,7 +15,7 @@ import kappaform as kf
 # We take a photograph and add noise to it, so that we know how the result should look. Values are
 # grey levels from 0 to 255, and the noise has the deviation 20.
 
-clean = camera()[40:232, 130:322].astype(float)
+clean = camera()[40:232, 130:322]
 noisy = kf.add_noise(clean, sigma=20, rng=0)
 
 # %%

@@ -199,9 +199,9 @@ def test_a_choice_that_was_interrupted_changes_nothing(signals, chosen):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"cv": 5}, r"cv=5, 5 folds, with 4 sample\(s\): give at least 2 folds"),
+        ({"cv": 5}, r"cv=5 with 4 sample\(s\): give at least 2 folds"),
         ({"cv": None}, r"cv=None, 5 folds, with 4 sample\(s\)"),
-        ({"cv": 1}, r"cv=1, 1 folds.*give at least 2 folds"),
+        ({"cv": 1}, r"cv=1 with .*: give at least 2 folds"),
         ({"cv": []}, r"cv=\[\] leaves a fold without signals"),
         ({"cv": [(np.arange(4), [])]}, "leaves a fold without signals"),
         ({"max_conditions": (2.0, 1.0)}, r"has 1 after 2, which it is not above: .*\[1.0, 2.0\]"),

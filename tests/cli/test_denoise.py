@@ -109,12 +109,13 @@ def test_grey_with_opacity_is_denoised_as_grey(folder, capsys):
 
 
 @pytest.mark.parametrize("suffix", [".tif", ".npy"])
-def test_pages_are_a_stack_or_a_volume_as_declared(folder, capsys, suffix):
+def test_pages_are_a_stack_a_volume_or_a_movie_as_declared(folder, capsys, suffix):
     pages = np.stack([noisy(seed) for seed in range(5)])
     put(f"a{suffix}", pages)
     if suffix == ".npy":  # nothing says what its axes are
         assert "add --stack to denoise each on its own" in refused(capsys, "denoise", "a.npy")
-    for option, axes in (("--stack", {"stack_axis": 0}), ("--volume", {})):
+    frames = {"stack_axis": 0, "movie": True}
+    for option, axes in (("--stack", {"stack_axis": 0}), ("--volume", {}), ("--movie", frames)):
         words = ["denoise", f"a{suffix}", option, "--sigma", 15, "--patch-size", 3]
         words += ["-o", f"b{suffix}", "--overwrite"]
         assert ended(capsys, *words)[0] == 0

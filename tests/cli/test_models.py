@@ -154,7 +154,7 @@ def test_the_error_that_the_path_chooses_by_can_be_given(signals, capsys):
         (["path", "signals.npy", "--folds", "3"], "--folds has no effect without --choose"),
         (
             ["path", "signals.npy", "--choose", "--folds", "9999"],
-            "--folds 9999, 9999 folds, with 200 sample(s): give at least 2 folds",
+            "--folds 9999 with 200 sample(s): give at least 2 folds",
         ),
         (["path", "signals.npy", "--bounds", "2", "1"], "--bounds has 1 after 2, which it is not"),
         (["path", "signals.npy", "--bounds", "2", "2"], "--bounds has 2 after 2, which it repeats"),

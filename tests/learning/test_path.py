@@ -9,6 +9,7 @@ import pytest
 from sklearn.decomposition import PCA
 
 import kappaform as kf
+from kappaform.learning.path import ConditionPath
 
 BOUNDS = (1.0, 2.0, 5.0, 20.0)
 
@@ -168,3 +169,11 @@ def test_evaluate_is_exact_at_any_scale(photo_patches, unit):
     assert scaled == (plain.absolute * unit, plain.relative, plain.reconstruction)
     # An orthonormal transform loses in the signals what it loses in the coefficients.
     assert plain.reconstruction == pytest.approx(plain.relative, rel=1e-12)
+
+
+def test_of_bounds_that_differ_by_rounding_the_tightest_is_chosen():
+    errors = 0.5 * (1 + 1e-9 * np.array([9.0, 1.0, 2.0, 0.0]))
+    table = {"max_condition": np.array([1.0, 2, 4, 8]), "validation_reconstruction": errors}
+    assert ConditionPath(table, ()).chosen == 1
+    table["validation_reconstruction"] = errors + np.array([0.1, 0.001, 0, 0])
+    assert ConditionPath(table, ()).chosen == 4

@@ -306,7 +306,7 @@ def _interpreted(path: Path, arguments: Namespace) -> Picture:
     """The picture in a file, with its pages, if any, being what the arguments say."""
     picture = read_image(path)
     shape = picture.pixels.shape
-    declared = arguments.volume or arguments.stack
+    declared = arguments.volume or arguments.stack or arguments.movie
     if declared and path.suffix.lower() == ".npy" and len(shape) == 3:
         looks_like_colour = shape[-1] in (3, 4) and min(shape[:2]) > 4  # as in the library
         picture = picture._replace(has_channels=looks_like_colour)
@@ -314,8 +314,8 @@ def _interpreted(path: Path, arguments: Namespace) -> Picture:
         raise ValueError(f"{path} has shape {shape}: a picture has rows and columns.")
     if picture.has_pages and not picture.page_axes and not declared:
         raise ValueError(
-            f"{path} has pages, shape {shape}: add --stack to denoise each on its own, or --volume "
-            "if they are slices of one volume."
+            f"{path} has pages, shape {shape}: add --stack to denoise each on its own, --movie if "
+            "they are frames, or --volume if they are slices of one volume."
         )
     return picture
 

@@ -89,7 +89,7 @@ def _same_kind(clean: NDArray, path: Path, image: NDArray) -> NDArray:
     if (clean.shape, clean.dtype) != (image.shape, image.dtype):
         raise ValueError(
             f"--compare {path} has shape {clean.shape} of {clean.dtype}, the picture "
-            f"{image.shape} of {image.dtype}: a reference has the same."
+            f"{image.shape} of {image.dtype}: a reference has the same shape and type."
         )
     return clean
 

@@ -128,5 +128,5 @@ def tell_duration(title: str, n_pixels: int, quality: str) -> None:
     seconds = n_pixels / 1e6 * _SECONDS[quality] / n_threads()
     if seconds >= _LONG:
         time = f"{seconds / 60:.0f} minutes" if seconds >= 90 else f"{seconds:.0f} seconds"
-        faster = "" if quality == "fast" else "; --quality fast takes a part of it"
+        faster = "" if quality == "fast" else "; --quality fast takes less"
         io.note(f"{title}: this will take about {time}{faster}")

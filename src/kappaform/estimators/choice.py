@@ -170,9 +170,10 @@ class ConditionedTransformCV(SparsifyingTransform):
         is_number = isinstance(self.cv, int | np.integer)
         folds = 5 if self.cv is None else self.cv
         if (self.cv is None or is_number) and not 2 <= folds <= n_signals:
+            default = "" if is_number else ", 5 folds,"
             raise ValueError(
-                f"cv={self.cv!r}, {folds} folds, with {n_signals} sample(s): give at least 2 folds "
-                "and no more than there are signals, or signals to choose by, validation=...."
+                f"cv={self.cv!r}{default} with {n_signals} sample(s): give at least 2 folds, and "
+                "no more than there are signals."
             )
         splits = list(check_cv(folds).split(np.empty(n_signals)))
         if not splits or any(len(train) == 0 or len(test) == 0 for train, test in splits):

@@ -101,7 +101,7 @@ class Method:
 
     def update(self, statistics: Statistics, transform: NDArray) -> NDArray:
         """The next transform, (n, n) and regular."""
-        raise NotImplementedError
+        raise NotImplementedError("write it: update(self, statistics, transform)")
 
     def loss(self, statistics: Statistics, transform: Any) -> float:  # noqa: ARG002
         """The number to minimise, for a transform and its own codes: the absolute error."""
@@ -157,9 +157,8 @@ class Method:
         try:
             matrix = as_real_array(given, what).astype(np.float64)  # a copy: it may keep its own
         except (TypeError, ValueError) as error:
-            raise MethodFailed(
-                f"{what} gave a {type(given).__name__}: give an array of real numbers."
-            ) from error
+            kind = getattr(given, "dtype", type(given).__name__)
+            raise MethodFailed(f"{what} gave {kind}: give an array of real numbers.") from error
         if matrix.shape != shape:
             raise MethodFailed(f"{what} gave shape {matrix.shape}: a transform here has {shape}.")
         if not np.isfinite(matrix).all():

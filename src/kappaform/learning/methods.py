@@ -344,6 +344,8 @@ def checked_options(
 
 def checked_method(method: Any) -> Method:
     method = Conditioned() if method is None else method
+    if isinstance(method, type) and issubclass(method, Method):
+        raise TypeError(f"method={method!r} is a class: give an object of it, {method.__name__}().")
     if not isinstance(method, Method):
         raise TypeError(
             f"method={method!r}: give Conditioned(...), LogDet(...) or Orthonormal(), or a method "

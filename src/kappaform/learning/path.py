@@ -28,6 +28,8 @@ from kappaform.learning.methods import (
 from kappaform.learning.result import LearningInterrupted, LearnResult
 from kappaform.learning.state import result_of
 
+_EQUAL = 1e-6  # relative difference of errors that tells nothing
+
 ErrorName = Literal["reconstruction", "relative", "absolute"]
 
 
@@ -58,7 +60,11 @@ class ConditionPath:
     @property
     def chosen(self) -> float | None:
         errors = self.table.get(f"validation_{self.choose_by}")
-        return None if errors is None else float(self["max_condition"][np.argmin(errors)])
+        if errors is None:
+            return None
+        # Where a bound has no effect, errors differ by rounding: then the tighter one.
+        least = np.flatnonzero(errors <= (1 + _EQUAL) * errors.min())[0]
+        return float(self["max_condition"][least])
 
     @property
     def best(self) -> LearnResult | None:
