@@ -27,7 +27,7 @@ for name, picture in {"noisy": noisy, "cleaned": cleaned}.items():
 
 # %%
 # ``quality="fast"`` takes a third of the time, and leaves somewhat more noise; ``quality="best"``
-# takes three times as long, and leaves a little less: :doc:`/denoising` says what they do.
+# takes twice as long, and leaves a little less: :doc:`/denoising` says what they do.
 #
 # :func:`kappaform.denoise_with_details` does the same and tells how: the noise that it assumed, the
 # transform that it learned, and how many coefficients the patches over each pixel needed.

@@ -229,7 +229,7 @@ def _add_denoise(commands: Any) -> None:
     add("--strength", "from 0 (the input) to 1 (all noise removed)", _SHARE, default=1.0)
     _add_method(parser, bound=1.1)
     add("--patch-size", "side of patches (default: 11, of volumes 4)", _COUNT)
-    text = "fast; balanced, in 3 times its time; or best, in 10 times its time"
+    text = "fast; balanced, about 3 times as long; or best, about 7 times as long"
     add("--quality", text, choices=("fast", "balanced", "best"), default="balanced")
     add("--preset", "the settings of the paper", choices=("paper",))
     add("--model", "use this transform, saved by learn, instead of learning one")

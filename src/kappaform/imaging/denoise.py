@@ -154,7 +154,7 @@ def denoise(
     quality : {"fast", "balanced", "best"}
         "fast" cleans every patch on its own, with transforms learned from the image and from its
         halves. The others then let similar patches, wherever they are near, clean each other:
-        better, in three and ten times the time.
+        better, in about three and seven times the time.
     preset : {"paper"}, optional
         The settings of the paper, for comparison: grey levels from 0 to 255, coding to an error,
         bound and norm taken from a log-det transform, so that `max_condition` and `quality` have
@@ -170,8 +170,8 @@ def denoise(
         Axis along which images are denoised each on its own: as if it came alone.
     movie : bool
         The images of the stack are the frames of a movie, in order: similar patches are looked for
-        in the frames before and after as well. All frames have the same noise and share a
-        transform. In memory only.
+        in the frames before and after as well (with "fast" frames share a transform only). All
+        frames have the same noise. In memory only.
     share : bool
         Learn one transform from the patches of all images of the stack, instead of one for each
         image and channel.
