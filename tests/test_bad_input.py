@@ -311,7 +311,12 @@ def test_unknown_words_are_refused_with_the_known_ones(signals):
         kf.Conditioned(objective="relative", variant="paper")
 
 
-@pytest.mark.parametrize("method", ["conditioned", kf.Conditioned, 2.0])
+def test_the_class_of_a_method_is_refused(signals):
+    with refused(TypeError, "method=", "is a class: give an object of it, Conditioned()"):
+        kf.learn(signals, kf.Conditioned)
+
+
+@pytest.mark.parametrize("method", ["conditioned", 2.0])
 def test_what_is_no_method_is_refused(method, signals):
     with refused(TypeError, "method=", "give Conditioned(...), LogDet(...) or Orthonormal()"):
         kf.learn(signals, method)
