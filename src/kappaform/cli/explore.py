@@ -19,9 +19,8 @@ from kappaform.image_files import Picture, read_image
 
 #: Pixels along a side: a page of twelve bounds then takes less than a minute and 5 MB.
 MOST_PIXELS = 512
-_MOST_BOUNDS = (
-    25  # positions of the slider: with more, the page would be large or its pictures poor
-)
+#: Positions of the slider: with more, the page would be large or its pictures poor.
+_MOST_BOUNDS = 25
 
 
 def explore(arguments: Namespace) -> None:
