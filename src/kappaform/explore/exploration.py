@@ -15,6 +15,7 @@ from kappaform.imaging import average_patches, denoise, estimate_noise, extract_
 from kappaform.imaging.noise import Noise
 from kappaform.imaging.patches import grid_of, patches_at
 from kappaform.learning import LearnResult, condition_path
+from kappaform.learning.path import number_of_least
 from kappaform.plots.pictures import frequency_of
 
 _N_PATCHES = 10_000  # every second one is not learned from
@@ -48,7 +49,7 @@ class Exploration(NamedTuple):
     @property
     def best(self) -> int:
         """Number of the view that rebuilds best what was not learned from."""
-        return int(np.argmin([view.reconstruction for view in self.views]))
+        return number_of_least(np.array([view.reconstruction for view in self.views]))
 
 
 def explore(

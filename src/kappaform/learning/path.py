@@ -60,11 +60,7 @@ class ConditionPath:
     @property
     def chosen(self) -> float | None:
         errors = self.table.get(f"validation_{self.choose_by}")
-        if errors is None:
-            return None
-        # Where a bound has no effect, errors differ by rounding: then the tighter one.
-        least = np.flatnonzero(errors <= (1 + _EQUAL) * errors.min())[0]
-        return float(self["max_condition"][least])
+        return None if errors is None else float(self["max_condition"][number_of_least(errors)])
 
     @property
     def best(self) -> LearnResult | None:
@@ -83,6 +79,11 @@ class ConditionPath:
         widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
         lines = ["  ".join(map(str.rjust, row, widths)) for row in [names, *rows]]
         return "\n".join(lines)
+
+
+def number_of_least(errors: NDArray) -> int:
+    """Where a bound has no effect, errors differ by rounding: then the first, of the tightest."""
+    return int(np.flatnonzero(errors <= (1 + _EQUAL) * errors.min())[0])
 
 
 def condition_path(
