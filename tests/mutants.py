@@ -639,7 +639,7 @@ MUTANTS = [
         "the patches of each scale are gathered from Dask on their own",
         "imaging/training.py",
         "rounds = ([each] for each in islice(drawn, n_rounds))",
-        "more = [Draw(N_TRAINING >> scale, scale)] * n_rounds\n"
+        "more = [Draw(amount.n_patches >> scale, scale)] * n_rounds\n"
         "        rounds = ([each] for each in drawn_rounds(source, more, options, rng))",
         ("imaging/test_denoise_dask.py::test_an_image_is_computed_three_times_to_learn_from_it",),
     ),

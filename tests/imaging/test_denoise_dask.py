@@ -109,7 +109,7 @@ def test_stacks_are_denoised_image_by_image(noisy, sigma):
 
 def test_the_same_seed_draws_the_same_patches(noisy, monkeypatch):
     # Fewer than the image has: if all are drawn, seeds differ by the rounding of sums only.
-    monkeypatch.setattr(training, "N_TRAINING", 1000)
+    monkeypatch.setattr(training, "FOR_PATCHES", training.Amount(2, 1000))
     lazy = da.from_array(noisy, chunks=50)
     one, other, third = (
         kf.denoise_with_details(image, 20.0, rng=seed, patch_size=6, quality="fast").transform

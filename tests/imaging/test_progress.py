@@ -69,12 +69,13 @@ def test_the_share_never_falls_and_ends_at_one_in_the_thread_of_the_caller(
 def test_it_moves_while_learning_and_while_cleaning_every_part(monkeypatch):
     monkeypatch.setenv("KAPPAFORM_NUM_THREADS", "1")
     image = noisy(200, 60)
-    learning = training._LEARNING_COST / (training._LEARNING_COST + 1)  # all patches are drawn
+    cost = training._LEARNING_COST * training.FOR_PATCHES.n_rounds
+    learning = cost / (cost + 1)  # all patches are drawn
     shares = told(image, quality="fast")
     n_parts = sum(-(-(height - 3) // clean._PART_ROWS) for height in (200, 100, 50))  # and halves
     assert len({share for share in shares if share > learning}) == 2 * n_parts  # of both sweeps
     # More than the beginnings of rounds and of halves: single iterations.
-    assert len({share for share in shares if share <= learning}) > 4 * training.N_ROUNDS
+    assert len({share for share in shares if share <= learning}) > 4 * training.FOR_PATCHES.n_rounds
 
 
 def test_it_moves_over_tiles(monkeypatch):
@@ -88,7 +89,8 @@ def test_slices_are_equal_parts_of_the_work():
 
 
 def test_learning_from_channels_is_in_equal_parts():
-    learning = training._LEARNING_COST / (training._LEARNING_COST + 1 + EFFORTS["balanced"].cost)
+    cost = training._LEARNING_COST * training.FOR_GROUPS.n_rounds
+    learning = cost / (cost + 1 + EFFORTS["balanced"].cost)
     shares = [share / learning for share in told(noisy(40, 40, 3), channel_axis=-1)]
     assert_thirds_are_among(shares)
     assert any(share == pytest.approx(1, abs=1e-12) for share in shares)

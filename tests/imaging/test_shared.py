@@ -10,6 +10,7 @@ from skimage.data import camera
 import kappaform as kf
 from kappaform.imaging import shared
 from kappaform.imaging.quality import psnr
+from kappaform.imaging.training import Amount
 
 CLEAN = camera()[100:228, 150:278].astype(float)
 
@@ -60,7 +61,7 @@ def test_images_may_have_any_size_and_are_looked_at_once():
 
 
 def test_every_image_gives_equally_many_patches(monkeypatch):
-    monkeypatch.setattr(shared, "N_TRAINING", 700)
+    monkeypatch.setattr(shared, "FOR_PATCHES", Amount(2, 700))
     images = [noisy(seed) for seed in range(7)]
     assert counts_of(monkeypatch, images, patch_size=5) == [100] * 7
     assert counts_of(monkeypatch, images[:1], patch_size=5) == [700]
@@ -70,7 +71,7 @@ def test_every_image_gives_equally_many_patches(monkeypatch):
 
 
 def test_small_images_give_what_they_have(monkeypatch):
-    monkeypatch.setattr(shared, "N_TRAINING", 700)
+    monkeypatch.setattr(shared, "FOR_PATCHES", Amount(2, 700))
     assert counts_of(monkeypatch, [noisy(0, (12, 12)), noisy(1)], patch_size=5) == [64, 350]
 
 

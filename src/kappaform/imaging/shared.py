@@ -25,8 +25,7 @@ from kappaform.imaging.options import (
 )
 from kappaform.imaging.patches import checked_patch_shape
 from kappaform.imaging.training import (
-    N_ROUNDS,
-    N_TRAINING,
+    FOR_PATCHES,
     Draw,
     Drawn,
     Source,
@@ -134,7 +133,8 @@ def learned_from_all(looks: Iterable[Look], options: Options) -> list[LearnResul
     if not parts:
         return []
     silent = replace(options, progress=None)  # a small part of the work
-    return learned_in_rounds((list(together) for together in zip(*parts, strict=True)), silent)
+    rounds = (list(together) for together in zip(*parts, strict=True))
+    return learned_in_rounds(rounds, silent, FOR_PATCHES.n_rounds)
 
 
 def _drawn_from(look: Look, n_patches: int, options: Options) -> list[list[Drawn]]:
@@ -149,12 +149,12 @@ def _drawn_from(look: Look, n_patches: int, options: Options) -> list[list[Drawn
         Source(place, c, part.image.shape, part.sigma, part.covariance)
         for c, part in enumerate(parts)
     ]
-    draws = [Draw(n_each)] * N_ROUNDS
+    draws = [Draw(n_each)] * FOR_PATCHES.n_rounds
     return [list(drawn_rounds(source, draws, options, rng)) for source in sources]
 
 
 def _share(n_images: int) -> int:
-    return -(-N_TRAINING // n_images)
+    return -(-FOR_PATCHES.n_patches // n_images)
 
 
 def _trimmed(pool: list[list[list[Drawn]]], n_patches: int) -> list[list[list[Drawn]]]:
