@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import kappaform as kf
-from kappaform.cli import io
+from kappaform.cli import messages, pictures, results
+from kappaform.cli.options import check_patch_size, chosen, given_noise
 from kappaform.cli.words import ROUGH, compared, facts_of, is_rough, line_of, short, tell_duration
 from kappaform.image_files import (
     LOSSY_SUFFIXES,
@@ -24,7 +25,6 @@ from kappaform.image_files import (
     Picture,
     as_stored,
     check_target,
-    read_image,
     write_image,
 )
 from kappaform.imaging.options import default_patch_shape
@@ -51,34 +51,36 @@ class Given(NamedTuple):
 
 def denoise(arguments: Namespace) -> int:
     own_suffix = arguments.suffix or _SUFFIX
-    results = [name for name in (arguments.output, arguments.report) if name]
-    found, n_skipped, errors = io.picture_files(
-        arguments.inputs, own_suffix, arguments.recursive, results
+    found, n_skipped, errors = pictures.picture_files(
+        arguments.inputs,
+        own_suffix,
+        arguments.recursive,
+        without=[name for name in (arguments.output, arguments.report) if name],
     )
     jobs = _jobs(found, arguments)
     given = _checked_settings(arguments)
     inputs = [job.source for job in jobs] + [job.reference for job in jobs if job.reference]
     inputs += [Path(arguments.model)] if arguments.model else []
-    taken = io.identities(inputs)
+    taken = results.identities(inputs)
     if arguments.share and len(jobs) > 1:
         given = _learned_from_all(jobs, taken, arguments)
     records: list[dict[str, Any]] = []
     codes: list[int] = []
 
     def failed(source: Path, error: Exception) -> None:
-        code, text = io.failure(error, arguments.debug, str(source))
+        code, text = messages.failure(error, arguments.debug, str(source))
         codes.append(code)
         records.append({"input": str(source), "error": text})
-        io.complain(text)
+        messages.complain(text)
 
     for folder, error in errors.items():
         failed(folder, error)
     for job in jobs:
         try:
-            with io.warnings_about(job.source, job.target):
+            with messages.warnings_about(job.source, job.target):
                 records.append(_denoised_or_kept(job, taken, given, arguments))
             if not arguments.json:
-                io.say(line_of(records[-1], arguments.verbose))
+                messages.say(line_of(records[-1], arguments.verbose))
         except BrokenPipeError:
             raise
         except KeyboardInterrupt:
@@ -97,14 +99,14 @@ def _tell(
     n_denoised = len(records) - n_failed - n_kept
     if arguments.json:
         document = {"denoised": n_denoised, "kept": n_kept, "failed": n_failed}
-        io.say_json({"files": records} | document | {"skipped": n_skipped})
+        messages.say_json({"files": records} | document | {"skipped": n_skipped})
     elif len(records) + n_skipped > 1:
         kept = f"{n_kept} kept, " if n_kept else ""
-        io.say(f"{n_denoised} denoised, {kept}{n_failed} failed, {n_skipped} skipped")
+        messages.say(f"{n_denoised} denoised, {kept}{n_failed} failed, {n_skipped} skipped")
     has_pages = any(record.get("n_pages", 1) > 1 for record in records)
     asked = [name for name in ("stack", "volume", "movie") if getattr(arguments, name)]
     if n_denoised and not has_pages and asked:
-        io.warn(f"--{asked[0]} had no effect: no file has pages.")
+        messages.warn(f"--{asked[0]} had no effect: no file has pages.")
 
 
 def _interrupted(n_done: int, number: int) -> KeyboardInterrupt:
@@ -121,13 +123,15 @@ def _checked_settings(arguments: Namespace) -> Given | None:
     """Check what is the same for all pictures; the transform to use, if one is given."""
     side, given = arguments.patch_size, None
     if arguments.model:
-        model = io.load_model(arguments.model)
+        from kappaform.cli.models import load_model
+
+        model = load_model(arguments.model)
         given = Given(model.result_.transform, model.patch_shape_)
         if side and model.patch_shape_:
             text = f"{arguments.model} has patches of shape {model.patch_shape_}"
             raise ValueError(f"--patch-size has no effect with --model: {text}; leave it out.")
     elif side:
-        io.check_patch_size(side, 3 if arguments.volume else 2)
+        check_patch_size(side, 3 if arguments.volume else 2)
     if arguments.device is not None:
         from kappaform.imaging.clean_torch import device_named
 
@@ -135,7 +139,7 @@ def _checked_settings(arguments: Namespace) -> Given | None:
     return given
 
 
-def _jobs(found: list[io.Found], arguments: Namespace) -> list[Job]:
+def _jobs(found: list[pictures.Found], arguments: Namespace) -> list[Job]:
     """What is to be done, with no name written twice."""
     has_folder = any(Path(name).is_dir() for name in arguments.inputs)
     many = len(found) > 1 or has_folder
@@ -156,22 +160,24 @@ def _jobs(found: list[io.Found], arguments: Namespace) -> list[Job]:
     return jobs
 
 
-def _job(found: io.Found, title: str, many: bool, arguments: Namespace) -> Job:
+def _job(found: pictures.Found, title: str, many: bool, arguments: Namespace) -> Job:
     file, output, suffix = found.file, arguments.output, arguments.suffix
-    in_folder = output and io.is_folder("-o", output, many, SUFFIXES)
+    in_folder = output and results.is_folder("-o", output, many, SUFFIXES)
     if output and suffix is not None and not in_folder:
         raise ValueError(f"--suffix has no effect with -o {output}, a file: leave one of them out.")
     if suffix is None:
         suffix = "" if output else _SUFFIX
     target = file.with_name(f"{file.stem}{suffix}{file.suffix}")
     if output:
-        target = io.made_folder(output, found.below) / target.name if in_folder else Path(output)
+        target = (
+            results.made_folder(output, found.below) / target.name if in_folder else Path(output)
+        )
     reference = Path(arguments.compare) if arguments.compare else None
     if reference and reference.is_dir():
         reference = reference / found.below / file.name
     report = Path(arguments.report) if arguments.report else None
-    if report and io.is_folder("--report", arguments.report, many, io.FIGURES):
-        report = io.made_folder(arguments.report, found.below) / f"{file.name}_report.png"
+    if report and results.is_folder("--report", arguments.report, many, results.FIGURES):
+        report = results.made_folder(arguments.report, found.below) / f"{file.name}_report.png"
     return Job(file, target, reference, report, title)
 
 
@@ -179,8 +185,8 @@ def _is_lossy(path: Path) -> bool:
     return path.suffix.lower() in LOSSY_SUFFIXES
 
 
-def _is_kept(job: Job, taken: set[io.Identity], arguments: Namespace) -> bool:
-    is_there = job.target.is_file() and not io.identities([job.target]) & taken
+def _is_kept(job: Job, taken: set[results.Identity], arguments: Namespace) -> bool:
+    is_there = job.target.is_file() and not results.identities([job.target]) & taken
     return is_there and not arguments.overwrite
 
 
@@ -188,7 +194,7 @@ def _is_kept(job: Job, taken: set[io.Identity], arguments: Namespace) -> bool:
 
 
 def _learned_from_all(
-    jobs: list[Job], taken: set[io.Identity], arguments: Namespace
+    jobs: list[Job], taken: set[results.Identity], arguments: Namespace
 ) -> Given | None:
     """One transform for all pictures, those whose result is there too: it is the same every time.
 
@@ -202,7 +208,7 @@ def _learned_from_all(
     def images(progress: Callable[[float], None] | None) -> Iterator[NDArray]:
         for number, job in enumerate(jobs, start=1):
             try:
-                picture = _interpreted(job.source, arguments)
+                picture = pictures.picture_with_pages(job.source, arguments)
                 stack = _floats(picture.as_stack(_has_volumes(picture, arguments)), None)
             except Exception:
                 continue
@@ -216,11 +222,11 @@ def _learned_from_all(
         if read:
             read.append("")
 
-    options = io.chosen(arguments, "method", "max_condition", "patch_size")
-    options |= _noise(arguments) | {"channel_axis": -1, "rng": arguments.seed}
+    options = chosen(arguments, "method", "max_condition", "patch_size")
+    options |= {"noise": given_noise(arguments), "channel_axis": -1, "rng": arguments.seed}
     work = f"{len(jobs)} files"
     try:
-        with warnings.catch_warnings(), io.progress("looking at pictures", work) as progress:
+        with warnings.catch_warnings(), messages.progress("looking at pictures", work) as progress:
             warnings.simplefilter("ignore")  # told when it is their turn
             learned = kf.learn_from_images(images(progress), **options)
     except ValueError as error:
@@ -234,7 +240,7 @@ def _learned_from_all(
 
 
 def _denoised_or_kept(
-    job: Job, taken: set[io.Identity], given: Given | None, arguments: Namespace
+    job: Job, taken: set[results.Identity], given: Given | None, arguments: Namespace
 ) -> dict[str, Any]:
     """What came of a picture; one whose result is there is not even read."""
     if _is_kept(job, taken, arguments):
@@ -243,15 +249,15 @@ def _denoised_or_kept(
 
 
 def _denoise_file(
-    job: Job, taken: set[io.Identity], given: Given | None, arguments: Namespace
+    job: Job, taken: set[results.Identity], given: Given | None, arguments: Namespace
 ) -> dict[str, Any]:
     """Denoise one picture; what came of it, for people and programs."""
-    picture = _interpreted(job.source, arguments)
+    picture = pictures.picture_with_pages(job.source, arguments)
     volumes = _has_volumes(picture, arguments)
-    io.check_output(job.target, taken, overwrite=arguments.overwrite)
+    results.check_output(job.target, taken, overwrite=arguments.overwrite)
     check_target(job.target, picture)
     if job.report:
-        io.check_output(job.report, taken, io.FIGURES, overwrite=arguments.overwrite)
+        results.check_output(job.report, taken, results.FIGURES, overwrite=arguments.overwrite)
     noisy = picture.as_stack(volumes)
     reference = _reference(job, picture, arguments)
     _warn_of_sigma(arguments.sigma, noisy, job.source)
@@ -261,11 +267,13 @@ def _denoise_file(
     if not arguments.preset and not arguments.device:
         n_channels = noisy.shape[-1] if picture.channel_axis else 1
         tell_duration(job.title, math.prod(size.values()) * n_channels, arguments.quality)
-    with io.progress(job.title, f"{short(math.prod(size.values()) / 1e6)} megapixels") as progress:
+    with messages.progress(
+        job.title, f"{short(math.prod(size.values()) / 1e6)} megapixels"
+    ) as progress:
         image = _floats(noisy, arguments.device)
         details = kf.denoise_with_details(image, **options, progress=progress)
     if is_rough(details, noisy.dtype):
-        io.warn(f"{job.source}: {ROUGH}")
+        messages.warn(f"{job.source}: {ROUGH}")
     cleaned: Any = details.image
     cleaned = cleaned.cpu().numpy() if arguments.device else cleaned
     cleaned = as_stored(_blended(noisy, cleaned, arguments.strength), noisy.dtype)
@@ -286,7 +294,7 @@ def _denoise_file(
     if job.report:
         shown, channel_axis = replace(details, image=cleaned), picture.channel_axis
         figure = kf.plots.plot_denoising(noisy, shown, reference, channel_axis=channel_axis)
-        with io.saved_figure(job.report, figure):  # picture and report, or neither
+        with results.saved_figure(job.report, figure):  # picture and report, or neither
             _write(job.target, done, arguments)
         return record | {"report": str(job.report)}
     _write(job.target, done, arguments)
@@ -302,24 +310,6 @@ def _size(picture: Picture) -> dict[str, int]:
     return {"width": width, "height": height, "n_pages": math.prod(pages)}
 
 
-def _interpreted(path: Path, arguments: Namespace) -> Picture:
-    """The picture in a file, with its pages, if any, being what the arguments say."""
-    picture = read_image(path)
-    shape = picture.pixels.shape
-    declared = arguments.volume or arguments.stack or arguments.movie
-    if declared and path.suffix.lower() == ".npy" and len(shape) == 3:
-        looks_like_colour = shape[-1] in (3, 4) and min(shape[:2]) > 4  # as in the library
-        picture = picture._replace(has_channels=looks_like_colour)
-    if len(shape) - picture.has_channels < 2:
-        raise ValueError(f"{path} has shape {shape}: a picture has rows and columns.")
-    if picture.has_pages and not picture.page_axes and not declared:
-        raise ValueError(
-            f"{path} has pages, shape {shape}: add --stack to denoise each on its own, --movie if "
-            "they are frames, or --volume if they are slices of one volume."
-        )
-    return picture
-
-
 def _has_volumes(picture: Picture, arguments: Namespace) -> bool:
     return arguments.volume and picture.has_pages
 
@@ -328,25 +318,16 @@ def _reference(job: Job, picture: Picture, arguments: Namespace) -> NDArray | No
     """The picture without noise, if there is one, as a stack like the noisy one."""
     if job.reference is None:
         return None
-    noisy, reference = picture.colours, _interpreted(job.reference, arguments).colours
-    if noisy.shape != reference.shape:
-        raise ValueError(
-            f"{job.reference} has shape {reference.shape}, {job.source} {noisy.shape}: a "
-            "reference has the same size."
-        )
-    if noisy.dtype != reference.dtype:
-        raise ValueError(
-            f"{job.reference} holds {reference.dtype}, {job.source} {noisy.dtype}: a reference "
-            "has the same type, so that its values mean the same."
-        )
-    return picture.with_colours(reference).as_stack(_has_volumes(picture, arguments))
+    reference = pictures.picture_with_pages(job.reference, arguments)
+    pictures.check_reference(job.reference, reference, job.source, picture)
+    return picture.with_colours(reference.colours).as_stack(_has_volumes(picture, arguments))
 
 
 def _warn_of_sigma(sigma: float | None, values: NDArray, source: Path) -> None:
     """Noise alone spreads values over several deviations: one beyond their range is a mistake."""
     low, high = float(values.min()), float(values.max())
     if sigma is not None and sigma > high - low > 0:
-        io.warn(
+        messages.warn(
             f"--sigma {sigma:g} exceeds the range of the values of {source}, {low:g} to {high:g}: "
             "it is the deviation of the noise in values of the file."
         )
@@ -373,7 +354,8 @@ def _blended(noisy: NDArray, cleaned: NDArray, strength: float) -> NDArray:
 
 def _options(picture: Picture, given: Given | None, arguments: Namespace) -> dict[str, Any]:
     names = ("method", "max_condition", "patch_size", "preset", "quality", "value_range")
-    options = io.chosen(arguments, *names) | _noise(arguments) | {"rng": arguments.seed}
+    options = chosen(arguments, *names)
+    options |= {"noise": given_noise(arguments), "rng": arguments.seed}
     options |= {"channel_axis": picture.channel_axis, "stack_axis": 0}
     dtype = picture.pixels.dtype
     if not arguments.value_range and not arguments.preset and dtype in (np.uint8, np.uint16):
@@ -388,12 +370,3 @@ def _options(picture: Picture, given: Given | None, arguments: Namespace) -> dic
     if arguments.volume:  # declared, so that there is no doubt
         warnings.filterwarnings("ignore", "image has shape .* is taken for a volume")
     return options
-
-
-def _noise(arguments: Namespace) -> dict[str, Any]:
-    """The noise of every picture, as the library takes it."""
-    if arguments.gain is not None:
-        return {"noise": kf.Shot(arguments.gain, arguments.read_noise, arguments.offset)}
-    if arguments.sigma is not None or arguments.noise == "auto":
-        return {"sigma": arguments.sigma}
-    return {"noise": arguments.noise}

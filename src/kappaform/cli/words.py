@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import kappaform as kf
-from kappaform.cli import io
+from kappaform.cli import messages
 from kappaform.threads import n_threads
 
 # Of a megapixel and a thread, on a machine of 2026 (benchmarks/bench_quality.py, time).
@@ -129,4 +129,4 @@ def tell_duration(title: str, n_pixels: int, quality: str) -> None:
     if seconds >= _LONG:
         time = f"{seconds / 60:.0f} minutes" if seconds >= 90 else f"{seconds:.0f} seconds"
         faster = "" if quality == "fast" else "; --quality fast takes less"
-        io.note(f"{title}: this will take about {time}{faster}")
+        messages.note(f"{title}: this will take about {time}{faster}")
