@@ -7,7 +7,7 @@ import pytest
 from skimage import data
 
 import kappaform as kf
-from kappaform.imaging import tiles
+from kappaform.imaging import places
 from kappaform.imaging.clean import clean_image, rule_of
 from kappaform.imaging.patches import grid_of, patches_at
 from kappaform.linalg import dct_basis
@@ -126,7 +126,7 @@ def test_patches_of_a_tensor_are_those_of_an_array(device, rng):
 def test_with_the_same_transform_torch_differs_by_rounding(
     noisy, details, quality, through_torch, monkeypatch
 ):
-    monkeypatch.setattr(tiles, "_PLANE", (40, 10))
+    monkeypatch.setattr(places, "_PLANE", (40, 10))
     options = {"transform": details.transform, "quality": quality}
     image = noisy[:60, :60]
     expected = kf.denoise_with_details(image, 20.0, **options)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.imaging.group_kernels import clean_groups, nearest
+from kappaform.imaging.kernels import clean_groups, nearest
 from kappaform.imaging.options import Progress, sections
 from kappaform.imaging.patches import Grid, grid_of
 from kappaform.threads import Workspace, mapped_in_order

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.imaging.group_kernels import LEAST_LEFT, LEAST_TRUST
 from kappaform.imaging.groups import Layout, Rounds, Search, in_rounds, three_axes
+from kappaform.imaging.kernels import LEAST_LEFT, LEAST_TRUST
 from kappaform.imaging.options import Progress
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ from kappaform.imaging.clean import rule_of
 from kappaform.imaging.groups import Rounds, Search, noise_of_groups
 from kappaform.imaging.options import ANY_VALUE, Progress, Quality, sections
 from kappaform.imaging.scales import MOST_SCALES, can_be_halved, halved, with_smooth_part
-from kappaform.imaging.tiles import is_movie
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +102,11 @@ def cleaned(
     if not is_white:  # above patches alone in six of six trials, which groups alone were not
         better = [(one + two) / 2 for one, two in zip(better, estimates, strict=True)]
     return [with_smooth_part(*pair) for pair in zip(better, halves, strict=True)], counts
+
+
+def is_movie(patch_shape: Sequence[int]) -> bool:
+    """Whether patches are of one frame each."""
+    return len(patch_shape) == 3 and patch_shape[0] == 1
 
 
 def _first(
