@@ -485,7 +485,7 @@ MUTANTS = [
     ),
     Mutant(
         "a stabiliser may be for another number of channels",
-        "imaging/noise.py",
+        "imaging/correlated.py",
         "self.stabiliser.check_channels(n_channels)",
         "pass",
         (

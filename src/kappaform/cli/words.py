@@ -116,10 +116,8 @@ _LEAST_NOISE = 3.0  # of whole numbers: what is left of less is near the error o
 
 def is_rough(details: Any, dtype: np.dtype) -> bool:
     """Whether whole numbers cannot show what is left of the noise of a few photons."""
-    from kappaform.imaging.noise import Shot
-
     noises = details.noise if isinstance(details.noise, tuple) else (details.noise,)
-    of_photons = any(isinstance(each, Shot) for each in noises)
+    of_photons = any(isinstance(each, kf.Shot) for each in noises)
     return dtype.kind in "iu" and of_photons and bool(np.max(details.sigma) < _LEAST_NOISE)
 
 
