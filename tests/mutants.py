@@ -616,7 +616,7 @@ MUTANTS = [
     ),
     Mutant(
         "the guide of Wiener's rule has nothing of the halves",
-        "imaging/clean.py",
+        "imaging/stages.py",
         "    guide = with_smooth_part(guide, half)\n",
         "",
         ("imaging/test_scales.py::test_both_estimates_take_what_is_smooth_from_the_half",),

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.arrays import float_dtype, representable
-from kappaform.imaging.clean import clean_image
+from kappaform.imaging.clean import cleaner, sweep
 from kappaform.imaging.groups import refined
 from kappaform.imaging.options import Progress, Quality, sections
 from kappaform.imaging.patches import Grid, patches_at
@@ -46,7 +46,7 @@ class Place(Protocol):
 class HostImage:
     """The place of arrays."""
 
-    tools = Tools(clean_image, refined)
+    tools = Tools(cleaner, sweep, refined)
 
     def __init__(self, components: Sequence[NDArray]) -> None:
         self.components = components
