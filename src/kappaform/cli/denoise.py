@@ -19,6 +19,7 @@ import kappaform as kf
 from kappaform.cli import messages, pictures, results
 from kappaform.cli.options import check_patch_size, chosen, given_noise
 from kappaform.cli.words import ROUGH, compared, facts_of, is_rough, line_of, short, tell_duration
+from kappaform.files import check_readable
 from kappaform.image_files import (
     LOSSY_SUFFIXES,
     SUFFIXES,
@@ -30,6 +31,10 @@ from kappaform.image_files import (
 from kappaform.imaging.options import default_patch_shape
 
 _SUFFIX = "_denoised"
+_ROUNDING = 12**-0.5  # deviation of the error of rounding to whole numbers
+# Of the values, beyond a range that they are said to have. Noise brings at most about half of them
+# there, those of an image that is at one end of the range everywhere.
+_MOST_CUT = 0.6
 
 
 class Job(NamedTuple):
@@ -106,7 +111,8 @@ def _tell(
     has_pages = any(record.get("n_pages", 1) > 1 for record in records)
     asked = [name for name in ("stack", "volume", "movie") if getattr(arguments, name)]
     if n_denoised and not has_pages and asked:
-        messages.warn(f"--{asked[0]} had no effect: no file has pages.")
+        text = "no file has pages (channels of a page are denoised together)"
+        messages.warn(f"--{asked[0]} had no effect: {text}.")
 
 
 def _interrupted(n_done: int, number: int) -> KeyboardInterrupt:
@@ -132,6 +138,8 @@ def _checked_settings(arguments: Namespace) -> Given | None:
             raise ValueError(f"--patch-size has no effect with --model: {text}; leave it out.")
     elif side:
         check_patch_size(side, 3 if arguments.volume else 2)
+    if arguments.movie and arguments.quality == "fast":
+        messages.note("--movie with --quality fast: frames share a transform, and nothing else")
     if arguments.device is not None:
         from kappaform.imaging.clean_torch import device_named
 
@@ -244,6 +252,10 @@ def _denoised_or_kept(
 ) -> dict[str, Any]:
     """What came of a picture; one whose result is there is not even read."""
     if _is_kept(job, taken, arguments):
+        if job.report:  # it may be there already, like the result
+            results.check_output(job.report, taken, results.FIGURES, overwrite=True)
+        if job.reference:
+            check_readable(job.reference)
         return {"input": str(job.source), "output": str(job.target), "kept": True}
     return _denoise_file(job, taken, given, arguments)
 
@@ -260,7 +272,7 @@ def _denoise_file(
         results.check_output(job.report, taken, results.FIGURES, overwrite=arguments.overwrite)
     noisy = picture.as_stack(volumes)
     reference = _reference(job, picture, arguments)
-    _warn_of_sigma(arguments.sigma, noisy, job.source)
+    _warn_of_units(noisy, job.source, arguments)
     started = time.perf_counter()
     options = _options(picture, given, arguments)
     size = _size(picture)
@@ -323,13 +335,25 @@ def _reference(job: Job, picture: Picture, arguments: Namespace) -> NDArray | No
     return picture.with_colours(reference.colours).as_stack(_has_volumes(picture, arguments))
 
 
-def _warn_of_sigma(sigma: float | None, values: NDArray, source: Path) -> None:
-    """Noise alone spreads values over several deviations: one beyond their range is a mistake."""
+def _warn_of_units(values: NDArray, source: Path, arguments: Namespace) -> None:
+    """Tell of numbers that cannot be meant in values of the file, as those of another scale."""
+    sigma, value_range = arguments.sigma, arguments.value_range
     low, high = float(values.min()), float(values.max())
+    what = "it is the deviation of the noise in values of the file."
     if sigma is not None and sigma > high - low > 0:
         messages.warn(
             f"--sigma {sigma:g} exceeds the range of the values of {source}, {low:g} to {high:g}: "
-            "it is the deviation of the noise in values of the file."
+            f"{what}"
+        )
+    if sigma and sigma < _ROUNDING and values.dtype.kind in "iu":
+        messages.warn(
+            f"--sigma {sigma:g} is less than what rounding does to whole numbers, as those of "
+            f"{source}: {what}"
+        )
+    if value_range and np.mean((values < value_range[0]) | (values > value_range[1])) > _MOST_CUT:
+        messages.warn(
+            f"--value-range {value_range[0]:g} {value_range[1]:g} leaves out most values of "
+            f"{source}, {low:g} to {high:g}, and they are cut: give it in values of the file."
         )
 
 
@@ -360,6 +384,8 @@ def _options(picture: Picture, given: Given | None, arguments: Namespace) -> dic
     dtype = picture.pixels.dtype
     if not arguments.value_range and not arguments.preset and dtype in (np.uint8, np.uint16):
         options["value_range"] = (0, np.iinfo(dtype).max)  # a preset has its own
+    if arguments.preset:
+        options["quality"] = None  # likewise
     if given is not None:
         options["transform"] = given.transform
         options["patch_size"] = arguments.patch_size or given.patch_shape

@@ -66,6 +66,7 @@ def path(arguments: Namespace) -> None:
                 f"{messages.as_option(name)} has no effect without --choose: give both."
             )
     signals, patch_shape = _signals_of(arguments)
+    _check_choice(signals, arguments.inputs[0])
     table, model = (_chosen if arguments.choose else _validated)(arguments, signals)
     if plot:
         with results.saved_figure(plot, kf.plots.plot_path(table)):
@@ -82,6 +83,13 @@ def path(arguments: Namespace) -> None:
     for done, file in (("drawn", plot), ("saved", target)):
         if file:
             messages.say(f"{done}: {file}")
+
+
+def _check_choice(signals: NDArray, source: str) -> None:
+    """Refuse constant signals, as those of a constant picture."""
+    if signals.size and (signals.min(axis=1) == signals.max(axis=1)).all():
+        text = "all bounds do the same, so there is nothing to choose"
+        raise ValueError(f"{source} is constant: {text}; give another one.")
 
 
 def _validated(arguments: Namespace, signals: NDArray) -> tuple[Any, Any]:

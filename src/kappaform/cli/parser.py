@@ -236,7 +236,8 @@ def _add_denoise(commands: Any) -> None:
     add("--model", "use this transform, saved by learn, instead of learning one")
     text = "learn one transform from all pictures and pages, which are read twice"
     parser.add_flag("--share", text)
-    text = "pages are frames of a movie: look for similar patches in the frames around, too"
+    text = "pages are frames of a movie: look for similar patches in the frames around, too "
+    text += "(with --quality fast frames share a transform only)"
     parser.add_flag("--movie", text)
     text = "least and largest possible value (default: those of 8 and 16 bit files)"
     add("--value-range", text, float, nargs=2, metavar=("LO", "HI"))

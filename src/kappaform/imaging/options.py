@@ -48,9 +48,16 @@ class Options:
     progress: Progress | None = None
 
 
-def checked_quality(quality: Any) -> Quality:
+def checked_quality(quality: Any, preset: str | None) -> Quality:
+    if quality is None:
+        return "balanced"
     if quality not in get_args(Quality):
         raise ValueError(f"quality={quality!r} is unknown: choose one of {get_args(Quality)}.")
+    if preset is not None:
+        raise ValueError(
+            f"quality={quality!r} has no effect with preset={preset!r}: it is that of the paper; "
+            "leave one of them out."
+        )
     return quality
 
 
@@ -246,10 +253,22 @@ def checked_options(
     return Options(method, methods[method], patch_shape, paper, matrix, values, seed, callback)
 
 
-def check_movie(stack_axis: int | None, preset: str | None, share: bool, library: str) -> None:
-    """Refuse what a movie cannot be."""
-    if stack_axis is None:
+def check_movie(
+    shape: Sequence[int],
+    axes: tuple[int | None, int | None],
+    preset: str | None,
+    share: bool,
+    library: str,
+) -> None:
+    """Refuse what a movie cannot be; `axes` are those of the stack and of the channels."""
+    if axes[0] is None:
         raise ValueError("movie=True needs stack_axis, the axis of the frames.")
+    n_axes = len(shape) - sum(axis is not None for axis in axes)
+    if n_axes != 2:
+        raise ValueError(
+            f"movie=True: image has shape {tuple(shape)}, frames of {n_axes} dimensions: planes "
+            "are needed."
+        )
     if preset is not None or share:
         raise ValueError("movie=True shares a transform already, and preset has none: leave both.")
     if library == "dask":
@@ -261,8 +280,6 @@ def check_movie(stack_axis: int | None, preset: str | None, share: bool, library
 
 def patch_of_frames(patch_size: Any, frame: tuple[int, ...], transform: Any) -> tuple[int, ...]:
     """The shape of a patch of one frame of a movie, whose frames are planes."""
-    if len(frame) != 2:
-        raise ValueError(f"movie=True: frames have shape {frame}, planes are needed.")
     if patch_size is None:
         matrix = _matrix(transform)
         side = None if matrix is None else math.isqrt(len(matrix))
