@@ -654,7 +654,7 @@ MUTANTS = [
     Mutant(
         "what was learned before Ctrl-C is lost",
         "cli/models.py",
-        "kf.save(target, interruption.result, **kept)",
+        "_save(target, interruption.result, patch_shape)",
         "pass",
         ("cli/test_models.py::test_an_interruption_keeps_what_was_learned",),
     ),

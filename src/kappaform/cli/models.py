@@ -31,15 +31,14 @@ def learn(arguments: Namespace) -> None:
     methods = {"log-det": kf.LogDet, "orthonormal": kf.Orthonormal}
     method = methods.get(arguments.method, lambda: _conditioned(arguments, "max_condition"))()
     options = chosen(arguments, *_LIMITS) | {"init": _init(arguments.init)}
-    kept: Any = {"patch_shape": patch_shape, "patch_mean": "removed"} if patch_shape else {}
     try:
         with messages.progress("learning") as callback:
             result = kf.learn(signals, method, **options, callback=callback)
     except kf.LearningInterrupted as interruption:
-        kf.save(target, interruption.result, **kept)
+        _save(target, interruption.result, patch_shape)
         text = f"what was learned in {interruption.result.n_iter} iterations is in {target}"
         raise KeyboardInterrupt(f"interrupted: {text}") from None
-    kf.save(target, result, **kept)
+    _save(target, result, patch_shape)
     errors = kf.evaluate(signals, result, result.n_nonzero_coefs, coding="refit")
     facts = {
         "output": str(target),
@@ -72,8 +71,7 @@ def path(arguments: Namespace) -> None:
         with results.saved_figure(plot, kf.plots.plot_path(table)):
             pass
     if target:
-        kept: Any = {"patch_shape": patch_shape, "patch_mean": "removed"} if patch_shape else {}
-        kf.save(target, model, **kept)
+        _save(target, model, patch_shape)
     if arguments.json:
         facts = {"best_max_condition": table.chosen, "plot": arguments.plot}
         messages.say_json({"table": table.table, **facts, "output": arguments.output})
@@ -175,6 +173,10 @@ def info(arguments: Namespace) -> None:
         "relative_error": result.errors.relative[-1],
     }
     messages.tell(facts, arguments.json)
+
+
+def _save(target: Path, model: Any, patch_shape: tuple[int, int] | None) -> None:
+    kf.save(target, model, patch_shape=patch_shape, patch_mean="removed" if patch_shape else None)
 
 
 def _conditioned(arguments: Namespace, *names: str) -> kf.Conditioned:

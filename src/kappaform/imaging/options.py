@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from kappaform.arrays import as_real_array, generator, library_of, warn
 from kappaform.imaging.patches import check_axis, checked_patch_shape
 from kappaform.learning import Conditioned, LearnResult, LogDet, Method, Orthonormal
-from kappaform.learning.result import learned
+from kappaform.learning.result import transform_of
 
 MethodName = Literal["conditioned", "log-det", "orthonormal"]
 Quality = Literal["fast", "balanced", "best"]
@@ -304,9 +304,7 @@ def of_ordinary_scale(transform: NDArray) -> NDArray:
 def _matrix(transform: Any) -> NDArray | None:
     if transform is None:
         return None
-    given = learned(transform, "transform")
-    given = given.transform if isinstance(given, LearnResult) else given
-    return as_real_array(given, "transform").astype(np.float64)
+    return as_real_array(transform_of(transform, "transform"), "transform").astype(np.float64)
 
 
 def _check_matrix(matrix: NDArray, patch_shape: tuple[int, ...]) -> None:
