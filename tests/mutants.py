@@ -646,7 +646,7 @@ MUTANTS = [
     # --- cli
     Mutant(
         "a result that is there is replaced without being asked",
-        "cli/denoise.py",
+        "cli/results.py",
         "return is_there and not arguments.overwrite",
         "return False",
         ("cli/test_denoise_files.py::test_results_in_a_folder_are_not_denoised_again",),

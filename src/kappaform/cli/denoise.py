@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 import warnings
 from argparse import Namespace
@@ -21,8 +20,6 @@ from kappaform.cli.options import check_patch_size, chosen, given_noise
 from kappaform.cli.words import ROUGH, compared, facts_of, is_rough, line_of, short, tell_duration
 from kappaform.files import check_readable
 from kappaform.image_files import (
-    LOSSY_SUFFIXES,
-    SUFFIXES,
     Picture,
     as_stored,
     check_target,
@@ -30,21 +27,10 @@ from kappaform.image_files import (
 )
 from kappaform.imaging.options import default_patch_shape
 
-_SUFFIX = "_denoised"
 _ROUNDING = 12**-0.5  # deviation of the error of rounding to whole numbers
 # Of the values, beyond a range that they are said to have. Noise brings at most about half of them
 # there, those of an image that is at one end of the range everywhere.
 _MOST_CUT = 0.6
-
-
-class Job(NamedTuple):
-    """One picture, where its result goes, and what belongs to it."""
-
-    source: Path
-    target: Path
-    reference: Path | None
-    report: Path | None
-    title: str  #: which of how many
 
 
 class Given(NamedTuple):
@@ -55,14 +41,14 @@ class Given(NamedTuple):
 
 
 def denoise(arguments: Namespace) -> int:
-    own_suffix = arguments.suffix or _SUFFIX
+    own_suffix = arguments.suffix or results.OWN_SUFFIX
     found, n_skipped, errors = pictures.picture_files(
         arguments.inputs,
         own_suffix,
         arguments.recursive,
         without=[name for name in (arguments.output, arguments.report) if name],
     )
-    jobs = _jobs(found, arguments)
+    jobs = results.jobs_of(found, arguments)
     given = _checked_settings(arguments)
     inputs = [job.source for job in jobs] + [job.reference for job in jobs if job.reference]
     inputs += [Path(arguments.model)] if arguments.model else []
@@ -147,68 +133,17 @@ def _checked_settings(arguments: Namespace) -> Given | None:
     return given
 
 
-def _jobs(found: list[pictures.Found], arguments: Namespace) -> list[Job]:
-    """What is to be done, with no name written twice."""
-    has_folder = any(Path(name).is_dir() for name in arguments.inputs)
-    many = len(found) > 1 or has_folder
-    if arguments.recursive and not has_folder:
-        raise ValueError("--recursive has no effect: no input is a folder; leave it out.")
-    jobs = []
-    for number, each in enumerate(found, start=1):
-        title = f"file {number} of {len(found)}, {each.file.name}" if many else each.file.name
-        jobs.append(_job(each, title, many, arguments))
-    seen = set()
-    for path in (path for job in jobs for path in (job.target, job.report) if path):
-        file = os.path.realpath(path)
-        if file in seen:
-            raise ValueError(f"{path} would be written twice: give each result its own name.")
-        seen.add(file)
-    if arguments.jpeg_quality and not any(_is_lossy(job.target) for job in jobs):
-        raise ValueError("--jpeg-quality has no effect: no result is JPEG or WebP; leave it out.")
-    return jobs
-
-
-def _job(found: pictures.Found, title: str, many: bool, arguments: Namespace) -> Job:
-    file, output, suffix = found.file, arguments.output, arguments.suffix
-    in_folder = output and results.is_folder("-o", output, many, SUFFIXES)
-    if output and suffix is not None and not in_folder:
-        raise ValueError(f"--suffix has no effect with -o {output}, a file: leave one of them out.")
-    if suffix is None:
-        suffix = "" if output else _SUFFIX
-    target = file.with_name(f"{file.stem}{suffix}{file.suffix}")
-    if output:
-        target = (
-            results.made_folder(output, found.below) / target.name if in_folder else Path(output)
-        )
-    reference = Path(arguments.compare) if arguments.compare else None
-    if reference and reference.is_dir():
-        reference = reference / found.below / file.name
-    report = Path(arguments.report) if arguments.report else None
-    if report and results.is_folder("--report", arguments.report, many, results.FIGURES):
-        report = results.made_folder(arguments.report, found.below) / f"{file.name}_report.png"
-    return Job(file, target, reference, report, title)
-
-
-def _is_lossy(path: Path) -> bool:
-    return path.suffix.lower() in LOSSY_SUFFIXES
-
-
-def _is_kept(job: Job, taken: set[results.Identity], arguments: Namespace) -> bool:
-    is_there = job.target.is_file() and not results.identities([job.target]) & taken
-    return is_there and not arguments.overwrite
-
-
 # --- All pictures
 
 
 def _learned_from_all(
-    jobs: list[Job], taken: set[results.Identity], arguments: Namespace
+    jobs: list[results.Job], taken: set[results.Identity], arguments: Namespace
 ) -> Given | None:
     """One transform for all pictures, those whose result is there too: it is the same every time.
 
     Files that cannot be read are left out here, and told when it is their turn.
     """
-    if all(_is_kept(job, taken, arguments) for job in jobs):
+    if all(results.is_kept(job, taken, arguments) for job in jobs):
         return None
     read: list[str] = []  # names of files, and an empty one when all are looked at
     spaces: list[tuple[int, ...]] = []
@@ -248,10 +183,10 @@ def _learned_from_all(
 
 
 def _denoised_or_kept(
-    job: Job, taken: set[results.Identity], given: Given | None, arguments: Namespace
+    job: results.Job, taken: set[results.Identity], given: Given | None, arguments: Namespace
 ) -> dict[str, Any]:
     """What came of a picture; one whose result is there is not even read."""
-    if _is_kept(job, taken, arguments):
+    if results.is_kept(job, taken, arguments):
         if job.report:  # it may be there already, like the result
             results.check_output(job.report, taken, results.FIGURES, overwrite=True)
         if job.reference:
@@ -261,7 +196,7 @@ def _denoised_or_kept(
 
 
 def _denoise_file(
-    job: Job, taken: set[results.Identity], given: Given | None, arguments: Namespace
+    job: results.Job, taken: set[results.Identity], given: Given | None, arguments: Namespace
 ) -> dict[str, Any]:
     """Denoise one picture; what came of it, for people and programs."""
     picture = pictures.picture_with_pages(job.source, arguments)
@@ -274,27 +209,18 @@ def _denoise_file(
     reference = _reference(job, picture, arguments)
     _warn_of_units(noisy, job.source, arguments)
     started = time.perf_counter()
-    options = _options(picture, given, arguments)
-    size = _size(picture)
-    if not arguments.preset and not arguments.device:
-        n_channels = noisy.shape[-1] if picture.channel_axis else 1
-        tell_duration(job.title, math.prod(size.values()) * n_channels, arguments.quality)
-    with messages.progress(
-        job.title, f"{short(math.prod(size.values()) / 1e6)} megapixels"
-    ) as progress:
-        image = _floats(noisy, arguments.device)
-        details = kf.denoise_with_details(image, **options, progress=progress)
+    options, size = _options(picture, given, arguments), _size(picture)
+    n_channels = noisy.shape[-1] if picture.channel_axis else 1
+    details = _details(job.title, noisy, options, math.prod(size.values()), n_channels, arguments)
     if is_rough(details, noisy.dtype):
         messages.warn(f"{job.source}: {ROUGH}")
-    cleaned: Any = details.image
-    cleaned = cleaned.cpu().numpy() if arguments.device else cleaned
-    cleaned = as_stored(_blended(noisy, cleaned, arguments.strength), noisy.dtype)
+    cleaned = as_stored(_blended(noisy, details.image, arguments.strength), noisy.dtype)
     record = {
         "input": str(job.source),
         "output": str(job.target),
         **size,
         "n_volumes": len(noisy) if volumes else 0,
-        **facts_of(details, noisy.shape[-1] if picture.channel_axis else 1),
+        **facts_of(details, n_channels),
         "noise_estimated": arguments.sigma is None and arguments.gain is None,
         "strength": arguments.strength,
         "seconds": round(time.perf_counter() - started, 3),
@@ -313,8 +239,26 @@ def _denoise_file(
     return record
 
 
+def _details(
+    title: str,
+    noisy: NDArray,
+    options: dict[str, Any],
+    n_pixels: int,
+    n_channels: int,
+    arguments: Namespace,
+) -> kf.DenoiseResult:
+    """What the library makes of a picture, with an array as its image; people see it go on."""
+    if not arguments.preset and not arguments.device:
+        tell_duration(title, n_pixels * n_channels, arguments.quality)
+    with messages.progress(title, f"{short(n_pixels / 1e6)} megapixels") as progress:
+        image = _floats(noisy, arguments.device)
+        details = kf.denoise_with_details(image, **options, progress=progress)
+    tensor: Any = details.image
+    return replace(details, image=tensor.cpu().numpy()) if arguments.device else details
+
+
 def _write(path: Path, picture: Picture, arguments: Namespace) -> None:
-    write_image(path, picture, arguments.jpeg_quality if _is_lossy(path) else None)
+    write_image(path, picture, arguments.jpeg_quality if results.is_lossy(path) else None)
 
 
 def _size(picture: Picture) -> dict[str, int]:
@@ -326,7 +270,7 @@ def _has_volumes(picture: Picture, arguments: Namespace) -> bool:
     return arguments.volume and picture.has_pages
 
 
-def _reference(job: Job, picture: Picture, arguments: Namespace) -> NDArray | None:
+def _reference(job: results.Job, picture: Picture, arguments: Namespace) -> NDArray | None:
     """The picture without noise, if there is one, as a stack like the noisy one."""
     if job.reference is None:
         return None
