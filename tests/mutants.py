@@ -652,6 +652,27 @@ MUTANTS = [
         ("cli/test_denoise_files.py::test_results_in_a_folder_are_not_denoised_again",),
     ),
     Mutant(
+        "what belongs to a kept result is not checked",
+        "cli/denoise.py",
+        "check_readable(job.reference)",
+        "pass",
+        ("cli/test_denoise_files.py::test_what_belongs_to_a_kept_result_is_checked",),
+    ),
+    Mutant(
+        "a bound is chosen where all do the same",
+        "cli/models.py",
+        "_check_choice(signals, arguments.inputs[0])",
+        "pass",
+        ("cli/test_models.py::test_of_a_constant_picture_there_is_nothing_to_choose",),
+    ),
+    Mutant(
+        "NaN in signals that validate is found when all is learned",
+        "learning/path.py",
+        "if in_memory and not np.isfinite(max_magnitude(values)):",
+        "if False:",
+        ("learning/test_path.py::test_nan_in_the_validation_is_found_before_anything_is_learned",),
+    ),
+    Mutant(
         "what was learned before Ctrl-C is lost",
         "cli/models.py",
         "_save(target, interruption.result, patch_shape)",
