@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kappaform.image_files import SUFFIXES, Picture, read_image
+from kappaform.imaging.options import looks_like_colour
 
 
 class Found(NamedTuple):
@@ -100,8 +101,7 @@ def _read(path: Path, declared: bool = False) -> Picture:
     picture = read_image(path)
     shape = picture.pixels.shape
     if declared and path.suffix.lower() == ".npy" and len(shape) == 3:
-        looks_like_colour = shape[-1] in (3, 4) and min(shape[:2]) > 4  # as in the library
-        picture = picture._replace(has_channels=looks_like_colour)
+        picture = picture._replace(has_channels=looks_like_colour(shape))
     if len(shape) - picture.has_channels < 2:
         raise ValueError(f"{path} has shape {shape}: a picture has rows and columns.")
     return picture

@@ -150,12 +150,17 @@ def checked_axes(
     return Axes(stack, channel, added)
 
 
+def looks_like_colour(shape: Sequence[int]) -> bool:
+    """Whether three axes are those of a picture and of its colours."""
+    return shape[2] in (3, 4) and min(shape[:2]) > 4
+
+
 def check_not_colour(shape: Sequence[int], space: Sequence[int]) -> None:
     """Refuse three axes of space of which the last looks like colours; warn of the first."""
     if len(space) != 3:
         return
     first, middle, last = (shape[axis] for axis in space)
-    if last in (3, 4) and min(first, middle) > 4:
+    if looks_like_colour((first, middle, last)):
         raise ValueError(
             f"image has shape {tuple(shape)}, which looks like colour: give channel_axis=-1 (or "
             "stack_axis=-1 for unrelated images); of a volume with so few slices, move that axis "
@@ -240,11 +245,7 @@ def checked_options(
     if callback is not None and not callable(callback):
         raise TypeError(f"callback={callback!r}: give a function of a LearnResult, or None.")
     matrix = _matrix(transform)
-    if patch_size is None and matrix is not None:
-        patch_size = round(len(matrix) ** (1 / len(space)))
-    elif patch_size is None:
-        patch_size = default_patch_shape(space, paper)
-    patch_shape = checked_patch_shape(patch_size, space)
+    patch_shape = _patch_shape(patch_size, space, matrix, paper)
     if matrix is not None:
         _check_matrix(matrix, patch_shape)
     # One seed for all images of a stack, so that each becomes what it becomes alone.
@@ -280,11 +281,17 @@ def check_movie(
 
 def patch_of_frames(patch_size: Any, frame: tuple[int, ...], transform: Any) -> tuple[int, ...]:
     """The shape of a patch of one frame of a movie, whose frames are planes."""
-    if patch_size is None:
-        matrix = _matrix(transform)
-        side = None if matrix is None else math.isqrt(len(matrix))
-        patch_size = default_patch_shape(frame) if side is None else side
-    return (1, *checked_patch_shape(patch_size, frame))
+    return (1, *_patch_shape(patch_size, frame, _matrix(transform)))
+
+
+def _patch_shape(
+    patch_size: Any, space: tuple[int, ...], matrix: NDArray | None, paper: bool = False
+) -> tuple[int, ...]:
+    if patch_size is None and matrix is not None:
+        patch_size = round(len(matrix) ** (1 / len(space)))
+    elif patch_size is None:
+        patch_size = default_patch_shape(space, paper)
+    return checked_patch_shape(patch_size, space)
 
 
 def default_patch_shape(space: tuple[int, ...], paper: bool = False) -> tuple[int, ...]:
