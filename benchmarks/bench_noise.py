@@ -23,7 +23,8 @@ from scipy.ndimage import convolve, gaussian_filter
 from skimage import color, data
 
 import kappaform as kf
-from kappaform.imaging.noise import Correlated, Noise, Shot, White
+from kappaform.imaging.correlated import Correlated
+from kappaform.imaging.noise import Noise, Shot, White
 from kappaform.paper.data import read_pair
 
 GREY = ["camera", "coins", "moon", "page", "text", "clock", "brick", "grass", "gravel"]

@@ -204,3 +204,15 @@ def test_the_map_for_contributors_names_every_file_and_no_other():
         file for file in files - listed if Path(file).name not in ("__init__.py", "__main__.py")
     }
     assert not rest
+
+
+def test_every_word_is_explained_once_for_users_or_for_contributors():
+    inside = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## Words")[2]
+    users = (DOCS / "glossary.md").read_text(encoding="utf-8")
+    words: list[str] = []
+    for text in (inside, users):
+        cells = re.findall(r"^\| ([^|`]+) \|", text, flags=re.MULTILINE)
+        found = [word for cell in cells if cell != "word" for word in cell.split(", ")]
+        assert len(found) > 20
+        words += [word.removesuffix("s") for word in found]
+    assert sorted(words) == sorted(set(words))

@@ -166,6 +166,9 @@ def test_path_shows_training_and_validation_in_three_panels():
         training, validation, choice, *ring = axes.lines
         assert_array_equal(choice.get_xdata(), [data.chosen, data.chosen])
         assert len(ring) == (error == "reconstruction")
+        name = f", chosen: {data.chosen:g}" * len(ring)
+        assert axes.get_xlabel() == f"max_condition{name}"  # below the lines, wherever these are
+        assert not axes.texts
         for mark in ring:
             assert mark.get_xydata().tolist() == [[data.chosen, min(validation.get_ydata())]]
         assert_array_equal(training.get_xdata(), [1.0, 2.0, 10.0, 70.0])

@@ -16,7 +16,7 @@ from cli.command import PICTURE, ended, noisy, put, refused
 
 import kappaform as kf
 from kappaform.cli import main
-from kappaform.cli.io import _OPTIONS, failure, in_options, progress, warn
+from kappaform.cli.messages import _OPTIONS, failure, in_options, progress, warn
 
 COMMANDS = ("demo", "denoise", "learn", "encode", "decode", "path", "info")
 

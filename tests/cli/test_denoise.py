@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tifffile
 from cli.command import PICTURE, ended, noisy, put, refused
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -158,7 +159,8 @@ def test_pages_that_no_file_has_are_warned_about(capsys):
     code, out, err = ended(capsys, "denoise", "a.png", "--stack", "--sigma", 0)
     assert code == 0
     assert "a_denoised.png" in out
-    assert err == "kappaform: warning: --stack had no effect: no file has pages.\n"
+    text = "no file has pages (channels of a page are denoised together)"
+    assert err == f"kappaform: warning: --stack had no effect: {text}.\n"
 
 
 def test_a_saved_transform_can_be_used_instead_of_learning(capsys):
@@ -340,6 +342,64 @@ def test_large_patches_are_warned_about_once(capsys):
     assert code == 2  # they exceed the pictures, too
     warning = "kappaform: warning: --patch-size 25: patches of 625 pixels take minutes or hours: "
     assert err.count(warning + "8 to 16 are usual.\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("dtype", "words", "warned"),
+    [
+        (np.uint8, "--sigma 0.06", "--sigma 0.06 is less than what rounding does to whole numbers"),
+        (np.uint8, "--sigma 1", ""),
+        (np.uint8, "--sigma 0", ""),
+        (np.float32, "--sigma 0.06", ""),
+        (np.uint8, "--sigma 15 --value-range 0 1", "--value-range 0 1 leaves out most values of a"),
+        (np.uint8, "--sigma 15 --value-range 0 200", ""),
+        (np.float32, "--sigma 15 --value-range 0 255", ""),
+    ],
+)
+def test_numbers_of_another_scale_are_warned_about(capsys, dtype, words, warned):
+    put("a.tif", noisy().astype(dtype))
+    code, _, err = ended(capsys, "denoise", "a.tif", *words.split(), "--patch-size", 4)
+    assert code == 0
+    assert warned in err
+    assert bool(warned) == bool(err)
+
+
+def test_noise_around_one_end_of_the_range_is_not_warned_about(capsys):
+    np.save("dark.npy", np.random.default_rng(0).normal(0, 5, (40, 40)))
+    words = ["--sigma", 5, "--value-range", 0, 255, "--patch-size", 4]
+    assert ended(capsys, "denoise", "dark.npy", *words)[::2] == (0, "")
+
+
+def test_what_fast_movies_do_not_do_is_told(capsys):
+    put("a.tif", np.stack([noisy(seed) for seed in range(5)]))
+    words = ["denoise", "a.tif", "--movie", "--sigma", 15, "--patch-size", 3, "--overwrite"]
+    told = "--movie with --quality fast: frames share a transform, and nothing else"
+    assert told in ended(capsys, *words, "--quality", "fast")[2]
+    assert told not in ended(capsys, *words)[2]
+    assert "with --quality fast frames share a" in " ".join(
+        ended(capsys, "denoise", "--help")[1].split()
+    )
+
+
+def test_a_movie_of_planes_of_colour_is_that_of_pixels_of_colour(folder, capsys):
+    movie = np.stack([np.stack([noisy(9 * t + c) for c in range(3)], -1) for t in range(5)])
+    colours = {"photometric": "rgb"}
+    tifffile.imwrite("pixels.tif", movie, **colours)
+    tifffile.imwrite("planes.tif", np.moveaxis(movie, -1, 1), planarconfig="separate", **colours)
+    words = ["--movie", "--sigma", 15, "--patch-size", 3]
+    assert ended(capsys, "denoise", "pixels.tif", "planes.tif", *words)[::2] == (0, "")
+    pixels = read_image(folder / "pixels_denoised.tif").pixels
+    assert_array_equal(read_image(folder / "planes_denoised.tif").pixels, pixels)
+    assert tifffile.imread("planes_denoised.tif").shape == (5, 3, *PICTURE.shape)
+
+
+def test_planes_of_one_page_are_no_frames_and_that_is_told(capsys):
+    planes = np.stack([noisy(seed) for seed in range(5)])
+    tifffile.imwrite("a.tif", planes, photometric="minisblack", planarconfig="separate")
+    words = ["denoise", "a.tif", "--movie", "--sigma", 15, "--patch-size", 3]
+    code, _, err = ended(capsys, *words)
+    assert code == 0
+    assert "--movie had no effect: no file has pages (channels of a page are denoised tog" in err
 
 
 @pytest.mark.parametrize(("sigma", "warned"), [(2, True), (0.5, False)])

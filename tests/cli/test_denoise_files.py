@@ -205,6 +205,19 @@ def test_a_folder_that_cannot_be_read_costs_only_itself(capsys, monkeypatch):
     assert out.splitlines()[-1] == "1 denoised, 1 failed, 0 skipped"
 
 
+def test_what_belongs_to_a_kept_result_is_checked(folder, capsys):
+    put("a.png", noisy())
+    put("b.png", PICTURE)
+    words = ["denoise", "a.png", "--sigma", 15, "--patch-size", 4]
+    reported = [*words, "--report", "r.png", "--compare", "b.png"]
+    assert ended(capsys, *reported)[0] == 0
+    assert "kept, it is there" in ended(capsys, *reported)[1]  # and so is its report
+    text = refused(capsys, *words, "--report", "r.txt")
+    assert "r.txt: give a name that ends with .png or .pdf or .svg" in text
+    assert "none.png: No such file" in refused(capsys, *words, "--compare", "none.png")
+    assert not (folder / "r.txt").exists()
+
+
 def test_a_result_that_is_there_is_kept_and_that_is_no_error(files, capsys):
     put("a.png", noisy())
     put("b.png", noisy(1))

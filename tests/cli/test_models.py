@@ -141,6 +141,16 @@ def test_path_chooses_a_bound_by_folds_and_saves_what_it_learns(signals, capsys)
     assert by["best_max_condition"] == 4
 
 
+@pytest.mark.parametrize("words", [[], ["--choose", "-o", "m.kf"]])
+def test_of_a_constant_picture_there_is_nothing_to_choose(folder, capsys, words):
+    put("flat.png", np.full((40, 40), 100, np.uint8))
+    np.save("flat.npy", np.full((50, 9), 0.1))
+    for name in ("flat.png", "flat.npy"):
+        text = refused(capsys, "path", name, *words)
+        assert f"{name} is constant: all bounds do the same, so there is nothing to choose" in text
+    assert not (folder / "m.kf").exists()
+
+
 def test_the_error_that_the_path_chooses_by_can_be_given(signals, capsys):
     words = ["path", "signals.npy", "--bounds", 1, 2, 4, "--max-iter", 5, "--choose-by", "absolute"]
     assert "--max-condition 4 has the least error of what" in ended(capsys, *words)[1]
@@ -225,7 +235,7 @@ def test_bad_models_and_signals_are_one_line(files, signals, capsys, arguments, 
     kf.save("m.npz", result)
     put("a.png", noisy()[:12])
     np.save("wide.npy", np.ones((3, 17)))
-    np.save("one.npy", np.ones((1, 16)))
+    np.save("one.npy", np.arange(16.0)[np.newaxis])
     np.save("complex.npy", np.ones((3, 16), complex))
     np.save("cube.npy", np.ones((2, 2, 2)))
     sparse.save_npz("wide.npz", sparse.csr_array(np.ones((3, 17))))

@@ -462,6 +462,11 @@ def test_channels_in_front_without_their_name_are_warned_of(n_channels, rng):
             {"quality": "good"},
             r"quality='good' is unknown: choose one of \('fast', 'bal",
         ),
+        (
+            np.eye(20),
+            {"quality": "best", "preset": "paper"},
+            "quality='best' has no effect with preset='paper': it is that of the paper; leave one",
+        ),
         (np.eye(20), {"max_condition": 0.5}, r"max_condition=0\.5"),
         (np.eye(20), {"value_range": (1, 0)}, r"value_range=\(1, 0\): give \(low, high\)"),
         (1000 + np.eye(20), {"sigma": 1.0, "preset": "paper"}, "made for grey levels from 0 to"),
@@ -481,6 +486,12 @@ def test_channels_in_front_without_their_name_are_warned_of(n_channels, rng):
 def test_bad_input_is_named(image, options, message):
     with pytest.raises(ValueError, match=message):
         kf.denoise(image, **options)
+
+
+def test_balanced_is_the_quality_by_default(noisy):
+    options = {"sigma": 20.0, "patch_size": 5}
+    given = kf.denoise(noisy[:40, :40], quality="balanced", **options)
+    np.testing.assert_array_equal(kf.denoise(noisy[:40, :40], **options), given)
 
 
 def test_patch_sizes_that_are_no_integers_are_refused():

@@ -9,7 +9,7 @@ import pytest
 from skimage import data
 
 import kappaform as kf
-from kappaform.imaging import tiles, training
+from kappaform.imaging import places, training
 from kappaform.imaging.dask_images import DaskImage, _merged
 from kappaform.imaging.patches import grid_of, patches_at
 
@@ -132,7 +132,7 @@ def test_a_callback_sees_every_iteration(noisy):
 
 
 def test_nothing_is_cleaned_before_it_is_asked_for(noisy, details, monkeypatch):
-    monkeypatch.setattr(tiles, "_PLANE", (20, 16))
+    monkeypatch.setattr(places, "_PLANE", (20, 16))
     computed = []
 
     def watched(chunk, block_id):

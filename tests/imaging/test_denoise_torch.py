@@ -7,9 +7,10 @@ import pytest
 from skimage import data
 
 import kappaform as kf
-from kappaform.imaging import tiles
-from kappaform.imaging.clean import clean_image, rule_of
+from kappaform.imaging import places
+from kappaform.imaging.clean import rule_of
 from kappaform.imaging.patches import grid_of, patches_at
+from kappaform.imaging.stages import two_sweeps
 from kappaform.linalg import dct_basis
 
 torch = pytest.importorskip("torch")
@@ -82,10 +83,10 @@ def test_a_sweep_over_a_tensor_is_that_over_an_array(
     image += rng.standard_normal(shape).astype(dtype)
     rule = rule_of(perturbed_basis(patch_shape, rng))
     half = image[tuple(slice(max(1, size // 2)) for size in shape)]
-    expected, numbers = clean_image(image, patch_shape, rule, bounds, half)
+    expected, numbers = two_sweeps(image, patch_shape, rule, bounds, places.HostImage.tools, half)
     tensor = torch.tensor(image, device=device)
     other = torch.tensor(half, device=device)
-    found, counts = clean_torch.clean_image(tensor, patch_shape, rule, bounds, other)
+    found, counts = two_sweeps(tensor, patch_shape, rule, bounds, clean_torch.TOOLS, other)
     assert found.device.type == device.type
     assert found.cpu().numpy().dtype == dtype
     np.testing.assert_allclose(found.cpu(), expected, rtol=0, atol=tolerance)
@@ -94,9 +95,9 @@ def test_a_sweep_over_a_tensor_is_that_over_an_array(
 
 def test_slabs_do_not_change_the_result(noisy, rng, monkeypatch):
     image, rule = torch.tensor(noisy / 20), rule_of(perturbed_basis((8, 8), rng))
-    whole, counts = clean_torch.clean_image(image, (8, 8), rule, (-np.inf, np.inf))
+    whole, counts = two_sweeps(image, (8, 8), rule, (-np.inf, np.inf), clean_torch.TOOLS)
     monkeypatch.setattr(clean_torch, "_SLAB_ENTRIES", 1)
-    parts, numbers = clean_torch.clean_image(image, (8, 8), rule, (-np.inf, np.inf))
+    parts, numbers = two_sweeps(image, (8, 8), rule, (-np.inf, np.inf), clean_torch.TOOLS)
     torch.testing.assert_close(parts, whole, rtol=0, atol=1e-12)
     torch.testing.assert_close(numbers, counts)
 
@@ -126,7 +127,7 @@ def test_patches_of_a_tensor_are_those_of_an_array(device, rng):
 def test_with_the_same_transform_torch_differs_by_rounding(
     noisy, details, quality, through_torch, monkeypatch
 ):
-    monkeypatch.setattr(tiles, "_PLANE", (40, 10))
+    monkeypatch.setattr(places, "_PLANE", (40, 10))
     options = {"transform": details.transform, "quality": quality}
     image = noisy[:60, :60]
     expected = kf.denoise_with_details(image, 20.0, **options)

@@ -7,7 +7,7 @@ import pytest
 from skimage import data
 
 import kappaform as kf
-from kappaform.imaging import tiles
+from kappaform.imaging import places
 
 SIGMA = 25.0
 OPTIONS = {"transform": kf.dct_basis((6, 6)), "stack_axis": 0}
@@ -85,7 +85,7 @@ def test_short_and_small_movies_are_cleaned(shape, quality, rng):
 
 
 def test_long_movies_are_cleaned_in_tiles(noisy, cleaned, monkeypatch):
-    monkeypatch.setattr(tiles, "_FRAMES", (3, 2))
+    monkeypatch.setattr(places, "_FRAMES", (3, 2))
     tiled = kf.denoise(noisy, SIGMA, movie=True, **OPTIONS)
     assert 0 < np.sqrt(np.mean((tiled - cleaned) ** 2)) < 0.1 * SIGMA
 
@@ -117,11 +117,14 @@ def test_any_number_of_threads_gives_the_same_bits(noisy, cleaned, monkeypatch):
         (
             np.ones((5, 9, 9, 9)),
             {"stack_axis": 0},
-            "frames have shape (9, 9, 9), planes are needed.",
+            "image has shape (5, 9, 9, 9), frames of 3 dimensions: planes are needed.",
         ),
+        # Each of these would be taken for a volume, which is a warning, if it were no movie.
+        (np.ones((3, 9, 9)), {}, "movie=True needs stack_axis, the axis of the frames."),
+        (np.ones((5, 3, 9, 9)), {"stack_axis": 0}, "frames of 3 dimensions: planes are needed."),
     ],
 )
-def test_what_is_no_movie_is_refused(image, options, message):
+def test_what_is_no_movie_is_refused_without_a_warning(image, options, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         kf.denoise(image, 1.0, movie=True, **options)
 

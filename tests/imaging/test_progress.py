@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import kappaform as kf
-from kappaform.imaging import clean, tiles, training
+from kappaform.imaging import clean, places, training
 from kappaform.imaging.options import section
 from kappaform.imaging.stages import EFFORTS
 from kappaform.threads import at_most_threads, mapped_in_order
@@ -79,7 +79,7 @@ def test_it_moves_while_learning_and_while_cleaning_every_part(monkeypatch):
 
 
 def test_it_moves_over_tiles(monkeypatch):
-    monkeypatch.setattr(tiles, "_PLANE", (24, 8))
+    monkeypatch.setattr(places, "_PLANE", (24, 8))
     shares = told(noisy(3 * 24, 24), transform=kf.dct_basis((4, 4)))
     assert_thirds_are_among(shares)
 

@@ -58,7 +58,7 @@ def test_thresholds_clean_as_the_loop_does(rng, shape, patch_shape, bounds, is_w
     clean = naive.threshold_cleaner(transform, np.eye(n) if is_white else covariance, 0.8)
     expected = naive.sweep(image, patch_shape, clean, bounds)
     rule = rule_of(transform, None if is_white else covariance, threshold=0.8)
-    cleaned, counts = sweep(image, patch_shape, cleaner(rule, DOUBLE), bounds=bounds)
+    cleaned, counts = sweep(image, patch_shape, cleaner(rule, image), bounds=bounds)
     np.testing.assert_allclose(cleaned, expected[0], atol=1e-12)
     np.testing.assert_allclose(counts, expected[1], rtol=1e-6)
 
@@ -70,7 +70,7 @@ def test_wieners_rule_cleans_as_the_loop_does(rng, is_white):
     clean = naive.wiener_cleaner(transform, np.eye(9) if is_white else covariance, 0.7)
     expected = naive.sweep(image, (3, 3), clean, guide=guide)
     rule = rule_of(transform, None if is_white else covariance, noise=0.7)
-    cleaned, counts = sweep(image, (3, 3), cleaner(rule, DOUBLE), guide=guide)
+    cleaned, counts = sweep(image, (3, 3), cleaner(rule, image), guide=guide)
     np.testing.assert_allclose(cleaned, expected[0], atol=1e-12)
     np.testing.assert_allclose(counts, expected[1], rtol=1e-6)
 
@@ -145,7 +145,7 @@ def test_as_few_coefficients_as_possible_are_taken(rng):
 @pytest.mark.parametrize("threads", ["2", "5"])
 def test_threads_do_not_change_a_sweep(rng, monkeypatch, threads):
     image = rng.standard_normal((150, 40)).astype(np.float32)
-    clean = cleaner(rule_of(dct_basis((5, 5)), threshold=1.0), image.dtype)
+    clean = cleaner(rule_of(dct_basis((5, 5)), threshold=1.0), image)
     monkeypatch.setenv("KAPPAFORM_NUM_THREADS", "1")
     one = sweep(image, (5, 5), clean)
     monkeypatch.setenv("KAPPAFORM_NUM_THREADS", threads)

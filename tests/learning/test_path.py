@@ -114,6 +114,20 @@ def test_bounds_that_are_no_numbers_are_refused(photo_patches, bounds):
         kf.condition_path(photo_patches, bounds)
 
 
+def test_nan_in_the_validation_is_found_before_anything_is_learned(photo_patches):
+    validation = photo_patches[:50].copy()
+    validation[7, 3] = np.inf
+
+    def fail(result):
+        raise AssertionError(f"learned {result.n_iter} iterations")
+
+    with pytest.raises(ValueError, match="validation contains NaN or inf, first in row 7"):
+        kf.condition_path(photo_patches, [2.0], validation=validation, callback=fail)
+    chooser = kf.ConditionedTransformCV(max_conditions=[2.0], callback=fail)
+    with pytest.raises(ValueError, match="validation contains NaN or inf, first in row 7"):
+        chooser.fit(photo_patches, validation=validation)
+
+
 def test_bad_arguments_are_named(photo_patches):
     with pytest.raises(TypeError, match="callback=5: give a function of a LearnResult, or None"):
         kf.condition_path(photo_patches, [2.0], callback=5)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import kappaform as kf
-from kappaform.cli import io
+from kappaform.cli import messages, results
 from kappaform.cli.models import random_patches
 from kappaform.cli.words import compared
 
@@ -26,19 +26,19 @@ def demo(arguments: Namespace) -> None:
     folder = Path(arguments.folder)
     folder.mkdir(exist_ok=True)
     report, plot = folder / "report.png", folder / "path.png"
-    for path in (report, plot):
-        io.check_output(path, set(), io.FIGURES, overwrite=True)  # of an earlier demonstration
+    for path in (report, plot):  # overwriting those of an earlier demonstration
+        results.check_output(path, set(), results.FIGURES, overwrite=True)
     clean = camera()
     noisy = kf.add_noise(clean, _SIGMA, rng=0)
-    with io.progress("denoising", "the work") as progress:
+    with messages.progress("denoising", "the work") as progress:
         details = kf.denoise_with_details(noisy, _SIGMA, value_range=(0, 255), progress=progress)
     patches = random_patches(clean, 8, 10_000, np.random.default_rng(0))
-    with io.progress("path") as callback:
+    with messages.progress("path") as callback:
         options = _LIMITS | {"validation": patches[1::2], "callback": callback}
         table = kf.condition_path(patches[::2], _BOUNDS, **options)
     with (
-        io.saved_figure(report, kf.plots.plot_denoising(noisy, details, clean)),
-        io.saved_figure(plot, kf.plots.plot_path(table)),
+        results.saved_figure(report, kf.plots.plot_denoising(noisy, details, clean)),
+        results.saved_figure(plot, kf.plots.plot_path(table)),
     ):
         pass
     facts: dict[str, Any] = {
@@ -49,13 +49,13 @@ def demo(arguments: Namespace) -> None:
         "seconds": round(time.perf_counter() - started, 1),
     }
     if arguments.json:
-        io.say_json(facts | {"path": table.table, "written": [report, plot]})
+        messages.say_json(facts | {"path": table.table, "written": [report, plot]})
         return
-    io.say("A photograph with Gaussian noise, and what becomes of it:\n")
-    io.tell(facts, as_json=False)
-    io.say("\nrelative errors over the bound, of patches that were not learned from:")
-    io.say("max_condition  sparsification  reconstruction")
+    messages.say("A photograph with Gaussian noise, and what becomes of it:\n")
+    messages.tell(facts, as_json=False)
+    messages.say("\nrelative errors over the bound, of patches that were not learned from:")
+    messages.say("max_condition  sparsification  reconstruction")
     names = ("max_condition", "validation_relative", "validation_reconstruction")
     for row in zip(*(table[name] for name in names), strict=True):
-        io.say("{:13g} {:15.4f} {:15.4f}".format(*row))
-    io.say(f"\nwritten: {report}, {plot}")
+        messages.say("{:13g} {:15.4f} {:15.4f}".format(*row))
+    messages.say(f"\nwritten: {report}, {plot}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 import warnings
 from argparse import Namespace
@@ -16,30 +15,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 import kappaform as kf
-from kappaform.cli import io
+from kappaform.cli import messages, pictures, results
+from kappaform.cli.options import check_patch_size, chosen, given_noise
 from kappaform.cli.words import ROUGH, compared, facts_of, is_rough, line_of, short, tell_duration
+from kappaform.files import check_readable
 from kappaform.image_files import (
-    LOSSY_SUFFIXES,
-    SUFFIXES,
     Picture,
     as_stored,
     check_target,
-    read_image,
     write_image,
 )
 from kappaform.imaging.options import default_patch_shape
 
-_SUFFIX = "_denoised"
-
-
-class Job(NamedTuple):
-    """One picture, where its result goes, and what belongs to it."""
-
-    source: Path
-    target: Path
-    reference: Path | None
-    report: Path | None
-    title: str  #: which of how many
+_ROUNDING = 12**-0.5  # deviation of the error of rounding to whole numbers
+# Of the values, beyond a range that they are said to have. Noise brings at most about half of them
+# there, those of an image that is at one end of the range everywhere.
+_MOST_CUT = 0.6
 
 
 class Given(NamedTuple):
@@ -50,35 +41,37 @@ class Given(NamedTuple):
 
 
 def denoise(arguments: Namespace) -> int:
-    own_suffix = arguments.suffix or _SUFFIX
-    results = [name for name in (arguments.output, arguments.report) if name]
-    found, n_skipped, errors = io.picture_files(
-        arguments.inputs, own_suffix, arguments.recursive, results
+    own_suffix = arguments.suffix or results.OWN_SUFFIX
+    found, n_skipped, errors = pictures.picture_files(
+        arguments.inputs,
+        own_suffix,
+        arguments.recursive,
+        without=[name for name in (arguments.output, arguments.report) if name],
     )
-    jobs = _jobs(found, arguments)
+    jobs = results.jobs_of(found, arguments)
     given = _checked_settings(arguments)
     inputs = [job.source for job in jobs] + [job.reference for job in jobs if job.reference]
     inputs += [Path(arguments.model)] if arguments.model else []
-    taken = io.identities(inputs)
+    taken = results.identities(inputs)
     if arguments.share and len(jobs) > 1:
         given = _learned_from_all(jobs, taken, arguments)
     records: list[dict[str, Any]] = []
     codes: list[int] = []
 
     def failed(source: Path, error: Exception) -> None:
-        code, text = io.failure(error, arguments.debug, str(source))
+        code, text = messages.failure(error, arguments.debug, str(source))
         codes.append(code)
         records.append({"input": str(source), "error": text})
-        io.complain(text)
+        messages.complain(text)
 
     for folder, error in errors.items():
         failed(folder, error)
     for job in jobs:
         try:
-            with io.warnings_about(job.source, job.target):
+            with messages.warnings_about(job.source, job.target):
                 records.append(_denoised_or_kept(job, taken, given, arguments))
             if not arguments.json:
-                io.say(line_of(records[-1], arguments.verbose))
+                messages.say(line_of(records[-1], arguments.verbose))
         except BrokenPipeError:
             raise
         except KeyboardInterrupt:
@@ -97,14 +90,15 @@ def _tell(
     n_denoised = len(records) - n_failed - n_kept
     if arguments.json:
         document = {"denoised": n_denoised, "kept": n_kept, "failed": n_failed}
-        io.say_json({"files": records} | document | {"skipped": n_skipped})
+        messages.say_json({"files": records} | document | {"skipped": n_skipped})
     elif len(records) + n_skipped > 1:
         kept = f"{n_kept} kept, " if n_kept else ""
-        io.say(f"{n_denoised} denoised, {kept}{n_failed} failed, {n_skipped} skipped")
+        messages.say(f"{n_denoised} denoised, {kept}{n_failed} failed, {n_skipped} skipped")
     has_pages = any(record.get("n_pages", 1) > 1 for record in records)
     asked = [name for name in ("stack", "volume", "movie") if getattr(arguments, name)]
     if n_denoised and not has_pages and asked:
-        io.warn(f"--{asked[0]} had no effect: no file has pages.")
+        text = "no file has pages (channels of a page are denoised together)"
+        messages.warn(f"--{asked[0]} had no effect: {text}.")
 
 
 def _interrupted(n_done: int, number: int) -> KeyboardInterrupt:
@@ -121,13 +115,17 @@ def _checked_settings(arguments: Namespace) -> Given | None:
     """Check what is the same for all pictures; the transform to use, if one is given."""
     side, given = arguments.patch_size, None
     if arguments.model:
-        model = io.load_model(arguments.model)
+        from kappaform.cli.models import load_model
+
+        model = load_model(arguments.model)
         given = Given(model.result_.transform, model.patch_shape_)
         if side and model.patch_shape_:
             text = f"{arguments.model} has patches of shape {model.patch_shape_}"
             raise ValueError(f"--patch-size has no effect with --model: {text}; leave it out.")
     elif side:
-        io.check_patch_size(side, 3 if arguments.volume else 2)
+        check_patch_size(side, 3 if arguments.volume else 2)
+    if arguments.movie and arguments.quality == "fast":
+        messages.note("--movie with --quality fast: frames share a transform, and nothing else")
     if arguments.device is not None:
         from kappaform.imaging.clean_torch import device_named
 
@@ -135,66 +133,17 @@ def _checked_settings(arguments: Namespace) -> Given | None:
     return given
 
 
-def _jobs(found: list[io.Found], arguments: Namespace) -> list[Job]:
-    """What is to be done, with no name written twice."""
-    has_folder = any(Path(name).is_dir() for name in arguments.inputs)
-    many = len(found) > 1 or has_folder
-    if arguments.recursive and not has_folder:
-        raise ValueError("--recursive has no effect: no input is a folder; leave it out.")
-    jobs = []
-    for number, each in enumerate(found, start=1):
-        title = f"file {number} of {len(found)}, {each.file.name}" if many else each.file.name
-        jobs.append(_job(each, title, many, arguments))
-    seen = set()
-    for path in (path for job in jobs for path in (job.target, job.report) if path):
-        file = os.path.realpath(path)
-        if file in seen:
-            raise ValueError(f"{path} would be written twice: give each result its own name.")
-        seen.add(file)
-    if arguments.jpeg_quality and not any(_is_lossy(job.target) for job in jobs):
-        raise ValueError("--jpeg-quality has no effect: no result is JPEG or WebP; leave it out.")
-    return jobs
-
-
-def _job(found: io.Found, title: str, many: bool, arguments: Namespace) -> Job:
-    file, output, suffix = found.file, arguments.output, arguments.suffix
-    in_folder = output and io.is_folder("-o", output, many, SUFFIXES)
-    if output and suffix is not None and not in_folder:
-        raise ValueError(f"--suffix has no effect with -o {output}, a file: leave one of them out.")
-    if suffix is None:
-        suffix = "" if output else _SUFFIX
-    target = file.with_name(f"{file.stem}{suffix}{file.suffix}")
-    if output:
-        target = io.made_folder(output, found.below) / target.name if in_folder else Path(output)
-    reference = Path(arguments.compare) if arguments.compare else None
-    if reference and reference.is_dir():
-        reference = reference / found.below / file.name
-    report = Path(arguments.report) if arguments.report else None
-    if report and io.is_folder("--report", arguments.report, many, io.FIGURES):
-        report = io.made_folder(arguments.report, found.below) / f"{file.name}_report.png"
-    return Job(file, target, reference, report, title)
-
-
-def _is_lossy(path: Path) -> bool:
-    return path.suffix.lower() in LOSSY_SUFFIXES
-
-
-def _is_kept(job: Job, taken: set[io.Identity], arguments: Namespace) -> bool:
-    is_there = job.target.is_file() and not io.identities([job.target]) & taken
-    return is_there and not arguments.overwrite
-
-
 # --- All pictures
 
 
 def _learned_from_all(
-    jobs: list[Job], taken: set[io.Identity], arguments: Namespace
+    jobs: list[results.Job], taken: set[results.Identity], arguments: Namespace
 ) -> Given | None:
     """One transform for all pictures, those whose result is there too: it is the same every time.
 
     Files that cannot be read are left out here, and told when it is their turn.
     """
-    if all(_is_kept(job, taken, arguments) for job in jobs):
+    if all(results.is_kept(job, taken, arguments) for job in jobs):
         return None
     read: list[str] = []  # names of files, and an empty one when all are looked at
     spaces: list[tuple[int, ...]] = []
@@ -202,7 +151,7 @@ def _learned_from_all(
     def images(progress: Callable[[float], None] | None) -> Iterator[NDArray]:
         for number, job in enumerate(jobs, start=1):
             try:
-                picture = _interpreted(job.source, arguments)
+                picture = pictures.picture_with_pages(job.source, arguments)
                 stack = _floats(picture.as_stack(_has_volumes(picture, arguments)), None)
             except Exception:
                 continue
@@ -216,11 +165,11 @@ def _learned_from_all(
         if read:
             read.append("")
 
-    options = io.chosen(arguments, "method", "max_condition", "patch_size")
-    options |= _noise(arguments) | {"channel_axis": -1, "rng": arguments.seed}
+    options = chosen(arguments, "method", "max_condition", "patch_size")
+    options |= {"noise": given_noise(arguments), "channel_axis": -1, "rng": arguments.seed}
     work = f"{len(jobs)} files"
     try:
-        with warnings.catch_warnings(), io.progress("looking at pictures", work) as progress:
+        with warnings.catch_warnings(), messages.progress("looking at pictures", work) as progress:
             warnings.simplefilter("ignore")  # told when it is their turn
             learned = kf.learn_from_images(images(progress), **options)
     except ValueError as error:
@@ -234,47 +183,44 @@ def _learned_from_all(
 
 
 def _denoised_or_kept(
-    job: Job, taken: set[io.Identity], given: Given | None, arguments: Namespace
+    job: results.Job, taken: set[results.Identity], given: Given | None, arguments: Namespace
 ) -> dict[str, Any]:
     """What came of a picture; one whose result is there is not even read."""
-    if _is_kept(job, taken, arguments):
+    if results.is_kept(job, taken, arguments):
+        if job.report:  # it may be there already, like the result
+            results.check_output(job.report, taken, results.FIGURES, overwrite=True)
+        if job.reference:
+            check_readable(job.reference)
         return {"input": str(job.source), "output": str(job.target), "kept": True}
     return _denoise_file(job, taken, given, arguments)
 
 
 def _denoise_file(
-    job: Job, taken: set[io.Identity], given: Given | None, arguments: Namespace
+    job: results.Job, taken: set[results.Identity], given: Given | None, arguments: Namespace
 ) -> dict[str, Any]:
     """Denoise one picture; what came of it, for people and programs."""
-    picture = _interpreted(job.source, arguments)
+    picture = pictures.picture_with_pages(job.source, arguments)
     volumes = _has_volumes(picture, arguments)
-    io.check_output(job.target, taken, overwrite=arguments.overwrite)
+    results.check_output(job.target, taken, overwrite=arguments.overwrite)
     check_target(job.target, picture)
     if job.report:
-        io.check_output(job.report, taken, io.FIGURES, overwrite=arguments.overwrite)
+        results.check_output(job.report, taken, results.FIGURES, overwrite=arguments.overwrite)
     noisy = picture.as_stack(volumes)
     reference = _reference(job, picture, arguments)
-    _warn_of_sigma(arguments.sigma, noisy, job.source)
+    _warn_of_units(noisy, job.source, arguments)
     started = time.perf_counter()
-    options = _options(picture, given, arguments)
-    size = _size(picture)
-    if not arguments.preset and not arguments.device:
-        n_channels = noisy.shape[-1] if picture.channel_axis else 1
-        tell_duration(job.title, math.prod(size.values()) * n_channels, arguments.quality)
-    with io.progress(job.title, f"{short(math.prod(size.values()) / 1e6)} megapixels") as progress:
-        image = _floats(noisy, arguments.device)
-        details = kf.denoise_with_details(image, **options, progress=progress)
+    options, size = _options(picture, given, arguments), _size(picture)
+    n_channels = noisy.shape[-1] if picture.channel_axis else 1
+    details = _details(job.title, noisy, options, math.prod(size.values()), n_channels, arguments)
     if is_rough(details, noisy.dtype):
-        io.warn(f"{job.source}: {ROUGH}")
-    cleaned: Any = details.image
-    cleaned = cleaned.cpu().numpy() if arguments.device else cleaned
-    cleaned = as_stored(_blended(noisy, cleaned, arguments.strength), noisy.dtype)
+        messages.warn(f"{job.source}: {ROUGH}")
+    cleaned = as_stored(_blended(noisy, details.image, arguments.strength), noisy.dtype)
     record = {
         "input": str(job.source),
         "output": str(job.target),
         **size,
         "n_volumes": len(noisy) if volumes else 0,
-        **facts_of(details, noisy.shape[-1] if picture.channel_axis else 1),
+        **facts_of(details, n_channels),
         "noise_estimated": arguments.sigma is None and arguments.gain is None,
         "strength": arguments.strength,
         "seconds": round(time.perf_counter() - started, 3),
@@ -286,15 +232,33 @@ def _denoise_file(
     if job.report:
         shown, channel_axis = replace(details, image=cleaned), picture.channel_axis
         figure = kf.plots.plot_denoising(noisy, shown, reference, channel_axis=channel_axis)
-        with io.saved_figure(job.report, figure):  # picture and report, or neither
+        with results.saved_figure(job.report, figure):  # picture and report, or neither
             _write(job.target, done, arguments)
         return record | {"report": str(job.report)}
     _write(job.target, done, arguments)
     return record
 
 
+def _details(
+    title: str,
+    noisy: NDArray,
+    options: dict[str, Any],
+    n_pixels: int,
+    n_channels: int,
+    arguments: Namespace,
+) -> kf.DenoiseResult:
+    """What the library makes of a picture, with an array as its image; people see it go on."""
+    if not arguments.preset and not arguments.device:
+        tell_duration(title, n_pixels * n_channels, arguments.quality)
+    with messages.progress(title, f"{short(n_pixels / 1e6)} megapixels") as progress:
+        image = _floats(noisy, arguments.device)
+        details = kf.denoise_with_details(image, **options, progress=progress)
+    tensor: Any = details.image
+    return replace(details, image=tensor.cpu().numpy()) if arguments.device else details
+
+
 def _write(path: Path, picture: Picture, arguments: Namespace) -> None:
-    write_image(path, picture, arguments.jpeg_quality if _is_lossy(path) else None)
+    write_image(path, picture, arguments.jpeg_quality if results.is_lossy(path) else None)
 
 
 def _size(picture: Picture) -> dict[str, int]:
@@ -302,53 +266,38 @@ def _size(picture: Picture) -> dict[str, int]:
     return {"width": width, "height": height, "n_pages": math.prod(pages)}
 
 
-def _interpreted(path: Path, arguments: Namespace) -> Picture:
-    """The picture in a file, with its pages, if any, being what the arguments say."""
-    picture = read_image(path)
-    shape = picture.pixels.shape
-    declared = arguments.volume or arguments.stack or arguments.movie
-    if declared and path.suffix.lower() == ".npy" and len(shape) == 3:
-        looks_like_colour = shape[-1] in (3, 4) and min(shape[:2]) > 4  # as in the library
-        picture = picture._replace(has_channels=looks_like_colour)
-    if len(shape) - picture.has_channels < 2:
-        raise ValueError(f"{path} has shape {shape}: a picture has rows and columns.")
-    if picture.has_pages and not picture.page_axes and not declared:
-        raise ValueError(
-            f"{path} has pages, shape {shape}: add --stack to denoise each on its own, --movie if "
-            "they are frames, or --volume if they are slices of one volume."
-        )
-    return picture
-
-
 def _has_volumes(picture: Picture, arguments: Namespace) -> bool:
     return arguments.volume and picture.has_pages
 
 
-def _reference(job: Job, picture: Picture, arguments: Namespace) -> NDArray | None:
+def _reference(job: results.Job, picture: Picture, arguments: Namespace) -> NDArray | None:
     """The picture without noise, if there is one, as a stack like the noisy one."""
     if job.reference is None:
         return None
-    noisy, reference = picture.colours, _interpreted(job.reference, arguments).colours
-    if noisy.shape != reference.shape:
-        raise ValueError(
-            f"{job.reference} has shape {reference.shape}, {job.source} {noisy.shape}: a "
-            "reference has the same size."
-        )
-    if noisy.dtype != reference.dtype:
-        raise ValueError(
-            f"{job.reference} holds {reference.dtype}, {job.source} {noisy.dtype}: a reference "
-            "has the same type, so that its values mean the same."
-        )
-    return picture.with_colours(reference).as_stack(_has_volumes(picture, arguments))
+    reference = pictures.picture_with_pages(job.reference, arguments)
+    pictures.check_reference(job.reference, reference, job.source, picture)
+    return picture.with_colours(reference.colours).as_stack(_has_volumes(picture, arguments))
 
 
-def _warn_of_sigma(sigma: float | None, values: NDArray, source: Path) -> None:
-    """Noise alone spreads values over several deviations: one beyond their range is a mistake."""
+def _warn_of_units(values: NDArray, source: Path, arguments: Namespace) -> None:
+    """Tell of numbers that cannot be meant in values of the file, as those of another scale."""
+    sigma, value_range = arguments.sigma, arguments.value_range
     low, high = float(values.min()), float(values.max())
+    what = "it is the deviation of the noise in values of the file."
     if sigma is not None and sigma > high - low > 0:
-        io.warn(
+        messages.warn(
             f"--sigma {sigma:g} exceeds the range of the values of {source}, {low:g} to {high:g}: "
-            "it is the deviation of the noise in values of the file."
+            f"{what}"
+        )
+    if sigma and sigma < _ROUNDING and values.dtype.kind in "iu":
+        messages.warn(
+            f"--sigma {sigma:g} is less than what rounding does to whole numbers, as those of "
+            f"{source}: {what}"
+        )
+    if value_range and np.mean((values < value_range[0]) | (values > value_range[1])) > _MOST_CUT:
+        messages.warn(
+            f"--value-range {value_range[0]:g} {value_range[1]:g} leaves out most values of "
+            f"{source}, {low:g} to {high:g}, and they are cut: give it in values of the file."
         )
 
 
@@ -373,11 +322,14 @@ def _blended(noisy: NDArray, cleaned: NDArray, strength: float) -> NDArray:
 
 def _options(picture: Picture, given: Given | None, arguments: Namespace) -> dict[str, Any]:
     names = ("method", "max_condition", "patch_size", "preset", "quality", "value_range")
-    options = io.chosen(arguments, *names) | _noise(arguments) | {"rng": arguments.seed}
+    options = chosen(arguments, *names)
+    options |= {"noise": given_noise(arguments), "rng": arguments.seed}
     options |= {"channel_axis": picture.channel_axis, "stack_axis": 0}
     dtype = picture.pixels.dtype
     if not arguments.value_range and not arguments.preset and dtype in (np.uint8, np.uint16):
         options["value_range"] = (0, np.iinfo(dtype).max)  # a preset has its own
+    if arguments.preset:
+        options["quality"] = None  # likewise
     if given is not None:
         options["transform"] = given.transform
         options["patch_size"] = arguments.patch_size or given.patch_shape
@@ -388,12 +340,3 @@ def _options(picture: Picture, given: Given | None, arguments: Namespace) -> dic
     if arguments.volume:  # declared, so that there is no doubt
         warnings.filterwarnings("ignore", "image has shape .* is taken for a volume")
     return options
-
-
-def _noise(arguments: Namespace) -> dict[str, Any]:
-    """The noise of every picture, as the library takes it."""
-    if arguments.gain is not None:
-        return {"noise": kf.Shot(arguments.gain, arguments.read_noise, arguments.offset)}
-    if arguments.sigma is not None or arguments.noise == "auto":
-        return {"sigma": arguments.sigma}
-    return {"noise": arguments.noise}

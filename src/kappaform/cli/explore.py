@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import kappaform as kf
-from kappaform.cli import io
+from kappaform.cli import messages, results
+from kappaform.cli.options import check_patch_size, given_noise
+from kappaform.cli.pictures import check_reference, one_picture
 from kappaform.explore import About, Exploration, page_of
 from kappaform.explore import explore as explored
 from kappaform.files import replaced_when_complete
-from kappaform.image_files import Picture, read_image
+from kappaform.image_files import Picture
 
 #: Pixels along a side: a page of twelve bounds then takes less than a minute and 5 MB.
 MOST_PIXELS = 512
@@ -27,14 +28,18 @@ def explore(arguments: Namespace) -> None:
     started = time.perf_counter()
     source, target = Path(arguments.input), Path(arguments.output)
     reference = Path(arguments.compare) if arguments.compare else None
-    inputs = io.identities([source, *([reference] if reference else [])])
-    io.check_output(target, inputs, (".html", ".htm"), overwrite=arguments.overwrite)
+    inputs = results.identities([source, *([reference] if reference else [])])
+    results.check_output(target, inputs, (".html", ".htm"), overwrite=arguments.overwrite)
     _check_settings(arguments)
-    picture = _picture(source)
+    picture = one_picture(source)
     image = picture.colours
-    clean = None if reference is None else _same_kind(_picture(reference).colours, reference, image)
+    clean = None
+    if reference:
+        clean_picture = one_picture(reference)
+        check_reference(reference, clean_picture, source, picture)
+        clean = clean_picture.colours
     part = _middle(image.shape)
-    with io.warnings_about(source), io.progress("exploring", "the bounds") as progress:
+    with messages.warnings_about(source), messages.progress("exploring", "the bounds") as progress:
         result = _explored(picture, part, arguments, progress)
     name = _printable(source.name)
     about = About(
@@ -56,41 +61,16 @@ def explore(arguments: Namespace) -> None:
         "megabytes": round(len(page.encode()) / 1e6, 2),
         "seconds": round(time.perf_counter() - started, 1),
     }
-    io.tell(facts, arguments.json)
+    messages.tell(facts, arguments.json)
 
 
 def _check_settings(arguments: Namespace) -> None:
-    io.check_patch_size(arguments.patch_size, n_axes=2)
+    check_patch_size(arguments.patch_size, n_axes=2)
     n_bounds = len(set(arguments.bounds))
     if not 2 <= n_bounds <= _MOST_BOUNDS:
         raise ValueError(
             f"--bounds: {n_bounds} different ones are given; a slider has 2 to {_MOST_BOUNDS}."
         )
-    n_features = arguments.patch_size**2
-    if arguments.n_nonzero and arguments.n_nonzero > n_features:
-        text = f"--n-nonzero {arguments.n_nonzero} exceeds the {n_features} pixels of a patch"
-        raise ValueError(f"{text}: give less.")
-
-
-def _picture(path: Path) -> Picture:
-    picture = read_image(path)
-    shape = picture.pixels.shape
-    if picture.has_pages:
-        raise ValueError(
-            f"{path} has pages, shape {shape}: save the one to explore as a picture of its own."
-        )
-    if len(shape) - picture.has_channels < 2:
-        raise ValueError(f"{path} has shape {shape}: a picture has rows and columns.")
-    return picture
-
-
-def _same_kind(clean: NDArray, path: Path, image: NDArray) -> NDArray:
-    if (clean.shape, clean.dtype) != (image.shape, image.dtype):
-        raise ValueError(
-            f"--compare {path} has shape {clean.shape} of {clean.dtype}, the picture "
-            f"{image.shape} of {image.dtype}: a reference has the same shape and type."
-        )
-    return clean
 
 
 def _middle(shape: tuple[int, ...]) -> tuple[slice, slice]:
@@ -115,17 +95,12 @@ def _explored(
     picture: Picture, part: tuple[slice, slice], arguments: Namespace, progress: Any
 ) -> Exploration:
     dtype = picture.pixels.dtype
-    noise: Any = None if arguments.noise == "auto" else arguments.noise
-    if arguments.gain is not None:
-        noise = kf.Shot(arguments.gain, arguments.read_noise, arguments.offset)
-    elif arguments.sigma is not None:
-        noise = kf.White(arguments.sigma)
     try:
         return explored(
             picture.colours[part],
             arguments.bounds,
             grey=picture.grey[part].astype(np.float64),
-            noise=noise,
+            noise=given_noise(arguments),
             patch_size=arguments.patch_size,
             n_nonzero=arguments.n_nonzero,
             value_range=(0, np.iinfo(dtype).max) if dtype in (np.uint8, np.uint16) else None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from argparse import Namespace
 from pathlib import Path
 from typing import Any, get_args
@@ -11,34 +12,33 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 import kappaform as kf
-from kappaform.cli import io
+from kappaform.cli import messages, pictures, results
+from kappaform.cli.options import CONDITIONED, check_patch_size, chosen
 from kappaform.files import check_readable, replaced_when_complete
-from kappaform.image_files import load_npy, read_image
+from kappaform.image_files import SUFFIXES, load_npy
 from kappaform.imaging.patches import grid_of, patches_at
 from kappaform.learning.starts import Init
 
 _LIMITS = ("n_nonzero_coefs", "max_iter", "tol")
-_METHOD = ("norm", "objective", "variant", "n_rounds")
 _ROUNDING = 1e-6  # of float32: smaller means, relative to the values, have been removed already
 
 
 def learn(arguments: Namespace) -> None:
     target = Path(arguments.output)
-    inputs = io.identities(map(Path, arguments.inputs))
-    io.check_output(target, inputs, overwrite=arguments.overwrite)
+    inputs = results.identities(map(Path, arguments.inputs))
+    results.check_output(target, inputs, overwrite=arguments.overwrite)
     signals, patch_shape = _signals_of(arguments)
     methods = {"log-det": kf.LogDet, "orthonormal": kf.Orthonormal}
     method = methods.get(arguments.method, lambda: _conditioned(arguments, "max_condition"))()
-    options = io.chosen(arguments, *_LIMITS) | {"init": _init(arguments.init)}
-    kept: Any = {"patch_shape": patch_shape, "patch_mean": "removed"} if patch_shape else {}
+    options = chosen(arguments, *_LIMITS) | {"init": _init(arguments.init)}
     try:
-        with io.progress("learning") as callback:
+        with messages.progress("learning") as callback:
             result = kf.learn(signals, method, **options, callback=callback)
     except kf.LearningInterrupted as interruption:
-        kf.save(target, interruption.result, **kept)
+        _save(target, interruption.result, patch_shape)
         text = f"what was learned in {interruption.result.n_iter} iterations is in {target}"
         raise KeyboardInterrupt(f"interrupted: {text}") from None
-    kf.save(target, result, **kept)
+    _save(target, result, patch_shape)
     errors = kf.evaluate(signals, result, result.n_nonzero_coefs, coding="refit")
     facts = {
         "output": str(target),
@@ -48,67 +48,76 @@ def learn(arguments: Namespace) -> None:
         "relative_error": errors.relative,
         "reconstruction_error": errors.reconstruction,
     }
-    io.tell(facts, arguments.json)
+    messages.tell(facts, arguments.json)
 
 
 def path(arguments: Namespace) -> None:
     plot = Path(arguments.plot) if arguments.plot else None
     target = Path(arguments.output) if arguments.output else None
-    inputs = io.identities(map(Path, arguments.inputs))
+    inputs = results.identities(map(Path, arguments.inputs))
     if plot:
-        io.check_output(plot, inputs, io.FIGURES, overwrite=arguments.overwrite)
+        results.check_output(plot, inputs, results.FIGURES, overwrite=arguments.overwrite)
     if target:
-        io.check_output(target, inputs, overwrite=arguments.overwrite)
+        results.check_output(target, inputs, overwrite=arguments.overwrite)
     for name in ("folds", "output"):
         if name in arguments.given and not arguments.choose:
-            raise ValueError(f"{io.as_option(name)} has no effect without --choose: give both.")
+            raise ValueError(
+                f"{messages.as_option(name)} has no effect without --choose: give both."
+            )
     signals, patch_shape = _signals_of(arguments)
+    _check_choice(signals, arguments.inputs[0])
     table, model = (_chosen if arguments.choose else _validated)(arguments, signals)
     if plot:
-        with io.saved_figure(plot, kf.plots.plot_path(table)):
+        with results.saved_figure(plot, kf.plots.plot_path(table)):
             pass
     if target:
-        kept: Any = {"patch_shape": patch_shape, "patch_mean": "removed"} if patch_shape else {}
-        kf.save(target, model, **kept)
+        _save(target, model, patch_shape)
     if arguments.json:
         facts = {"best_max_condition": table.chosen, "plot": arguments.plot}
-        io.say_json({"table": table.table, **facts, "output": arguments.output})
+        messages.say_json({"table": table.table, **facts, "output": arguments.output})
         return
     what = "rebuilds best" if table.choose_by == "reconstruction" else "has the least error of"
-    io.say(f"{table}\n--max-condition {table.chosen:g} {what} what was not learned from")
+    messages.say(f"{table}\n--max-condition {table.chosen:g} {what} what was not learned from")
     for done, file in (("drawn", plot), ("saved", target)):
         if file:
-            io.say(f"{done}: {file}")
+            messages.say(f"{done}: {file}")
+
+
+def _check_choice(signals: NDArray, source: str) -> None:
+    """Refuse constant signals, as those of a constant picture."""
+    if signals.size and (signals.min(axis=1) == signals.max(axis=1)).all():
+        text = "all bounds do the same, so there is nothing to choose"
+        raise ValueError(f"{source} is constant: {text}; give another one.")
 
 
 def _validated(arguments: Namespace, signals: NDArray) -> tuple[Any, Any]:
     """The path learned from every second signal: the others validate."""
     if len(signals) < 2:
         raise ValueError("there is 1 signal: give at least 2, every second one validates.")
-    options = io.chosen(arguments, *_LIMITS, "choose_by")
+    options = chosen(arguments, *_LIMITS, "choose_by")
     options |= {"validation": signals[1::2], "method": _conditioned(arguments), "coding": "refit"}
-    with io.progress("path") as callback:
+    with messages.progress("path") as callback:
         path = kf.condition_path(signals[::2], arguments.bounds, **options, callback=callback)
     return path, None
 
 
 def _chosen(arguments: Namespace, signals: NDArray) -> tuple[Any, Any]:
     """The mean path over folds, and the transform with the bound that it chooses."""
-    with io.progress("path") as callback:
+    with messages.progress("path") as callback:
         model = kf.ConditionedTransformCV(
             max_conditions=arguments.bounds,
             cv=arguments.folds,
             callback=callback,
-            **io.chosen(arguments, *_LIMITS, *_METHOD, "choose_by"),
+            **chosen(arguments, *_LIMITS, *CONDITIONED, "choose_by"),
         ).fit(signals)
     return model.condition_path_, model
 
 
 def encode(arguments: Namespace) -> None:
     target, source = Path(arguments.output), Path(arguments.signals)
-    inputs = io.identities([Path(arguments.model), source])
-    io.check_output(target, inputs, (".npz",), overwrite=arguments.overwrite)
-    model = io.load_model(arguments.model)
+    inputs = results.identities([Path(arguments.model), source])
+    results.check_output(target, inputs, (".npz",), overwrite=arguments.overwrite)
+    model = load_model(arguments.model)
     signals = _load_signals(source)
     if signals.shape[1] != model.n_features_in_:
         raise ValueError(
@@ -131,14 +140,14 @@ def encode(arguments: Namespace) -> None:
     with replaced_when_complete(target) as file:
         np.savez_compressed(file, format=np.array(b"csr"), _is_array=True, **entries, **means)
     facts = {"output": str(target), "n_signals": codes.shape[0], "n_features": codes.shape[1]}
-    io.tell(facts | {"n_nonzero": codes.nnz} | said, arguments.json)
+    messages.tell(facts | {"n_nonzero": codes.nnz} | said, arguments.json)
 
 
 def decode(arguments: Namespace) -> None:
     target, source = Path(arguments.output), Path(arguments.codes)
-    inputs = io.identities([Path(arguments.model), source])
-    io.check_output(target, inputs, (".npy",), overwrite=arguments.overwrite)
-    model = io.load_model(arguments.model)
+    inputs = results.identities([Path(arguments.model), source])
+    results.check_output(target, inputs, (".npy",), overwrite=arguments.overwrite)
+    model = load_model(arguments.model)
     codes, means = _load_codes(source)
     signals = model.inverse_transform(codes)
     if means is not None:
@@ -146,11 +155,11 @@ def decode(arguments: Namespace) -> None:
     with replaced_when_complete(target) as file:
         np.save(file, signals, allow_pickle=False)
     facts = {"output": str(target), "n_signals": signals.shape[0], "n_features": signals.shape[1]}
-    io.tell(facts, arguments.json)
+    messages.tell(facts, arguments.json)
 
 
 def info(arguments: Namespace) -> None:
-    model = io.load_model(arguments.model)
+    model = load_model(arguments.model)
     result = model.result_
     facts = {
         "file": arguments.model,
@@ -163,11 +172,15 @@ def info(arguments: Namespace) -> None:
         "norm": float(np.linalg.norm(result.spectrum)),
         "relative_error": result.errors.relative[-1],
     }
-    io.tell(facts, arguments.json)
+    messages.tell(facts, arguments.json)
+
+
+def _save(target: Path, model: Any, patch_shape: tuple[int, int] | None) -> None:
+    kf.save(target, model, patch_shape=patch_shape, patch_mean="removed" if patch_shape else None)
 
 
 def _conditioned(arguments: Namespace, *names: str) -> kf.Conditioned:
-    return kf.Conditioned(**io.chosen(arguments, *names, *io.CONDITIONED))
+    return kf.Conditioned(**chosen(arguments, *names, *CONDITIONED))
 
 
 def _init(given: str) -> Any:
@@ -177,7 +190,7 @@ def _init(given: str) -> Any:
         return given
     if not Path(given).exists():
         raise ValueError(f"init={given!r} is unknown: choose one of {names}, or a model file.")
-    return io.load_model(given)
+    return load_model(given)
 
 
 def _facts(result: Any) -> dict[str, Any]:
@@ -186,16 +199,41 @@ def _facts(result: Any) -> dict[str, Any]:
         "condition_number": result.condition_number,
         "n_iter": result.n_iter,
         "converged": result.converged,
-        "stop_reason": io.in_options(str(result.stop_reason)),
+        "stop_reason": messages.in_options(str(result.stop_reason)),
     }
 
 
-# --- Signals and codes of files
+# --- Models, signals and codes of files
+
+
+def load_model(path: str) -> Any:
+    """The transform in a file; if it is a file of another kind, the error says of which."""
+    kind = kind_of(Path(path))
+    if kind not in ("", "a transform"):
+        raise ValueError(f"{path} is {kind}, not a transform: give a file that learn saved.")
+    return kf.load(path)
+
+
+def kind_of(path: Path) -> str:
+    """What a file is, in words; empty if nobody knows, or if there is no file."""
+    if not path.is_file():
+        return ""
+    with path.open("rb") as file:
+        if file.read(6) == b"\x93NUMPY":
+            return "an array of NumPy"
+    if path.suffix.lower() in set(SUFFIXES) - {".npy"}:
+        return "a picture"
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = set(archive.namelist())
+    except Exception:  # damaged archives fail each in its own way
+        return ""
+    return "a transform" if "header.npy" in names else "sparse codes" * ("indptr.npy" in names)
 
 
 def _signals_of(arguments: Namespace) -> tuple[NDArray, tuple[int, int] | None]:
     """Signals of .npy files; or mean-free random patches of pictures, and their shape."""
-    found, _, errors = io.picture_files(arguments.inputs)
+    found, _, errors = pictures.picture_files(arguments.inputs)
     for error in errors.values():
         raise error
     files = [each.file for each in found]
@@ -203,17 +241,17 @@ def _signals_of(arguments: Namespace) -> tuple[NDArray, tuple[int, int] | None]:
     if all(are_arrays):
         for name in ("patch_size", "n_patches", "seed"):
             if name in arguments.given:
-                text = f"{io.as_option(name)} has no effect on signals, .npy"
+                text = f"{messages.as_option(name)} has no effect on signals, .npy"
                 raise ValueError(f"{text}: leave it out.")
         return _joined(files), None
     if any(are_arrays):
         raise ValueError("signals (.npy) and pictures are mixed: learn from one kind at a time.")
     side, n_patches = arguments.patch_size, arguments.n_patches
-    io.check_patch_size(side, n_axes=2)
+    check_patch_size(side, n_axes=2)
     rng = np.random.default_rng(arguments.seed)
     shares = map(len, np.array_split(np.arange(n_patches), len(files)))
     patches = [
-        random_patches(_grey(file), side, share, rng, str(file))
+        random_patches(pictures.one_picture(file).grey, side, share, rng, str(file))
         for file, share in zip(files, shares, strict=True)
     ]
     return np.concatenate(patches), (side, side)
@@ -240,17 +278,10 @@ def random_patches(
     return patches_at(image, grid, np.sort(chosen))
 
 
-def _grey(file: Path) -> NDArray:
-    picture = read_image(file)
-    if picture.has_pages:
-        raise ValueError(f"{file} has pages: save the one to learn from as a picture of its own.")
-    return picture.grey
-
-
 def _load_signals(path: Path) -> NDArray:
     """Signals of a .npy file, mapped into memory, not read."""
     if path.suffix.lower() != ".npy":
-        kind = io.kind_of(path)
+        kind = kind_of(path)
         what = f" is {kind}, not signals" if kind else ""
         raise ValueError(f"{path}{what}: give signals, a .npy file with one in each row.")
     signals = load_npy(path)
@@ -265,7 +296,7 @@ def _load_signals(path: Path) -> NDArray:
 def _load_codes(path: Path) -> tuple[sparse.csr_array, NDArray | None]:
     """Codes that `encode` wrote, and the means of their signals, if it removed them."""
     check_readable(path)
-    if (kind := io.kind_of(path)) not in ("", "sparse codes"):
+    if (kind := kind_of(path)) not in ("", "sparse codes"):
         raise ValueError(f"{path} is {kind}, not sparse codes: give a .npz that encode wrote.")
     try:
         codes = sparse.csr_array(sparse.load_npz(path))

@@ -16,7 +16,8 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, NoReturn
 
-from kappaform.cli import io, texts
+from kappaform.cli import messages
+from kappaform.cli.options import SIZES_OF_NOISE, complete
 
 _SIGPIPE = 13  # `signal.SIGPIPE`, which Windows does not have
 
@@ -33,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        io.drop_what_nobody_reads()
+        messages.drop_what_nobody_reads()
         return 128 + _SIGPIPE
 
 
@@ -43,61 +44,20 @@ def _run(argv: Sequence[str] | None) -> int:
     except SystemExit as leaving:  # --help and --version, or wrong usage
         return int(leaving.code or 0)
     with warnings.catch_warnings(), _signals_interrupt() as received:
-        warnings.showwarning = io.warn
+        warnings.showwarning = messages.warn
         try:
-            _complete(arguments)
+            complete(arguments)
             command = import_module(f"kappaform.cli.{arguments.module}")
             code = getattr(command, arguments.function)(arguments) or 0
         except KeyboardInterrupt as interruption:
-            io.complain(str(interruption) or "interrupted")
+            messages.complain(str(interruption) or "interrupted")
             code = 128 + signal.SIGINT
         except BrokenPipeError:
             raise
         except Exception as error:
-            code, text = io.failure(error, arguments.debug)
-            io.complain(text)
+            code, text = messages.failure(error, arguments.debug)
+            messages.complain(text)
     return 128 + received[0] if received else int(code)
-
-
-def _complete(arguments: argparse.Namespace) -> None:
-    """Note which options were given, check them, and give the others their default."""
-    options = vars(arguments)
-    given = {name for name, value in options.items() if value is not None and value is not False}
-    _check_effects(options, given)
-    low, high = options.get("value_range") or (0, 1)
-    if not low < high:
-        raise ValueError(f"--value-range {low:g} {high:g}: give the smaller value first.")
-    arguments.given = given
-    for name, value in arguments.defaults.items():
-        if name not in given:
-            setattr(arguments, name, value)
-
-
-def _check_effects(options: dict[str, Any], given: set[str]) -> None:
-    """Refuse an option that has no effect beside another one."""
-    rules = [*texts.WITHOUT_EFFECT]
-    if options.get("method") in ("log-det", "orthonormal"):
-        why = "only the conditioned method has it"
-        rules += [(name, "method", why) for name in ("max_condition", *io.CONDITIONED)]
-    kind = options.get("noise") or ""
-    if kind in ("shot", "correlated"):
-        rules.append(("noise", "preset", "the denoiser of the paper knows white noise only"))
-    own, why = texts.SIZES.get(kind, ("", ""))
-    rules += [(name, "noise", why) for name in ("sigma", "gain") if name != own]
-    for name, other, why in rules:
-        if {name, other} <= given:
-            text = f"{_shown(name, options)} has no effect with {_shown(other, options)}"
-            raise ValueError(f"{text}: {why}; leave one of them out.")
-    for name in ("read_noise", "offset"):
-        if name in given and "gain" not in given:
-            text = f"{io.as_option(name)} has no effect without --gain"
-            raise ValueError(f"{text}: they describe shot noise together; give both or neither.")
-
-
-def _shown(name: str, options: dict[str, Any]) -> str:
-    """An option; where it is a choice, with what was chosen."""
-    option = io.as_option(name)
-    return f"{option} {options[name]}" if name in ("method", "noise", "preset") else option
 
 
 @contextmanager
@@ -152,6 +112,47 @@ _COUNT, _SEED, _SHARE = _at_least(1, int), _at_least(0, int), _at_least(0, most=
 _QUALITY, _NUMBER = _at_least(1, int, most=100), _at_least(-math.inf)
 
 
+# --- What each subcommand does with files
+
+_EPILOG = """\
+kappaform COMMAND --help shows the options of a command and an example.
+Ends with 0, or 2 for bad input, 3 for a bug of kappaform, or with 128 and the number of the signal
+that ended it (130 after Ctrl-C, 141 if the reader of its output left)."""
+_DENOISE = """
+The noise is estimated: whether it is white, that of photons (shot), or shared by neighbouring
+pixels (correlated), and how strong it is. The line of each picture says what was assumed.
+
+The formats are PNG, JPEG, WebP, BMP, TIFF (8 and 16 bit, float, pages) and NPY. The result has the
+type of its input and is written beside it, unless -o or --suffix say otherwise. An opacity channel
+is kept, and so is what the file says besides its pixels. Of a folder every picture is denoised,
+other files are skipped. A result that is there already is kept, which is no error: the same command
+goes on after an interruption."""
+_LEARN = """
+Signals are the rows of .npy files, as they are, or random patches of pictures, whose means are
+removed. After Ctrl-C what was learned until then is saved."""
+_PATH = """
+Every second signal is not learned from: it validates. With --choose the signals are cut into folds,
+each of which validates what is learned from the others. What is chosen is the bound with the least
+error; with the error of rebuilt signals, the one for encode and decode."""
+_EXPLORE = """
+Learns a transform of the picture's patches for every bound, and writes one file for a browser: a
+slider over the bound, atoms, spectrum, errors, and the picture cleaned or rebuilt under a swipe.
+The file needs no network. Of a picture above 512 x 512 pixels the middle is taken."""
+_REPRODUCE = """
+The paper is "Learning Explicitly Conditioned Sparsifying Transforms", arXiv:2403.03168. DIR is a
+copy of the public repository pirofti/ConditionedTransformLearning. Finished parts are kept in OUT:
+after an interruption the same command goes on."""
+_TABLE1 = """
+Compares PSNR and SSIM of three methods with the printed ones, in table1.csv, table1.md, table1.png
+and timings.csv. Man has no public noisy images: its noise is made here, its cells are marked.
+Ends with 1 if an image was missing or damaged and its cells are left out."""
+_FIGURES = """
+Learns from patches of barbara, peppers (DIR/peppers.png, not in the public repository) and lena, or
+those that are there. Draws errors over the iterations (figures 1, 2) and over the bound (figure 3).
+Writes figures.csv, figures_summary.csv, path.csv, figures_timings.csv, figures.md, figure*.png.
+Ends with 2 for bad input."""
+
+
 # --- Commands
 
 
@@ -192,7 +193,7 @@ class _Version(argparse.Action):
 def build_parser() -> argparse.ArgumentParser:
     """The parser of the command; `module` and `function` name what runs a subcommand."""
     text = "Sparsifying transforms with a bounded condition number: denoise pictures, learn."
-    parser = _Parser(prog="kappaform", description=text, epilog=texts.EPILOG)
+    parser = _Parser(prog="kappaform", description=text, epilog=_EPILOG)
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     text = "denoise a photograph with known noise, and draw what happened"
@@ -222,7 +223,7 @@ def _command(
 def _add_denoise(commands: Any) -> None:
     text = "remove noise from pictures"
     example = "noisy.png -o clean.png --report report.png"
-    parser = _command(commands, "denoise", "denoise", text, example, texts.DENOISE)
+    parser = _command(commands, "denoise", "denoise", text, example, _DENOISE)
     _add_pictures(parser)
     _add_noise(parser)
     add = parser.add
@@ -235,7 +236,8 @@ def _add_denoise(commands: Any) -> None:
     add("--model", "use this transform, saved by learn, instead of learning one")
     text = "learn one transform from all pictures and pages, which are read twice"
     parser.add_flag("--share", text)
-    text = "pages are frames of a movie: look for similar patches in the frames around, too"
+    text = "pages are frames of a movie: look for similar patches in the frames around, too "
+    text += "(with --quality fast frames share a transform only)"
     parser.add_flag("--movie", text)
     text = "least and largest possible value (default: those of 8 and 16 bit files)"
     add("--value-range", text, float, nargs=2, metavar=("LO", "HI"))
@@ -268,7 +270,7 @@ def _add_pictures(parser: _Parser) -> None:
 def _add_noise(parser: _Parser) -> None:
     add = parser.add
     text = "kind of noise to estimate; auto: the kind that fits"
-    add("--noise", text, choices=tuple(texts.SIZES), default="auto")
+    add("--noise", text, choices=tuple(SIZES_OF_NOISE), default="auto")
     text = "deviation of white noise, in values of the file (default: estimated)"
     add("--sigma", text, _at_least(0))
     text = "of shot noise: values of the file for one photon (default: estimated)"
@@ -280,7 +282,7 @@ def _add_noise(parser: _Parser) -> None:
 def _add_models(commands: Any) -> None:
     text = "learn a transform and save it"
     example = "photo.png -o photo.kappaform --max-condition 2 --n-nonzero 6"
-    learn = _command(commands, "models", "learn", text, example, texts.LEARN)
+    learn = _command(commands, "models", "learn", text, example, _LEARN)
     _add_signals(learn, tol=1e-4)
     _add_output(learn, "file to write")
     _add_method(learn, bound=2.0)
@@ -311,7 +313,7 @@ def _add_models(commands: Any) -> None:
 def _add_path(commands: Any) -> None:
     text = "show errors over the bound on the condition number, to choose one"
     example = "photo.png --bounds 1 1.5 2 3 5 --plot path.png --choose -o photo.kappaform"
-    path = _command(commands, "models", "path", text, example, texts.PATH)
+    path = _command(commands, "models", "path", text, example, _PATH)
     _add_signals(path, tol=1e-3)
     bounds = [1, 1.25, 1.5, 2, 3, 5, 10]
     path.add("--bounds", "bounds >= 1", _at_least(1), nargs="+", default=bounds)
@@ -327,7 +329,7 @@ def _add_path(commands: Any) -> None:
 
 def _add_explore(commands: Any) -> None:
     text, example = "write a page with a slider over the bound", "photo.png -o explore.html"
-    parser = _command(commands, "explore", "explore", text, example, texts.EXPLORE)
+    parser = _command(commands, "explore", "explore", text, example, _EXPLORE)
     parser.add("input", "a picture", metavar="IN")
     _add_output(parser, "page to write (.html)")
     bounds = [1, 1.1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 7, 10, 20]
@@ -342,16 +344,16 @@ def _add_explore(commands: Any) -> None:
 def _add_reproduce(commands: Any) -> None:
     text = "compute the table and the figures of the paper"
     example = "--data ConditionedTransformLearning -o results --quick"
-    group = _command(commands, "", "reproduce", text, f"table1 {example}", texts.REPRODUCE)
+    group = _command(commands, "", "reproduce", text, f"table1 {example}", _REPRODUCE)
     parts = group.add_subparsers(metavar="WHAT", required=True)
     text = "Table 1: denoising with the paper's settings"
-    table = _command(parts, "reproduce", "table1", text, example, texts.TABLE1)
+    table = _command(parts, "reproduce", "table1", text, example, _TABLE1)
     table.add("--images", "default: all seven; quick: Cameraman", nargs="+")
     table.add("--sigmas", "default: all; quick: 20 100", _COUNT, nargs="+")
     table.add("--patch-size", "as in the paper's table", int, choices=(8, 11), default=11)
     table.add("--variant", "of the conditioned method", choices=_VARIANTS, default="public")
     text = "figures 1 and 2, and errors over the bound"
-    figures = _command(parts, "reproduce", "figures", text, example, texts.FIGURES)
+    figures = _command(parts, "reproduce", "figures", text, example, _FIGURES)
     text = "folders in DIR/img or pictures in DIR (default: see above)"
     figures.add("--images", text, nargs="+")
     figures.add("--n-iter", "default: 300; quick: 60", _COUNT)

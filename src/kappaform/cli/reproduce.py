@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kappaform.cli import io
+from kappaform.cli import messages
+from kappaform.cli.options import chosen
 from kappaform.paper.figures import Figures, reproduce_figures
 from kappaform.paper.report import facts, write_figures, write_table
 from kappaform.paper.table import Table, reproduce_table
@@ -16,12 +17,12 @@ _INCOMPLETE = 1
 
 
 def table1(arguments: Namespace) -> int:
-    options = io.chosen(arguments, "images", "sigmas", "patch_size", "variant", "seed", "quick")
+    options = chosen(arguments, "images", "sigmas", "patch_size", "variant", "seed", "quick")
     return _run(arguments, options, reproduce_table, write_table)
 
 
 def figures(arguments: Namespace) -> int:
-    options = io.chosen(arguments, "images", "n_iter", "seed", "quick")
+    options = chosen(arguments, "images", "n_iter", "seed", "quick")
     return _run(arguments, options, reproduce_figures, write_figures)
 
 
@@ -34,7 +35,7 @@ def _run(
     """Compute and write results, and say what they are."""
     out = Path(arguments.output)
     try:
-        with io.progress(arguments.function, "the work") as watch:
+        with messages.progress(arguments.function, "the work") as watch:
             options |= {"n_workers": arguments.workers, "watch": watch}
             found = reproduce(Path(arguments.data), out, **options)
         written = write(out, found)
@@ -46,11 +47,11 @@ def _run(
     document = found._asdict()
     left_out = document.get("left_out", {})
     for name, reason in left_out.items():
-        io.complain(f"{name} is left out: {reason}")
+        messages.complain(f"{name} is left out: {reason}")
     if arguments.json:
         document.pop("points", None)  # long, and in figures.csv
-        io.say_json(document | {"written": written})
+        messages.say_json(document | {"written": written})
     else:
         summary = document.get("summary", found.settings)
-        io.say("\n".join([*facts(summary), f"written: {', '.join(written)}"]))
+        messages.say("\n".join([*facts(summary), f"written: {', '.join(written)}"]))
     return _INCOMPLETE if left_out else 0

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import kappaform as kf
-from kappaform.cli import io
+from kappaform.cli import messages
 from kappaform.threads import n_threads
 
 # Of a megapixel and a thread, on a machine of 2026 (benchmarks/bench_quality.py, time).
@@ -55,13 +55,18 @@ def compared(
 
 def facts_of(details: kf.DenoiseResult, n_channels: int) -> dict[str, Any]:
     """How a picture was denoised; its noise for every image of its stack."""
-    noises = details.noise if isinstance(details.noise, tuple) else (details.noise,)
+    noises = _noises(details)
     return {
         "noise": [_noise_facts(noise, n_channels, details.patch_shape) for noise in noises],
         "sigma": details.sigma,
         "condition_number": details.condition_number,
         "patch_shape": details.patch_shape,
     }
+
+
+def _noises(details: kf.DenoiseResult) -> tuple[Any, ...]:
+    """The noise of each image of a stack."""
+    return details.noise if isinstance(details.noise, tuple) else (details.noise,)
 
 
 def _noise_facts(noise: Any, n_channels: int, patch_shape: tuple[int, ...]) -> dict[str, Any]:
@@ -116,10 +121,7 @@ _LEAST_NOISE = 3.0  # of whole numbers: what is left of less is near the error o
 
 def is_rough(details: Any, dtype: np.dtype) -> bool:
     """Whether whole numbers cannot show what is left of the noise of a few photons."""
-    from kappaform.imaging.noise import Shot
-
-    noises = details.noise if isinstance(details.noise, tuple) else (details.noise,)
-    of_photons = any(isinstance(each, Shot) for each in noises)
+    of_photons = any(isinstance(each, kf.Shot) for each in _noises(details))
     return dtype.kind in "iu" and of_photons and bool(np.max(details.sigma) < _LEAST_NOISE)
 
 
@@ -129,4 +131,4 @@ def tell_duration(title: str, n_pixels: int, quality: str) -> None:
     if seconds >= _LONG:
         time = f"{seconds / 60:.0f} minutes" if seconds >= 90 else f"{seconds:.0f} seconds"
         faster = "" if quality == "fast" else "; --quality fast takes less"
-        io.note(f"{title}: this will take about {time}{faster}")
+        messages.note(f"{title}: this will take about {time}{faster}")

@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.imaging.kernels import gather, keep_above, scatter, shrink
-from kappaform.imaging.options import Progress, section
+from kappaform.imaging.options import Progress
 from kappaform.imaging.patches import grid_of
-from kappaform.imaging.scales import with_smooth_part
 from kappaform.threads import Workspace, mapped_in_order
 
 # Both were chosen among a few values on six noisy images of the paper (docs/denoising.md).
@@ -60,27 +59,6 @@ def rule_of(
     inverse = np.linalg.inv(transform)
     energies = variances * np.sum(inverse**2, axis=0)
     return Rule(transform, inverse, threshold * np.sqrt(variances), noise * variances, energies)
-
-
-def clean_image(
-    image: NDArray,
-    patch_shape: tuple[int, ...],
-    rule: Rule,
-    bounds: tuple[float, float],
-    half: NDArray | None = None,
-    progress: Progress | None = None,
-) -> tuple[NDArray, NDArray]:
-    """First estimate by thresholds, second by Wiener's rule with the first as its guide.
-
-    The image is in units of its noise. What is smooth in both comes from `half`, the cleaned image
-    at half its size, if there is one. Also the mean number of coefficients over each pixel.
-    """
-    clean = cleaner(rule, image.dtype)
-    first, second = section(progress, 0, 0.5), section(progress, 0.5, 1)
-    guide, counts = sweep(image, patch_shape, clean, bounds=bounds, progress=first)
-    guide = with_smooth_part(guide, half)
-    cleaned, _ = sweep(image, patch_shape, clean, guide=guide, bounds=bounds, progress=second)
-    return with_smooth_part(cleaned, half), counts
 
 
 def sweep(
@@ -130,12 +108,13 @@ def sweep(
     return sums[0] / sums[1], sums[2] / grid.overlaps().astype(np.float32)
 
 
-def cleaner(rule: Rule, dtype: np.dtype) -> Cleaner:
+def cleaner(rule: Rule, image: NDArray) -> Cleaner:
     """Keep the coefficients above their limits; where there is a guide, Wiener's rule.
 
     That scales each coefficient by the share of signal that the guide shows, and counts the
     squared shares. A patch weighs the less, the more noise is left in it.
     """
+    dtype = image.dtype
     arrays = (np.ascontiguousarray(array.T, dtype) for array in rule)
     analysis, synthesis, limits, variances, energies = arrays
 

@@ -19,10 +19,9 @@ from kappaform.arrays import float_dtype, library_of, representable
 from kappaform.engines.torch_engine import check_tensor
 from kappaform.imaging.clean import Rule
 from kappaform.imaging.groups_torch import refined, tell
-from kappaform.imaging.options import Progress, Quality, section
+from kappaform.imaging.options import Progress, Quality
 from kappaform.imaging.patches import Grid, mean_free
 from kappaform.imaging.places import Cleaned, in_tiles
-from kappaform.imaging.scales import with_smooth_part
 from kappaform.imaging.stages import Recipe, Tools, cleaned
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ class TensorImage:
             ((image[where].double() - recipe.centre) / recipe.sigma).to(dtype)
             for image, recipe in zip(self.components, recipes, strict=True)
         ]
-        images, counts = cleaned(noisy, recipes, quality, Tools(clean_image, refined), progress)
+        images, counts = cleaned(noisy, recipes, quality, TOOLS, progress)
         restored = []
         for image, recipe, its_dtype in zip(images, recipes, self.dtypes, strict=True):
             values = image.double() * recipe.sigma + recipe.centre
@@ -138,31 +137,19 @@ def n_above(patches: Tensor, transform: NDArray, limits: NDArray) -> NDArray:
     return counts
 
 
-def clean_image(
-    image: Tensor,
-    patch_shape: tuple[int, ...],
-    rule: Rule,
-    bounds: tuple[float, float],
-    half: Tensor | None = None,
-    progress: Progress | None = None,
-) -> tuple[Tensor, Tensor]:
-    """What `clean.clean_image` does, on the device of the image."""
+def tensors_of(rule: Rule, image: Tensor) -> Rule:
+    """The rule as tensors like those of an image."""
     import torch
 
-    rule = Rule(*(torch.tensor(a, dtype=image.dtype, device=image.device) for a in rule))
-    first, second = section(progress, 0, 0.5), section(progress, 0.5, 1)
-    guide, counts = _sweep(image, patch_shape, rule, None, bounds, first)
-    guide = with_smooth_part(guide, half)
-    cleaned, _ = _sweep(image, patch_shape, rule, guide, bounds, second)
-    return with_smooth_part(cleaned, half), counts
+    return Rule(*(torch.tensor(a, dtype=image.dtype, device=image.device) for a in rule))
 
 
-def _sweep(
+def sweep(
     image: Tensor,
     patch_shape: tuple[int, ...],
     rule: Rule,
-    guide: Tensor | None,
-    bounds: tuple[float, float],
+    guide: Tensor | None = None,
+    bounds: tuple[float, float] = (-math.inf, math.inf),
     progress: Progress | None = None,
 ) -> tuple[Tensor, Tensor]:
     """What `clean.sweep` does, a slab of patches at a time."""
@@ -248,3 +235,6 @@ def _shifted_sum(values: Tensor, index_axis: int, axis: int) -> Tensor:
     for k, part in enumerate(parts):
         total.narrow(axis, k, length).add_(part)
     return total
+
+
+TOOLS = Tools(tensors_of, sweep, refined)

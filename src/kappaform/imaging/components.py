@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kappaform.arrays import as_real_array, float_dtype, library_of, representable
+from kappaform.imaging.correlated import Correlated
 from kappaform.imaging.estimate import check_kind, noise_of
-from kappaform.imaging.noise import Correlated, Noise, White
+from kappaform.imaging.noise import Noise, White
 from kappaform.imaging.options import ANY_VALUE, Options, computed, limits
 
 

@@ -17,9 +17,8 @@ from kappaform.arrays import float_dtype
 from kappaform.engines.dask_engine import check_dask_array
 from kappaform.imaging.options import Progress, Quality
 from kappaform.imaging.patches import Grid, grid_of, mean_free, rows_at
-from kappaform.imaging.places import Cleaned, clean_tile
+from kappaform.imaging.places import Cleaned, clean_tile, cuts, sides_and_margins
 from kappaform.imaging.stages import Recipe
-from kappaform.imaging.tiles import cuts, sides_and_margins
 from kappaform.threads import at_most_threads, single_threaded_blas
 
 

@@ -113,7 +113,7 @@ def denoise(
     method: MethodName = "conditioned",
     max_condition: float = 1.1,
     patch_size: int | tuple[int, ...] | None = None,
-    quality: Quality = "balanced",
+    quality: Quality | None = None,
     preset: Literal["paper"] | None = None,
     transform: Any = None,
     value_range: tuple[float, float] | None = None,
@@ -151,14 +151,14 @@ def denoise(
         Bound on the condition number of the conditioned transform.
     patch_size : int or tuple, optional
         By default 11 in 2-D and 4 in 3-D, or less in a smaller image.
-    quality : {"fast", "balanced", "best"}
+    quality : {"fast", "balanced", "best"}, optional
         "fast" cleans every patch on its own, with transforms learned from the image and from its
-        halves. The others then let similar patches, wherever they are near, clean each other:
-        better, in about three and seven times the time.
+        halves. "balanced", the default, and "best" then let similar patches, wherever they are
+        near, clean each other: better, in about three and seven times the time.
     preset : {"paper"}, optional
         The settings of the paper, for comparison: grey levels from 0 to 255, coding to an error,
-        bound and norm taken from a log-det transform, so that `max_condition` and `quality` have
-        no effect.
+        bound and norm taken from a log-det transform, so that `max_condition` has no effect. It
+        has no `quality`.
     transform : array of shape (n, n), LearnResult or fitted estimator, optional
         Used instead of learning one. Its scale does not matter.
     value_range : (low, high), optional
@@ -213,7 +213,7 @@ def denoise_with_details(
     method: MethodName = "conditioned",
     max_condition: float = 1.1,
     patch_size: int | tuple[int, ...] | None = None,
-    quality: Quality = "balanced",
+    quality: Quality | None = None,
     preset: Literal["paper"] | None = None,
     transform: Any = None,
     value_range: tuple[float, float] | None = None,
@@ -259,10 +259,11 @@ def denoise_with_details(
 
         sigma = on_host(sigma, "sigma")
     pixels, device = pixels_of(image)
+    if movie:
+        check_movie(pixels.shape, (stack_axis, channel_axis), preset, share, library)
     axes = checked_axes(pixels.shape, channel_axis, stack_axis)
     stack = axes.to_stack(pixels)
     if movie:
-        check_movie(stack_axis, preset, share, library)
         stack = stack[np.newaxis]
         patch_size = patch_of_frames(patch_size, stack.shape[2:-1], transform)
     space = stack.shape[1:-1]
@@ -271,7 +272,7 @@ def denoise_with_details(
     )
     options = replace(
         options,
-        quality=checked_quality(quality),
+        quality=checked_quality(quality, preset),
         device=device,
         progress=checked_progress(progress),
     )

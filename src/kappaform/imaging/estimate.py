@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kappaform.arrays import Array, as_real_array, library_of, warn
-from kappaform.imaging.brightness import shot_of
+from kappaform.imaging.correlated import Correlated
 from kappaform.imaging.details import (
     WAVELET_LENGTH,
     Details,
@@ -18,8 +18,9 @@ from kappaform.imaging.details import (
     deviation,
     quietest_fifth,
     sample_of,
+    shot_of,
 )
-from kappaform.imaging.noise import Correlated, Noise, Shot, Varying, White
+from kappaform.imaging.noise import Noise, Shot, Varying, White
 from kappaform.imaging.options import check_not_colour, checked_axes, default_patch_shape
 from kappaform.imaging.patches import Size, check_axis, checked_patch_shape
 from kappaform.imaging.quiet import curve_of, drawn_patches, quiet_of

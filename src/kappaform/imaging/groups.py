@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.imaging.group_kernels import clean_groups, nearest
+from kappaform.imaging.kernels import clean_groups, nearest
 from kappaform.imaging.options import Progress, sections
 from kappaform.imaging.patches import Grid, grid_of
 from kappaform.threads import Workspace, mapped_in_order
@@ -213,18 +213,20 @@ class Groups:
         watch = None if progress is None else lambda n: progress(n / len(numbers))
         mapped_in_order(sums_of, numbers, watch, add)
         shape = (2, *noisy.shape)
-        total, kept = (_spread(w, self.grid.patch_shape) for w in weights.reshape(shape))
+        total, kept = (spread(w, self.grid.patch_shape) for w in weights.reshape(shape))
         clean, less = values.reshape(shape)
         return clean / total, (less + kept * mixed) / total
 
 
-def _spread(weights: NDArray, patch_shape: Sequence[int]) -> NDArray:
-    """Sum of the weights of the patches over each pixel, given where each begins."""
+def spread(weights: Any, patch_shape: Sequence[int]) -> Any:
+    """Sum of the weights of the patches over each pixel, given where each begins.
+
+    An array, or a tensor.
+    """
     for axis, side in enumerate(patch_shape):
-        total = weights.copy()
-        into, of = np.moveaxis(total, axis, 0), np.moveaxis(weights, axis, 0)
+        total, others = weights * 1, (slice(None),) * axis
         for offset in range(1, side):
-            into[offset:] += of[:-offset]
+            total[(*others, slice(offset, None))] += weights[(*others, slice(-offset))]
         weights = total
     return weights
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.imaging.group_kernels import LEAST_LEFT, LEAST_TRUST
-from kappaform.imaging.groups import Layout, Rounds, Search, in_rounds, three_axes
+from kappaform.imaging.groups import Layout, Rounds, Search, in_rounds, spread, three_axes
+from kappaform.imaging.kernels import LEAST_LEFT, LEAST_TRUST
 from kappaform.imaging.options import Progress
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class TensorGroups:
             (each.double() / one).to(noisy.dtype).view(noisy.shape)
             for each, one in zip((*values, *weights), units, strict=True)
         ]
-        total, left_over = (_spread(each, self.layout.grid.patch_shape) for each in sums[2:])
+        total, left_over = (spread(each, self.layout.grid.patch_shape) for each in sums[2:])
         tell(progress, 1.0, total)
         return sums[0] / total, (sums[1] + left_over * mixed) / total
 
@@ -188,15 +188,3 @@ def _padded(image: Tensor, context: Sequence[int]) -> Tensor:
 
     ends = [c for along in reversed(context) for c in (along, along)]
     return pad(image[None, None], ends, mode="replicate")[0, 0]
-
-
-def _spread(weights: Tensor, patch_shape: Sequence[int]) -> Tensor:
-    """Sum of the weights of the patches over each pixel, given where each begins."""
-    for axis, side in enumerate(patch_shape):
-        total, length = weights.clone(), weights.shape[axis]
-        for offset in range(1, side):
-            total.narrow(axis, offset, length - offset).add_(
-                weights.narrow(axis, 0, length - offset)
-            )
-        weights = total
-    return weights

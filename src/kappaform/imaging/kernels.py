@@ -1,4 +1,4 @@
-"""Compiled kernels that clean patches and put them back into an image.
+"""Compiled kernels that clean patches, alone or in groups, and put them back into an image.
 
 Images are flat; a patch is where it begins (`starts`) plus `offsets`, in C order, so images of any
 dimension are alike. Coefficients are (patches, n); `synthesis` holds in row j what coefficient j
@@ -16,6 +16,11 @@ from kappaform.jit import kernel
 
 # Sums may be reordered: that is what makes them fast, and on one machine they are always the same.
 _kernel = kernel({"contract", "reassoc", "nsz", "arcp"})
+
+#: Deviation of the noise that is left in the mixed image, at least: its estimate may be zero.
+LEAST_LEFT = 0.01
+#: Part of its weight that a group keeps, at least, where rounding hides what its patches show.
+LEAST_TRUST = 2.0**-10
 
 
 @_kernel
@@ -122,3 +127,213 @@ def leave_out(coefs, gradients, form, limit, most, counts):
                 gradients[i, j] -= value * form[best, j]
             count += 1
         counts[i] = count
+
+
+# --- Groups of similar patches: finding them, and cleaning them. Here images have three axes; one
+# of a plane has a first axis of length 1. A member of a group is the number of its shift from the
+# patch that the group is about.
+
+
+@_kernel
+def nearest(guide, sides, first, columns, shifts, members):
+    """The shifts of the patches that are nearest to some patches of one row, themselves included.
+
+    Patches have these `sides` and begin at `first` (two indices) and one of the `columns`. Shifts
+    are tried in their order, and the first of equals is taken. Runs of shifts that differ in
+    their last entry only share the rows that they compare.
+    """
+    n_refs, n_members = members.shape
+    length = guide.shape[2]
+    distances = np.full((n_refs, n_members), np.inf, guide.dtype)  # heaps, the farthest first
+    squares = np.empty(length, guide.dtype)
+    sums = np.empty(length, guide.dtype)
+    for number in range(shifts.shape[0]):
+        a, b = first[0] + shifts[number, 0], first[1] + shifts[number, 1]
+        if min(a, b) < 0 or a + sides[0] > guide.shape[0] or b + sides[1] > guide.shape[1]:
+            continue
+        step = shifts[number, 2]
+        begin, end = max(0, -step), min(length, length - step)
+        _add_squares(guide, sides, first, (a, b), begin, begin + step, squares[: end - begin])
+        _add_neighbours(squares[: end - begin], sides[2], sums[: end - begin])
+        for ref in range(n_refs):
+            column = columns[ref] - begin
+            if column < 0 or column + sides[2] > end - begin:
+                continue
+            if sums[column] < distances[ref, 0]:
+                _replace_farthest(distances[ref], members[ref], sums[column], number)
+
+
+@_kernel
+def _add_squares(guide, sides, here, there, begin, begin_there, squares):
+    """Squared differences of the rows of two patches, summed over these rows."""
+    n = squares.shape[0]
+    squares[:] = 0
+    for i in range(sides[0]):
+        for j in range(sides[1]):
+            ours = guide[here[0] + i, here[1] + j, begin : begin + n]
+            theirs = guide[there[0] + i, there[1] + j, begin_there : begin_there + n]
+            for column in range(n):
+                difference = ours[column] - theirs[column]
+                squares[column] += difference * difference
+
+
+@_kernel
+def _add_neighbours(values, number, sums):
+    """Sums of each value and those after it, a number of them in all.
+
+    The last sums lack some. Four at a time: the sums are read and written less often.
+    """
+    sums[:] = 0
+    fours = number - number % 4
+    for i in range(0, fours, 4):
+        for column in range(values.shape[0] - i - 3):
+            here = column + i
+            pair, other = values[here] + values[here + 1], values[here + 2] + values[here + 3]
+            sums[column] += pair + other
+    for i in range(fours, number):
+        later = values[i:]
+        for column in range(later.shape[0]):
+            sums[column] += later[column]
+
+
+@_kernel
+def _replace_farthest(distances, members, distance, member):
+    """Put a member into a heap in place of the farthest one."""
+    size = distances.shape[0]
+    place = 0
+    while True:
+        child = 2 * place + 1
+        if child >= size:
+            break
+        if child + 1 < size and distances[child + 1] > distances[child]:
+            child += 1
+        if distances[child] <= distance:
+            break
+        distances[place] = distances[child]
+        members[place] = members[child]
+        place = child
+    distances[place] = distance
+    members[place] = member
+
+
+@_kernel
+def clean_groups(
+    noisy,
+    mixed,
+    guide,
+    covariance,
+    starts,
+    members,
+    steps,
+    offsets,
+    share,
+    rounding,
+    values,
+    weights,
+):
+    """Clean groups of patches and add them to images of sums.
+
+    noisy, mixed, guide : flat images: as given, with some of its noise taken off already, and the
+        best estimate so far
+    covariance : of the noise of a patch, the mean of its diagonal 1
+    starts, members : the first pixels of the patches that groups are about, and their members
+    steps : how far the first pixel of a member is from that, for each number of a shift
+    share : of the noise that `mixed` shall keep
+    rounding : relative, of sums of n products
+    values : two flat images that receive weighted patches: clean, and with that share of noise
+    weights : two that receive the weights at the first pixel of each patch: the same for both, and
+        of the part of `mixed` that is kept in the second
+    """
+    n, k = offsets.shape[0], members.shape[1]
+    known = np.empty((n, k), guide.dtype)  # patches of the guide, one in each column
+    given = np.empty((n, k), guide.dtype)  # and of the mixed image
+    cleaned = np.empty((n, k), guide.dtype)
+    means = np.empty(n, guide.dtype)
+    factor = np.empty((n, n), guide.dtype)
+    product = np.empty((n, n), guide.dtype)
+    places = np.empty(k, np.int64)
+    for group in range(starts.shape[0]):
+        for i in range(k):
+            places[i] = starts[group] + steps[members[group, i]]
+        removed = _gather(noisy, mixed, guide, places, offsets, known, given)
+        left = max(1 - removed, share, LEAST_LEFT)
+        _centre(known, means)
+        _centre(given, means)
+        np.dot(known, known.T, factor)
+        hidden = _add_noise(factor, n * left * left, covariance, rounding)
+        trust = max(n / max(n, hidden), LEAST_TRUST)  # 1 without values of 10**7 times the noise
+        _solve(factor, known)
+        np.dot(known, given.T, product)
+        np.dot(product.T, known, cleaned)
+        kept = share / left
+        for i in range(k):
+            norm = known[0, i] * 0
+            for j in range(n):
+                norm += known[j, i] * known[j, i]
+            weight = trust / (norm + 1 / k)
+            weights[0, places[i]] += weight
+            weights[1, places[i]] += weight * kept
+            for j in range(n):
+                value = weight * (cleaned[j, i] + means[j])
+                values[0, places[i] + offsets[j]] += value
+                values[1, places[i] + offsets[j]] += (1 - kept) * value
+
+
+@_kernel
+def _gather(noisy, mixed, guide, places, offsets, known, given):
+    """Patches of the guide and of the mixed image, and the deviation of what `mixed` has lost."""
+    n, k = known.shape
+    total = guide[0] * 0
+    power = guide[0] * 0
+    for i in range(k):
+        for j in range(n):
+            pixel = places[i] + offsets[j]
+            known[j, i] = guide[pixel]
+            given[j, i] = mixed[pixel]
+            lost = noisy[pixel] - mixed[pixel]
+            total += lost
+            power += lost * lost
+    mean = total / (n * k)
+    return np.sqrt(max(power / (n * k) - mean * mean, 0.0))
+
+
+@_kernel
+def _centre(columns, means):
+    """Subtract the mean of the columns, and return it in `means`."""
+    for j in range(columns.shape[0]):
+        total = columns[j, 0] * 0  # not of `means`: what is in there may be NaN
+        for i in range(columns.shape[1]):
+            total += columns[j, i]
+        means[j] = total / columns.shape[1]
+        for i in range(columns.shape[1]):
+            columns[j, i] -= means[j]
+
+
+@_kernel
+def _add_noise(matrix, variance, covariance, rounding):
+    """Add the covariance of the noise, and as much as rounding may hide; return that."""
+    largest = matrix[0, 0]
+    for i in range(matrix.shape[0]):
+        largest = max(largest, matrix[i, i])
+    for i in range(matrix.shape[0]):
+        for j in range(matrix.shape[0]):
+            matrix[i, j] += variance * covariance[i, j]
+        matrix[i, i] += rounding * largest
+    return rounding * largest
+
+
+@_kernel
+def _solve(matrix, columns):
+    """Solve Uᵀ F = columns in place, where Uᵀ U = matrix: that is destroyed."""
+    n = matrix.shape[0]
+    for i in range(n):
+        scale = 1 / np.sqrt(matrix[i, i])
+        for j in range(i, n):
+            matrix[i, j] *= scale
+        columns[i] *= scale
+        for j in range(i + 1, n):
+            entry = matrix[i, j]
+            for column in range(j, n):
+                matrix[j, column] -= entry * matrix[i, column]
+            for column in range(columns.shape[1]):
+                columns[j, column] -= entry * columns[i, column]

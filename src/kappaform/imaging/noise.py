@@ -15,7 +15,7 @@ import numpy as np
 from kappaform.arrays import Array, as_real_array
 from kappaform.imaging import stabilise
 
-_ROUNDING = 1e-6  # of a covariance that was computed: how far it may be from symmetric or positive
+ROUNDING = 1e-6  # of a covariance that was computed: how far it may be from symmetric or positive
 
 
 class Noise:
@@ -43,7 +43,7 @@ class Noise:
     def check_channels(self, n_channels: int) -> None:
         """Refuse parameters of another number of channels than an image has."""
         for name, value in vars(self).items():
-            _check_n_channels(name, len(value) if np.ndim(value) else 1, n_channels)
+            check_n_channels(name, len(value) if np.ndim(value) else 1, n_channels)
 
     def check_values(self, highest: Array) -> None:
         """Refuse channels with these highest values, if they cannot have such noise."""
@@ -82,8 +82,8 @@ class White(Noise):
         _check_numbers("sigma", self.sigma, least=0)
         if self.correlation is not None:
             matrix = np.asarray(self.correlation)
-            _check_covariance("correlation", matrix)
-            if matrix.ndim != 2 or np.abs(np.diag(matrix) - 1).max() > _ROUNDING:
+            check_covariance("correlation", matrix)
+            if matrix.ndim != 2 or np.abs(np.diag(matrix) - 1).max() > ROUNDING:
                 raise ValueError("correlation must be a matrix with 1 along its diagonal.")
 
     def check_channels(self, n_channels: int) -> None:
@@ -107,7 +107,7 @@ class White(Noise):
         return np.broadcast_to(self.sigma, mean.shape)
 
     def __str__(self) -> str:
-        return f"white, sigma {_in_words(self.sigma)}"
+        return f"white, sigma {in_words(self.sigma)}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,8 +153,8 @@ class Shot(Noise):
     def check_values(self, highest: Array) -> None:
         if np.any(highest < self.offset):
             raise ValueError(
-                f"offset={_in_words(self.offset)} is above all values of the image, which has at "
-                f"most {_in_words(highest)}: light only adds to the offset; give a smaller one."
+                f"offset={in_words(self.offset)} is above all values of the image, which has at "
+                f"most {in_words(highest)}: light only adds to the offset; give a smaller one."
             )
 
     def mixed(self, weights: Array, _: tuple[int, ...]) -> tuple[float, None]:
@@ -169,8 +169,8 @@ class Shot(Noise):
         return np.sqrt(photons + np.square(self.read_noise))
 
     def __str__(self) -> str:
-        words = f"shot, gain {_in_words(self.gain)}, read noise {_in_words(self.read_noise)}"
-        return words + (f", offset {_in_words(self.offset)}" if np.any(self.offset) else "")
+        words = f"shot, gain {in_words(self.gain)}, read noise {in_words(self.read_noise)}"
+        return words + (f", offset {in_words(self.offset)}" if np.any(self.offset) else "")
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,7 +211,7 @@ class Varying(Noise):
             raise ValueError("brightness must increase from each number to the next.")
 
     def check_channels(self, n_channels: int) -> None:
-        _check_n_channels("sigma", 1 if np.ndim(self.sigma) == 1 else len(self.sigma), n_channels)
+        check_n_channels("sigma", 1 if np.ndim(self.sigma) == 1 else len(self.sigma), n_channels)
 
     def stabilised(self, image: Any) -> Any:
         return stabilise.by_levels(image, self.brightness, self.sigma)
@@ -240,141 +240,10 @@ class Varying(Noise):
         return f"varying, sigma {np.min(self.sigma):.4g} to {np.max(self.sigma):.4g}"
 
 
-@dataclass(frozen=True, eq=False)
-class Correlated(Noise):
-    """Shared by neighbouring pixels, as after demosaicing, rescaling or blurring.
-
-    Give one of the first two parameters.
-
-    Parameters
-    ----------
-    covariance : array of shape (n, n) or (channels, channels, n, n), optional
-        Of the n pixels of a patch, in C order; of one matrix, channels are independent.
-    autocovariance : array of odd sides, optional
-        Covariance of two pixels over their distance along each axis, distance zero in the middle;
-        zero beyond.
-    stabiliser : Shot or Varying, optional
-        How the noise depends on brightness, which is taken out first. The covariance is that of the
-        stabilised values, whose variance is 1 if the parameters hold for every pixel.
-
-    Examples
-    --------
-    Neighbours in a row share half of the noise:
-
-    >>> import numpy as np
-    >>> import kappaform as kf
-    >>> noise = kf.Correlated(autocovariance=15**2 * np.array([[0.5, 1.0, 0.5]]))
-    >>> streaky = kf.add_noise(np.zeros((64, 64)), noise=noise)
-    >>> cleaned = kf.denoise(streaky, noise=noise)
-    """
-
-    covariance: Array | None = None
-    autocovariance: Array | None = None
-    stabiliser: Shot | Varying | None = None
-
-    def __post_init__(self) -> None:
-        if (self.covariance is None) == (self.autocovariance is None):
-            raise ValueError(
-                "Correlated needs covariance (of a patch) or autocovariance (over distances), and "
-                "only one of them."
-            )
-        if self.covariance is not None:
-            _check_covariance("covariance", np.asarray(self.covariance))
-        else:
-            _check_autocovariance(np.asarray(self.autocovariance))
-        if not isinstance(self.stabiliser, Shot | Varying | None):
-            raise TypeError(f"stabiliser={self.stabiliser!r}: give Shot, Varying or None.")
-
-    def check_channels(self, n_channels: int) -> None:
-        if self.covariance is not None and np.ndim(self.covariance) == 4:
-            _check_n_channels("covariance", len(self.covariance), n_channels)
-        if self.stabiliser is not None:
-            self.stabiliser.check_channels(n_channels)
-
-    def stabilised(self, image: Any) -> Any:
-        return image if self.stabiliser is None else self.stabiliser.stabilised(image)
-
-    def restored(self, image: Any) -> Any:
-        return image if self.stabiliser is None else self.stabiliser.restored(image)
-
-    def check_values(self, highest: Array) -> None:
-        if self.stabiliser is not None:
-            self.stabiliser.check_values(highest)
-
-    def mixed(self, weights: Array, patch_shape: tuple[int, ...]) -> tuple[float, Array | None]:
-        matrix = self._of_patch(patch_shape)
-        if matrix.ndim == 4:
-            mixed = np.einsum("a,b,abij->ij", weights, weights, matrix)
-        else:
-            mixed = (weights @ weights) * matrix
-        variance = float(np.trace(mixed)) / len(mixed)
-        return (math.sqrt(variance), mixed / variance) if variance > 0 else (0.0, None)
-
-    def _of_patch(self, patch_shape: tuple[int, ...]) -> Array:
-        n = math.prod(patch_shape)
-        if self.covariance is not None:
-            matrix = np.asarray(self.covariance, np.float64)
-            if matrix.shape[-1] != n:
-                raise ValueError(
-                    f"covariance has shape {matrix.shape}: patches of shape {patch_shape} need "
-                    f"({n}, {n}); give the patch_size that it was measured for."
-                )
-            return matrix[0, 0] if len(matrix) == 1 and matrix.ndim == 4 else matrix
-        array = np.asarray(self.autocovariance, np.float64)
-        if array.ndim != len(patch_shape):
-            raise ValueError(
-                f"autocovariance has shape {array.shape}: patches of shape {patch_shape} need one "
-                f"of {len(patch_shape)} axes."
-            )
-        matrix = covariance_of(array, patch_shape)
-        _check_covariance("autocovariance", matrix)
-        return matrix
-
-    def scaled(self, factor: float) -> Correlated:
-        if self.stabiliser is not None:
-            return replace(self, stabiliser=self.stabiliser.scaled(factor))
-        covariance, autocovariance = (
-            None if each is None else np.asarray(each) * factor**2
-            for each in (self.covariance, self.autocovariance)
-        )
-        return Correlated(covariance, autocovariance)
-
-    def level(self, mean: Array) -> Array:
-        size = np.ones(mean.shape) if self.stabiliser is None else self.stabiliser.level(mean)
-        return size * self._deviation(mean.size)
-
-    def _deviation(self, n_channels: int) -> Array:
-        if self.autocovariance is not None:
-            centre = tuple(side // 2 for side in np.shape(self.autocovariance))
-            return np.full(n_channels, math.sqrt(np.asarray(self.autocovariance)[centre]))
-        matrix = np.asarray(self.covariance)
-        if matrix.ndim == 2:
-            return np.full(n_channels, math.sqrt(np.trace(matrix) / len(matrix)))
-        variances = np.einsum("aaii->a", matrix) / matrix.shape[-1]
-        return np.sqrt(np.maximum(variances, 0))
-
-    def __str__(self) -> str:
-        matrix = np.empty(0) if self.covariance is None else self.covariance
-        n_channels = len(matrix) if np.ndim(matrix) == 4 else 1
-        size = np.squeeze(self._deviation(n_channels))
-        if self.stabiliser is None:
-            return f"correlated, sigma {_in_words(size)}"
-        return f"correlated, {self.stabiliser}, times {_in_words(size)}"
-
-
-def covariance_of(autocovariance: Array, patch_shape: tuple[int, ...]) -> Array:
-    """Covariance of the pixels of a patch, flattened in C order."""
-    places = np.indices(patch_shape).reshape(len(patch_shape), -1)
-    distances = places[:, :, np.newaxis] - places[:, np.newaxis]
-    middle = np.array(autocovariance.shape)[:, np.newaxis, np.newaxis] // 2
-    within = (np.abs(distances) <= middle).all(axis=0)
-    return np.where(within, autocovariance[tuple(np.where(within, distances + middle, 0))], 0.0)
-
-
 # --- Checks
 
 
-def _check_n_channels(name: str, n_given: int, n_channels: int) -> None:
+def check_n_channels(name: str, n_given: int, n_channels: int) -> None:
     if n_given not in (1, n_channels):
         raise ValueError(
             f"{name} is for {n_given} channels, the image has {n_channels}: give what holds for "
@@ -392,7 +261,7 @@ def _check_numbers(
         raise ValueError(f"{name}={value!r}: give a finite number{rule}, or one for each channel.")
 
 
-def _check_covariance(name: str, matrix: Array) -> None:
+def check_covariance(name: str, matrix: Array) -> None:
     """Refuse what is not the covariance of anything."""
     square = matrix.ndim in (2, 4) and matrix.shape[-1] == matrix.shape[-2]
     if not square or matrix.shape[0] != matrix.shape[1] or not matrix.size:
@@ -403,29 +272,15 @@ def _check_covariance(name: str, matrix: Array) -> None:
     if not np.isfinite(whole).all():
         raise ValueError(f"{name} contains NaN or inf.")
     largest = np.abs(whole).max()
-    if np.abs(whole - whole.T).max() > _ROUNDING * largest:
+    if np.abs(whole - whole.T).max() > ROUNDING * largest:
         raise ValueError(f"{name} is not symmetric: entry (i, j) must be entry (j, i).")
     least = np.linalg.eigvalsh(whole)[0]
-    if largest == 0 or least < -_ROUNDING * len(whole) * largest:
+    if largest == 0 or least < -ROUNDING * len(whole) * largest:
         raise ValueError(
             f"{name} is not positive: its least eigenvalue is {least:.3g}, so that some sum of "
             "pixels would have a negative variance."
         )
 
 
-def _check_autocovariance(array: Array) -> None:
-    if not array.size or not np.isfinite(array).all() or not all(n % 2 for n in array.shape):
-        raise ValueError(
-            f"autocovariance has shape {array.shape}: give finite numbers with odd sides, those of "
-            "distance zero in the middle."
-        )
-    centre = array[tuple(n // 2 for n in array.shape)]
-    if np.abs(array - np.flip(array)).max() > _ROUNDING * abs(centre) or centre <= 0:
-        raise ValueError(
-            "autocovariance is not symmetric about its middle, or the middle, which is the "
-            "variance, is not positive."
-        )
-
-
-def _in_words(value: Any) -> str:
+def in_words(value: Any) -> str:
     return ", ".join(f"{number:.4g}" for number in np.atleast_1d(value))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from kappaform.arrays import as_real_array, generator, library_of, warn
 from kappaform.imaging.patches import check_axis, checked_patch_shape
 from kappaform.learning import Conditioned, LearnResult, LogDet, Method, Orthonormal
-from kappaform.learning.result import learned
+from kappaform.learning.result import transform_of
 
 MethodName = Literal["conditioned", "log-det", "orthonormal"]
 Quality = Literal["fast", "balanced", "best"]
@@ -48,9 +48,16 @@ class Options:
     progress: Progress | None = None
 
 
-def checked_quality(quality: Any) -> Quality:
+def checked_quality(quality: Any, preset: str | None) -> Quality:
+    if quality is None:
+        return "balanced"
     if quality not in get_args(Quality):
         raise ValueError(f"quality={quality!r} is unknown: choose one of {get_args(Quality)}.")
+    if preset is not None:
+        raise ValueError(
+            f"quality={quality!r} has no effect with preset={preset!r}: it is that of the paper; "
+            "leave one of them out."
+        )
     return quality
 
 
@@ -143,12 +150,17 @@ def checked_axes(
     return Axes(stack, channel, added)
 
 
+def looks_like_colour(shape: Sequence[int]) -> bool:
+    """Whether three axes are those of a picture and of its colours."""
+    return shape[2] in (3, 4) and min(shape[:2]) > 4
+
+
 def check_not_colour(shape: Sequence[int], space: Sequence[int]) -> None:
     """Refuse three axes of space of which the last looks like colours; warn of the first."""
     if len(space) != 3:
         return
     first, middle, last = (shape[axis] for axis in space)
-    if last in (3, 4) and min(first, middle) > 4:
+    if looks_like_colour((first, middle, last)):
         raise ValueError(
             f"image has shape {tuple(shape)}, which looks like colour: give channel_axis=-1 (or "
             "stack_axis=-1 for unrelated images); of a volume with so few slices, move that axis "
@@ -233,11 +245,7 @@ def checked_options(
     if callback is not None and not callable(callback):
         raise TypeError(f"callback={callback!r}: give a function of a LearnResult, or None.")
     matrix = _matrix(transform)
-    if patch_size is None and matrix is not None:
-        patch_size = round(len(matrix) ** (1 / len(space)))
-    elif patch_size is None:
-        patch_size = default_patch_shape(space, paper)
-    patch_shape = checked_patch_shape(patch_size, space)
+    patch_shape = _patch_shape(patch_size, space, matrix, paper)
     if matrix is not None:
         _check_matrix(matrix, patch_shape)
     # One seed for all images of a stack, so that each becomes what it becomes alone.
@@ -246,10 +254,22 @@ def checked_options(
     return Options(method, methods[method], patch_shape, paper, matrix, values, seed, callback)
 
 
-def check_movie(stack_axis: int | None, preset: str | None, share: bool, library: str) -> None:
-    """Refuse what a movie cannot be."""
-    if stack_axis is None:
+def check_movie(
+    shape: Sequence[int],
+    axes: tuple[int | None, int | None],
+    preset: str | None,
+    share: bool,
+    library: str,
+) -> None:
+    """Refuse what a movie cannot be; `axes` are those of the stack and of the channels."""
+    if axes[0] is None:
         raise ValueError("movie=True needs stack_axis, the axis of the frames.")
+    n_axes = len(shape) - sum(axis is not None for axis in axes)
+    if n_axes != 2:
+        raise ValueError(
+            f"movie=True: image has shape {tuple(shape)}, frames of {n_axes} dimensions: planes "
+            "are needed."
+        )
     if preset is not None or share:
         raise ValueError("movie=True shares a transform already, and preset has none: leave both.")
     if library == "dask":
@@ -261,13 +281,17 @@ def check_movie(stack_axis: int | None, preset: str | None, share: bool, library
 
 def patch_of_frames(patch_size: Any, frame: tuple[int, ...], transform: Any) -> tuple[int, ...]:
     """The shape of a patch of one frame of a movie, whose frames are planes."""
-    if len(frame) != 2:
-        raise ValueError(f"movie=True: frames have shape {frame}, planes are needed.")
-    if patch_size is None:
-        matrix = _matrix(transform)
-        side = None if matrix is None else math.isqrt(len(matrix))
-        patch_size = default_patch_shape(frame) if side is None else side
-    return (1, *checked_patch_shape(patch_size, frame))
+    return (1, *_patch_shape(patch_size, frame, _matrix(transform)))
+
+
+def _patch_shape(
+    patch_size: Any, space: tuple[int, ...], matrix: NDArray | None, paper: bool = False
+) -> tuple[int, ...]:
+    if patch_size is None and matrix is not None:
+        patch_size = round(len(matrix) ** (1 / len(space)))
+    elif patch_size is None:
+        patch_size = default_patch_shape(space, paper)
+    return checked_patch_shape(patch_size, space)
 
 
 def default_patch_shape(space: tuple[int, ...], paper: bool = False) -> tuple[int, ...]:
@@ -287,9 +311,7 @@ def of_ordinary_scale(transform: NDArray) -> NDArray:
 def _matrix(transform: Any) -> NDArray | None:
     if transform is None:
         return None
-    given = learned(transform, "transform")
-    given = given.transform if isinstance(given, LearnResult) else given
-    return as_real_array(given, "transform").astype(np.float64)
+    return as_real_array(transform_of(transform, "transform"), "transform").astype(np.float64)
 
 
 def _check_matrix(matrix: NDArray, patch_shape: tuple[int, ...]) -> None:

@@ -83,8 +83,9 @@ def grid_of(
 
 
 def mean_free(patches: Any) -> Any:
-    """Patches (rows of an array or a tensor) less the mean of each."""
-    return patches - patches.mean(axis=1, keepdims=True)
+    """Patches (rows of an array or a tensor), of each of which the mean is removed in place."""
+    patches -= patches.mean(axis=1, keepdims=True)
+    return patches
 
 
 def rows_at(image: Array, grid: Grid, numbers: Array | None = None) -> Array:
@@ -104,9 +105,7 @@ def rows_at(image: Array, grid: Grid, numbers: Array | None = None) -> Array:
 
 def patches_at(image: Array, grid: Grid, numbers: Array) -> Array:
     """Mean-free patches of these numbers, float64."""
-    patches = rows_at(image, grid, numbers).astype(np.float64, copy=False)
-    patches -= patches.mean(axis=1, keepdims=True)  # in place: they are a copy already
-    return patches
+    return mean_free(rows_at(image, grid, numbers).astype(np.float64, copy=False))
 
 
 def extract_patches(

@@ -1,22 +1,34 @@
-"""Where the pixels of an image are, and cleaning it there, tile by tile."""
+"""Where the pixels of an image are, and cleaning it there, tile by tile.
+
+Each tile is cleaned with a margin around it, so that memory stays bounded. What lies beyond the
+margin has next to no influence on a tile, but it has some: so an image is cleaned in the same tiles
+wherever its pixels are, in memory, in chunks or on a device.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from itertools import pairwise, product
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.arrays import float_dtype, representable
-from kappaform.imaging.clean import clean_image
+from kappaform.imaging.clean import cleaner, sweep
 from kappaform.imaging.groups import refined
 from kappaform.imaging.options import Progress, Quality, sections
 from kappaform.imaging.patches import Grid, patches_at
-from kappaform.imaging.stages import Recipe, Tools, cleaned
-from kappaform.imaging.tiles import tiles_of
+from kappaform.imaging.stages import Recipe, Tools, cleaned, is_movie
 
 Cleaned = tuple[list[Any], list[Any]]  #: components, and the mean number of coefficients over each
+
+
+# Side of a tile, at most, and its margin: so large that a tile and its sums take some 200 MB.
+_PLANE = 1536, 64
+_VOLUME = 160, 16
+_FRAMES = 16, 4
+_FRAME = 512, 64
 
 
 class Place(Protocol):
@@ -34,7 +46,7 @@ class Place(Protocol):
 class HostImage:
     """The place of arrays."""
 
-    tools = Tools(clean_image, refined)
+    tools = Tools(cleaner, sweep, refined)
 
     def __init__(self, components: Sequence[NDArray]) -> None:
         self.components = components
@@ -89,3 +101,41 @@ def clean_tile(
         limits = representable(recipe.value_range, float_dtype(given.dtype))
         restored.append(values.clip(*limits, out=values))
     return restored, list(counts)
+
+
+# --- Tiles
+
+
+class Tile(NamedTuple):
+    """A part of an image, the same with its margin, and where the first is in the second."""
+
+    inner: tuple[slice, ...]
+    outer: tuple[slice, ...]
+    within: tuple[slice, ...]
+
+
+def cuts(size: int, side: int) -> list[int]:
+    """Where an axis is cut into equal parts that are not longer than a side."""
+    number = -(-size // side)
+    return [i * size // number for i in range(number + 1)]
+
+
+def sides_and_margins(patch_shape: Sequence[int]) -> list[tuple[int, int]]:
+    """Of the tiles of an image that has such patches: a movie has flat ones."""
+    if len(patch_shape) == 2:
+        return [_PLANE] * 2
+    return [_FRAMES, _FRAME, _FRAME] if is_movie(patch_shape) else [_VOLUME] * 3
+
+
+def tiles_of(shape: Sequence[int], patch_shape: Sequence[int]) -> Iterator[Tile]:
+    """The tiles of an image, in order."""
+    along = []
+    for size, (side, margin) in zip(shape, sides_and_margins(patch_shape), strict=True):
+        parts = []
+        for start, stop in pairwise(cuts(size, side)):
+            first, last = max(start - margin, 0), min(stop + margin, size)
+            within = slice(start - first, stop - first)
+            parts.append((slice(start, stop), slice(first, last), within))
+        along.append(parts)
+    for chosen in product(*along):
+        yield Tile(*zip(*chosen, strict=True))

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kappaform.arrays import Array, as_real_array, float_dtype, generator, representable
-from kappaform.imaging.noise import Correlated, Noise, Shot, Varying, White
+from kappaform.imaging.correlated import Correlated
+from kappaform.imaging.noise import Noise, Shot, Varying, White
 
 
 def add_noise(

@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.imaging.clean import rule_of
+from kappaform.imaging.clean import Rule, rule_of
 from kappaform.imaging.groups import Rounds, Search, noise_of_groups
 from kappaform.imaging.options import ANY_VALUE, Progress, Quality, sections
 from kappaform.imaging.scales import MOST_SCALES, can_be_halved, halved, with_smooth_part
-from kappaform.imaging.tiles import is_movie
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +63,8 @@ _LARGEST_IN_HALVES = 2.0**24
 class Tools(NamedTuple):
     """What cleans images of one library."""
 
-    clean_image: Callable[..., tuple[Any, Any]]
+    cleaner: Callable[[Rule, Any], Any]  #: from a rule, for patches of an image
+    sweep: Callable[..., tuple[Any, Any]]
     refined: Callable[..., Any]
 
 
@@ -105,6 +105,11 @@ def cleaned(
     return [with_smooth_part(*pair) for pair in zip(better, halves, strict=True)], counts
 
 
+def is_movie(patch_shape: Sequence[int]) -> bool:
+    """Whether patches are of one frame each."""
+    return len(patch_shape) == 3 and patch_shape[0] == 1
+
+
 def _first(
     noisy: Any, recipe: Recipe, half: Any, progress: Progress | None, tools: Tools, scale: int
 ) -> tuple[Any, Any]:
@@ -112,7 +117,29 @@ def _first(
     transform = recipe.transforms[min(scale, len(recipe.transforms) - 1)]
     bounds = recipe.bounds if scale == 0 else ANY_VALUE
     rule = rule_of(transform, recipe.covariance)
-    return tools.clean_image(noisy, recipe.patch_shape, rule, bounds, half, progress)
+    return two_sweeps(noisy, recipe.patch_shape, rule, bounds, tools, half, progress)
+
+
+def two_sweeps(
+    image: Any,
+    patch_shape: tuple[int, ...],
+    rule: Rule,
+    bounds: tuple[float, float],
+    tools: Tools,
+    half: Any = None,
+    progress: Progress | None = None,
+) -> tuple[Any, Any]:
+    """First estimate by thresholds, second by Wiener's rule with the first as its guide.
+
+    The image is in units of its noise. What is smooth in both comes from `half`, the cleaned image
+    at half its size, if there is one. Also the mean number of coefficients over each pixel.
+    """
+    clean = tools.cleaner(rule, image)
+    first, second = sections(progress, [1, 1])
+    guide, counts = tools.sweep(image, patch_shape, clean, None, bounds, first)
+    guide = with_smooth_part(guide, half)
+    cleaned, _ = tools.sweep(image, patch_shape, clean, guide, bounds, second)
+    return with_smooth_part(cleaned, half), counts
 
 
 def _search(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from kappaform.arrays import as_transform, sparsity_of
 from kappaform.engines import Engine, engine_for, refit_of
 from kappaform.learning.methods import Coding, checked_coding
-from kappaform.learning.result import LearnResult, learned
+from kappaform.learning.result import transform_of
 from kappaform.linalg import scaled_inverse
 from kappaform.threads import single_threaded_blas
 
@@ -63,12 +63,10 @@ def evaluate(
     True
     """
     coding = checked_coding(coding)
-    given = learned(transform, "transform")
-    matrix = given.transform if isinstance(given, LearnResult) else given
     engine = engine_for(signals)
     return evaluated_on(
         engine,
-        as_transform(matrix, engine.n_features),
+        as_transform(transform_of(transform, "transform"), engine.n_features),
         sparsity_of(n_nonzero_coefs, engine.n_signals, engine.n_features),
         coding,
     )

@@ -11,7 +11,14 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.arrays import as_real_array, sparsity_of
+from kappaform.arrays import (
+    as_real_array,
+    first_bad_row,
+    max_magnitude,
+    memory_map,
+    not_finite,
+    sparsity_of,
+)
 from kappaform.engines import Engine, SignalsUnreadable, engine_for
 from kappaform.learning.evaluate import evaluated_on
 from kappaform.learning.learn import learn_on
@@ -256,13 +263,20 @@ def checked_error(choose_by: Any) -> ErrorName:
 
 
 def validation_engine(validation: Any, n_features: int) -> Engine:
-    """The engine of signals that validate others of so many features."""
+    """The engine of signals that validate others of so many features.
+
+    What is in memory is checked here: else NaN would be found after all has been learned.
+    """
     engine = engine_for(validation, "validation")
     if engine.n_features != n_features:
         raise ValueError(
             f"validation has {engine.n_features} features: its signals must have {n_features}, as "
             "the others."
         )
+    values: Any = getattr(engine, "signals", None)
+    in_memory = isinstance(values, np.ndarray) and memory_map(values) is None
+    if in_memory and not np.isfinite(max_magnitude(values)):
+        raise ValueError(not_finite("validation", first_bad_row(values)))
     return engine
 
 

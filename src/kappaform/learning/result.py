@@ -257,3 +257,9 @@ def learned(item: Any, name: str) -> Any:
             "estimator of kappaform, a LearnResult or an array."
         )
     return getattr(item, "result_", item)
+
+
+def transform_of(item: Any, name: str) -> Any:
+    """The matrix of a fitted estimator or of a LearnResult; an array as it is."""
+    given = learned(item, name)
+    return given.transform if isinstance(given, LearnResult) else given

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from kappaform.image_files import read_image
 from kappaform.imaging import add_noise, extract_patches
+from kappaform.imaging.patches import mean_free
 
 IMAGES = ("Barbara", "Cameraman", "Couple", "Hill", "Lena", "Man", "MRI")  # MRI: its "brain"
 SIGMAS = (5, 10, 15, 20, 100)
@@ -105,8 +106,7 @@ def signals_of(pictures: Iterable[Path], side: int = 8) -> NDArray:
             raise ValueError(f"{path} has shape {picture.shape}: a grey picture is expected.")
         height, width = (size // side * side for size in picture.shape)
         blocks.append(extract_patches(picture[:height, :width], side, side))
-    signals = np.concatenate(blocks)
-    return signals - signals.mean(axis=1, keepdims=True)
+    return mean_free(np.concatenate(blocks))
 
 
 def _read_clean(path: Path) -> NDArray:

@@ -177,9 +177,8 @@ def _mark_choice(figure: Figure, path: ConditionPath) -> None:
             least = path[f"validation_{error}"].min()
             style: dict[str, Any] = {"mfc": "none", "mec": "black", "markersize": 11}
             axes.plot(path.chosen, least, "o", label="chosen", **style)
-            # Below the ring: from a minimum the line goes up on both sides.
-            note: dict[str, Any] = {"xytext": (7, -14), "textcoords": "offset points"}
-            axes.annotate(f"chosen: {path.chosen:g}", (path.chosen, least), fontsize=9, **note)
+            # Below the panel: within it, lines may be anywhere.
+            axes.set_xlabel(f"{axes.get_xlabel()}, chosen: {path.chosen:g}")
 
 
 def draw_path_errors(

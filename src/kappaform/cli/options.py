@@ -1,0 +1,108 @@
+"""Options of the command: which go together, and what they mean to the library."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any
+
+import kappaform as kf
+from kappaform.cli.messages import as_option, warn
+
+#: Options that have no effect beside another one, and why.
+_WITHOUT_EFFECT = (
+    ("max_condition", "preset", "the bound is that of a log-det transform"),
+    ("quality", "preset", "it is that of the paper"),
+    ("value_range", "preset", "its grey levels are 0 to 255"),
+    ("device", "preset", "it is computed on the processor"),
+    ("gain", "preset", "the denoiser of the paper knows white noise only"),
+    ("share", "preset", "the denoiser of the paper learns from every picture"),
+    ("movie", "preset", "the denoiser of the paper knows single pictures only"),
+    ("volume", "movie", "pages are frames then, not slices"),
+    ("share", "movie", "its frames share a transform already"),
+    ("share", "model", "the transform is learned already"),
+    ("sigma", "gain", "one is the size of white noise, the other that of shot noise"),
+    ("preset", "model", "a preset learns its own transform"),
+    ("method", "model", "the transform is learned already"),
+    ("max_condition", "model", "the transform is learned already"),
+    ("seed", "model", "it chooses patches to learn from, and nothing is learned"),
+    ("verbose", "json", "the document says everything"),
+)
+#: For every kind of noise, the option that is its size, and why that of another has no effect.
+SIZES_OF_NOISE = {
+    "auto": ("", "kind and size are estimated"),
+    "white": ("sigma", "the size of white noise is --sigma"),
+    "shot": ("gain", "the size of shot noise is --gain, with --read-noise"),
+    "correlated": ("", "its size is estimated"),
+}
+#: Options of the conditioned method besides its bound.
+CONDITIONED = ("objective", "norm", "variant", "n_rounds")
+# Pixels of a patch. Time grows with their square: denoising 512 x 512 pixels was measured to take
+# 2 s with patches of 11 x 11, 36 s with 24 x 24 and 177 s with 32 x 32, on two busy cores.
+_SLOW_PATCH, _LARGEST_PATCH = 24**2, 64**2
+
+
+def complete(arguments: Namespace) -> None:
+    """Note which options were given, check them, and give the others their default."""
+    options = vars(arguments)
+    given = {name for name, value in options.items() if value is not None and value is not False}
+    _check_effects(options, given)
+    low, high = options.get("value_range") or (0, 1)
+    if not low < high:
+        raise ValueError(f"--value-range {low:g} {high:g}: give the smaller value first.")
+    arguments.given = given
+    for name, value in arguments.defaults.items():
+        if name not in given:
+            setattr(arguments, name, value)
+
+
+def _check_effects(options: dict[str, Any], given: set[str]) -> None:
+    """Refuse an option that has no effect beside another one."""
+    rules = [*_WITHOUT_EFFECT]
+    if options.get("method") in ("log-det", "orthonormal"):
+        why = "only the conditioned method has it"
+        rules += [(name, "method", why) for name in ("max_condition", *CONDITIONED)]
+    kind = options.get("noise") or ""
+    if kind in ("shot", "correlated"):
+        rules.append(("noise", "preset", "the denoiser of the paper knows white noise only"))
+    own, why = SIZES_OF_NOISE.get(kind, ("", ""))
+    rules += [(name, "noise", why) for name in ("sigma", "gain") if name != own]
+    for name, other, why in rules:
+        if {name, other} <= given:
+            text = f"{_shown(name, options)} has no effect with {_shown(other, options)}"
+            raise ValueError(f"{text}: {why}; leave one of them out.")
+    for name in ("read_noise", "offset"):
+        if name in given and "gain" not in given:
+            text = f"{as_option(name)} has no effect without --gain"
+            raise ValueError(f"{text}: they describe shot noise together; give both or neither.")
+
+
+def _shown(name: str, options: dict[str, Any]) -> str:
+    """An option; where it is a choice, with what was chosen."""
+    option = as_option(name)
+    return f"{option} {options[name]}" if name in ("method", "noise", "preset") else option
+
+
+def chosen(arguments: Namespace, *names: str) -> dict[str, Any]:
+    """Options of the library that are arguments of the same name."""
+    return {name: getattr(arguments, name) for name in names}
+
+
+def check_patch_size(side: int, n_axes: int) -> None:
+    """Refuse patches that take for ever, and warn of those that take long."""
+    n_pixels = side**n_axes
+    usual = "8 to 16 are usual" if n_axes == 2 else "4 to 6 are usual in volumes"
+    text = f"--patch-size {side}: patches of {n_pixels} pixels"
+    if n_pixels > _LARGEST_PATCH:
+        most = round(_LARGEST_PATCH ** (1 / n_axes))
+        raise ValueError(f"{text} would take hours or days: give {most} at most, {usual}.")
+    if n_pixels > _SLOW_PATCH:
+        warn(f"{text} take minutes or hours: {usual}.")
+
+
+def given_noise(arguments: Namespace) -> kf.White | kf.Shot | str | None:
+    """The noise of every picture, as the library takes it; None: kind and size are estimated."""
+    if arguments.gain is not None:
+        return kf.Shot(arguments.gain, arguments.read_noise, arguments.offset)
+    if arguments.sigma is not None:
+        return kf.White(arguments.sigma)
+    return None if arguments.noise == "auto" else arguments.noise

@@ -1,0 +1,165 @@
+"""Noise that neighbouring pixels share: its covariance in a patch."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from kappaform.arrays import Array
+from kappaform.imaging.noise import (
+    ROUNDING,
+    Noise,
+    Shot,
+    Varying,
+    check_covariance,
+    check_n_channels,
+    in_words,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Correlated(Noise):
+    """Shared by neighbouring pixels, as after demosaicing, rescaling or blurring.
+
+    Give one of the first two parameters.
+
+    Parameters
+    ----------
+    covariance : array of shape (n, n) or (channels, channels, n, n), optional
+        Of the n pixels of a patch, in C order; of one matrix, channels are independent.
+    autocovariance : array of odd sides, optional
+        Covariance of two pixels over their distance along each axis, distance zero in the middle;
+        zero beyond.
+    stabiliser : Shot or Varying, optional
+        How the noise depends on brightness, which is taken out first. The covariance is that of the
+        stabilised values, whose variance is 1 if the parameters hold for every pixel.
+
+    Examples
+    --------
+    Neighbours in a row share half of the noise:
+
+    >>> import numpy as np
+    >>> import kappaform as kf
+    >>> noise = kf.Correlated(autocovariance=15**2 * np.array([[0.5, 1.0, 0.5]]))
+    >>> streaky = kf.add_noise(np.zeros((64, 64)), noise=noise)
+    >>> cleaned = kf.denoise(streaky, noise=noise)
+    """
+
+    covariance: Array | None = None
+    autocovariance: Array | None = None
+    stabiliser: Shot | Varying | None = None
+
+    def __post_init__(self) -> None:
+        if (self.covariance is None) == (self.autocovariance is None):
+            raise ValueError(
+                "Correlated needs covariance (of a patch) or autocovariance (over distances), and "
+                "only one of them."
+            )
+        if self.covariance is not None:
+            check_covariance("covariance", np.asarray(self.covariance))
+        else:
+            _check_autocovariance(np.asarray(self.autocovariance))
+        if not isinstance(self.stabiliser, Shot | Varying | None):
+            raise TypeError(f"stabiliser={self.stabiliser!r}: give Shot, Varying or None.")
+
+    def check_channels(self, n_channels: int) -> None:
+        if self.covariance is not None and np.ndim(self.covariance) == 4:
+            check_n_channels("covariance", len(self.covariance), n_channels)
+        if self.stabiliser is not None:
+            self.stabiliser.check_channels(n_channels)
+
+    def stabilised(self, image: Any) -> Any:
+        return image if self.stabiliser is None else self.stabiliser.stabilised(image)
+
+    def restored(self, image: Any) -> Any:
+        return image if self.stabiliser is None else self.stabiliser.restored(image)
+
+    def check_values(self, highest: Array) -> None:
+        if self.stabiliser is not None:
+            self.stabiliser.check_values(highest)
+
+    def mixed(self, weights: Array, patch_shape: tuple[int, ...]) -> tuple[float, Array | None]:
+        matrix = self._of_patch(patch_shape)
+        if matrix.ndim == 4:
+            mixed = np.einsum("a,b,abij->ij", weights, weights, matrix)
+        else:
+            mixed = (weights @ weights) * matrix
+        variance = float(np.trace(mixed)) / len(mixed)
+        return (math.sqrt(variance), mixed / variance) if variance > 0 else (0.0, None)
+
+    def _of_patch(self, patch_shape: tuple[int, ...]) -> Array:
+        n = math.prod(patch_shape)
+        if self.covariance is not None:
+            matrix = np.asarray(self.covariance, np.float64)
+            if matrix.shape[-1] != n:
+                raise ValueError(
+                    f"covariance has shape {matrix.shape}: patches of shape {patch_shape} need "
+                    f"({n}, {n}); give the patch_size that it was measured for."
+                )
+            return matrix[0, 0] if len(matrix) == 1 and matrix.ndim == 4 else matrix
+        array = np.asarray(self.autocovariance, np.float64)
+        if array.ndim != len(patch_shape):
+            raise ValueError(
+                f"autocovariance has shape {array.shape}: patches of shape {patch_shape} need one "
+                f"of {len(patch_shape)} axes."
+            )
+        matrix = covariance_of(array, patch_shape)
+        check_covariance("autocovariance", matrix)
+        return matrix
+
+    def scaled(self, factor: float) -> Correlated:
+        if self.stabiliser is not None:
+            return replace(self, stabiliser=self.stabiliser.scaled(factor))
+        covariance, autocovariance = (
+            None if each is None else np.asarray(each) * factor**2
+            for each in (self.covariance, self.autocovariance)
+        )
+        return Correlated(covariance, autocovariance)
+
+    def level(self, mean: Array) -> Array:
+        size = np.ones(mean.shape) if self.stabiliser is None else self.stabiliser.level(mean)
+        return size * self._deviation(mean.size)
+
+    def _deviation(self, n_channels: int) -> Array:
+        if self.autocovariance is not None:
+            centre = tuple(side // 2 for side in np.shape(self.autocovariance))
+            return np.full(n_channels, math.sqrt(np.asarray(self.autocovariance)[centre]))
+        matrix = np.asarray(self.covariance)
+        if matrix.ndim == 2:
+            return np.full(n_channels, math.sqrt(np.trace(matrix) / len(matrix)))
+        variances = np.einsum("aaii->a", matrix) / matrix.shape[-1]
+        return np.sqrt(np.maximum(variances, 0))
+
+    def __str__(self) -> str:
+        matrix = np.empty(0) if self.covariance is None else self.covariance
+        n_channels = len(matrix) if np.ndim(matrix) == 4 else 1
+        size = np.squeeze(self._deviation(n_channels))
+        if self.stabiliser is None:
+            return f"correlated, sigma {in_words(size)}"
+        return f"correlated, {self.stabiliser}, times {in_words(size)}"
+
+
+def covariance_of(autocovariance: Array, patch_shape: tuple[int, ...]) -> Array:
+    """Covariance of the pixels of a patch, flattened in C order."""
+    places = np.indices(patch_shape).reshape(len(patch_shape), -1)
+    distances = places[:, :, np.newaxis] - places[:, np.newaxis]
+    middle = np.array(autocovariance.shape)[:, np.newaxis, np.newaxis] // 2
+    within = (np.abs(distances) <= middle).all(axis=0)
+    return np.where(within, autocovariance[tuple(np.where(within, distances + middle, 0))], 0.0)
+
+
+def _check_autocovariance(array: Array) -> None:
+    if not array.size or not np.isfinite(array).all() or not all(n % 2 for n in array.shape):
+        raise ValueError(
+            f"autocovariance has shape {array.shape}: give finite numbers with odd sides, those of "
+            "distance zero in the middle."
+        )
+    centre = array[tuple(n // 2 for n in array.shape)]
+    if np.abs(array - np.flip(array)).max() > ROUNDING * abs(centre) or centre <= 0:
+        raise ValueError(
+            "autocovariance is not symmetric about its middle, or the middle, which is the "
+            "variance, is not positive."
+        )
