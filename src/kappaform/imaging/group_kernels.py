@@ -14,6 +14,8 @@ import numpy as np
 
 from kappaform.jit import kernel
 
+# Loops where numpy would need none: numba compiles an assignment of arrays for seconds, with every
+# text of an error that it may raise.
 # Sums may be reordered: that is what makes them fast, and on one machine they are always the same.
 _kernel = kernel({"contract", "reassoc", "nsz", "arcp"})
 
@@ -69,7 +71,8 @@ def _add_squares(guide, sides, here, there, begin, begin_there, squares):
 @_kernel
 def _add_neighbours(values, number, sums):
     """Sums of each value and those after it, a number of them in all."""
-    sums[:] = values
+    for column in range(values.shape[0]):
+        sums[column] = values[column]
     for i in range(1, number):
         later = values[i:]
         for column in range(later.shape[0]):
@@ -210,7 +213,8 @@ def _solve(matrix, columns):
         scale = 1 / np.sqrt(matrix[i, i])
         for j in range(i, n):
             matrix[i, j] *= scale
-        columns[i] *= scale
+        for column in range(columns.shape[1]):
+            columns[i, column] *= scale
         for j in range(i + 1, n):
             entry = matrix[i, j]
             for column in range(j, n):
