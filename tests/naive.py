@@ -65,7 +65,8 @@ def rebuilding_codes(signals, transform, n_nonzero):
 
 def _fitted(y, atoms, kept):
     values = np.zeros(len(kept))
-    values[kept] = np.linalg.lstsq(atoms[:, kept], y, rcond=None)[0]
+    q, r = np.linalg.qr(atoms[:, kept])
+    values[kept] = np.linalg.solve(r, q.T @ y)
     return values
 
 
