@@ -408,7 +408,7 @@ def test_stopping_at_max_iter_warns_with_the_numbers_and_the_remedy(signals):
 @pytest.mark.parametrize("objective", ["absolute", "relative"])
 def test_a_warning_never_contradicts_the_race_of_starts(objective, signals):
     tol, seen = 1e-2, set()
-    for max_iter in range(1, 60, 2):
+    for max_iter in range(1, 60, 3):
         estimator = kf.ConditionedTransform(3, objective=objective, max_iter=max_iter, tol=tol)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
