@@ -242,7 +242,7 @@ def test_warnings_of_many_pages_are_one_line(capsys):
 
 def test_texture_everywhere_is_warned_about_with_the_options_to_give(capsys):
     put("a.png", data.gravel()[:300, :300])
-    code, _, err = ended(capsys, "denoise", "a.png", "--quality", "fast", "--patch-size", 8)
+    code, _, err = ended(capsys, "denoise", "a.png", "--quality", "fast")
     assert code == 0
     (line,) = err.splitlines()
     assert line.startswith("kappaform: warning: a.png: the noise could not be told from texture")
