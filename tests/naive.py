@@ -159,7 +159,7 @@ def _spectrum_on_sphere(floor, ceiling, targets, weights, norm):
     low, high = -heaviest - 1, 2 * math.sqrt(targets.size) * largest / norm + 1
     for _ in range(200):
         middle = 0.5 * (low + high)
-        if middle == low or middle == high:
+        if middle in (low, high):
             break
         if _energy(floor, ceiling, targets, weights, middle) >= norm**2:
             low = middle
