@@ -31,8 +31,10 @@ $(READY): pyproject.toml
 demo: $(READY)
 	$(BIN)/kappaform demo
 
+# One thread of BLAS in each process: more of them wait for each other, and cost up to ten times
+# as much. Tests that are about threads set their number.
 test: $(READY)
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 lint: $(READY)
 	$(BIN)/ruff check

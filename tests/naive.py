@@ -65,15 +65,16 @@ def rebuilding_codes(signals, transform, n_nonzero):
 
 def _fitted(y, atoms, kept):
     values = np.zeros(len(kept))
-    values[kept] = np.linalg.lstsq(atoms[:, kept], y, rcond=None)[0]
+    q, r = np.linalg.qr(atoms[:, kept])
+    values[kept] = np.linalg.solve(r, q.T @ y)
     return values
 
 
 # --- linalg: spectra under a condition bound -----------------------------------------------------
 #
 # The objective depends on one unknown, the floor, once the others are eliminated, and has a single
-# valley in it: golden section on the logarithm of the floor, by values alone. Compiled, because
-# thousands of cases are compared.
+# valley in it: golden section on the logarithm of the floor, by values alone. The costs are
+# compiled, because thousands of cases are compared, and in loops, which compile fastest.
 
 
 def closest_spectrum(targets, weights, max_condition, norm=None):
@@ -112,7 +113,6 @@ def _floors_on_sphere(n, max_condition, norm):
     return (norm / (max_condition * math.sqrt(n)), norm / math.sqrt(n)), None
 
 
-@njit
 def _golden_section(cost, interval, targets, weights, max_condition, extra):
     ratio = 0.5 * (math.sqrt(5) - 1)
     a, d = math.log(interval[0]), math.log(interval[1])
@@ -131,7 +131,7 @@ def _golden_section(cost, interval, targets, weights, max_condition, extra):
     return math.exp(0.5 * (a + d))
 
 
-@njit
+@njit(cache=True)
 def _cost_of_floor(floor, targets, weights, max_condition, _):
     cost = 0.0
     for i in range(targets.size):
@@ -140,57 +140,74 @@ def _cost_of_floor(floor, targets, weights, max_condition, _):
     return cost
 
 
-@njit
+@njit(cache=True)
 def _cost_on_sphere(floor, targets, weights, max_condition, norm):
     spectrum = _spectrum_on_sphere(floor, max_condition * floor, targets, weights, norm)
-    return np.sum(weights * (spectrum - targets) ** 2)
+    cost = 0.0
+    for i in range(targets.size):
+        cost += weights[i] * (spectrum[i] - targets[i]) ** 2
+    return cost
 
 
-@njit
+@njit(cache=True)
 def _spectrum_on_sphere(floor, ceiling, targets, weights, norm):
     """Best spectrum of that norm between two bounds: bisection on the multiplier of the norm."""
-    linear = weights * targets
-    n = targets.size
-    low = -weights.max() - 1
-    high = 2 * math.sqrt(n) * linear.max() / norm + 1
+    heaviest = largest = 0.0
+    for i in range(targets.size):
+        heaviest = max(heaviest, weights[i])
+        largest = max(largest, weights[i] * targets[i])
+    low, high = -heaviest - 1, 2 * math.sqrt(targets.size) * largest / norm + 1
     for _ in range(200):
         middle = 0.5 * (low + high)
         if middle in (low, high):
             break
-        if np.sum(_between(floor, ceiling, linear, weights, middle) ** 2) >= norm**2:
+        if _energy(floor, ceiling, targets, weights, middle) >= norm**2:
             low = middle
         else:
             high = middle
     # The norm may jump at the multiplier: squares between the two sides are optimal as well.
-    longer = _between(floor, ceiling, linear, weights, low) ** 2
-    shorter = _between(floor, ceiling, linear, weights, high) ** 2
-    gap = np.sum(longer) - np.sum(shorter)
-    share = (norm**2 - np.sum(shorter)) / gap if gap > 0 else 0.0
-    return np.sqrt(shorter + min(max(share, 0.0), 1.0) * (longer - shorter))
-
-
-@njit
-def _between(floor, ceiling, linear, weights, multiplier):
-    spectrum = np.empty_like(linear)
-    for i in range(linear.size):
-        quadratic = weights[i] + multiplier
-        spectrum[i] = min(max(linear[i] / quadratic, floor), ceiling) if quadratic > 0 else ceiling
+    longer = _energy(floor, ceiling, targets, weights, low)
+    shorter = _energy(floor, ceiling, targets, weights, high)
+    share = (norm**2 - shorter) / (longer - shorter) if longer > shorter else 0.0
+    share = min(max(share, 0.0), 1.0)
+    spectrum = np.empty(targets.size)
+    for i in range(targets.size):
+        one = _between(floor, ceiling, weights[i] * targets[i], weights[i] + low) ** 2
+        other = _between(floor, ceiling, weights[i] * targets[i], weights[i] + high) ** 2
+        spectrum[i] = math.sqrt(other + share * (one - other))
     return spectrum
 
 
-@njit
+@njit(cache=True)
+def _energy(floor, ceiling, targets, weights, multiplier):
+    energy = 0.0
+    for i in range(targets.size):
+        linear, quadratic = weights[i] * targets[i], weights[i] + multiplier
+        energy += _between(floor, ceiling, linear, quadratic) ** 2
+    return energy
+
+
+@njit(cache=True)
+def _between(floor, ceiling, linear, quadratic):
+    """Minimiser of quadratic * s^2 - 2 * linear * s between two bounds."""
+    return min(max(linear / quadratic, floor), ceiling) if quadratic > 0 else ceiling
+
+
+@njit(cache=True)
 def _lagrangian_of_floor(floor, targets, weights, max_condition, norm_and_multiplier):
     norm, multiplier = norm_and_multiplier
     ceiling = min(norm, max_condition * floor)
     return _lagrangian(floor, ceiling, targets, weights, norm, multiplier)
 
 
-@njit
+@njit(cache=True)
 def _lagrangian(floor, ceiling, targets, weights, norm, multiplier):
-    linear = weights * targets
-    squares = _between(floor, ceiling, linear, weights, multiplier) ** 2
-    cost = np.sum(weights * squares - 2 * linear * np.sqrt(squares))
-    return cost + multiplier * (np.sum(squares) - norm**2)
+    cost = 0.0
+    for i in range(targets.size):
+        linear, quadratic = weights[i] * targets[i], weights[i] + multiplier
+        value = _between(floor, ceiling, linear, quadratic)
+        cost += weights[i] * value**2 - 2 * linear * value + multiplier * value**2
+    return cost - multiplier * norm**2
 
 
 # --- linalg: the polar factor --------------------------------------------------------------------

@@ -186,7 +186,7 @@ def test_batches_in_another_order_end_at_nearly_the_same_score(estimator_class, 
     scores = []
     for seed in range(3):
         rows = np.random.default_rng(seed).permutation(len(signals))
-        batches = [signals[part] for _ in range(5) for part in np.split(rows, 6)]
+        batches = [signals[part] for _ in range(3) for part in np.split(rows, 6)]
         scores.append(learned_from(estimator_class(3), batches).score(signals))
     assert min(scores) == pytest.approx(max(scores), rel=0.05)
 

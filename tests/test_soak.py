@@ -14,7 +14,7 @@ def test_a_few_cases_of_each_campaign_hold(campaign, monkeypatch):
         test = f"test_no_other_bounded_spectrum_{name}"
         assert callable(getattr(soak.test_spectrum, test))
         monkeypatch.setattr(soak.test_spectrum, test, lambda seed: int(seed))
-    for seed in range(4):
+    for seed in range(2):
         assert soak.failure(campaign, seed) == ""
 
 

@@ -23,8 +23,10 @@ def picture(folder):
     return put(folder / "photo.png", PICTURE)
 
 
-def explore(capsys, *arguments):
-    code, out, err = ended(capsys, "explore", *arguments, "--bounds", 1, 2)
+def explore(capsys, *arguments, patch_size=4):
+    """What the command says; patches are small, because learning them is most of the work."""
+    options = ["--bounds", 1, 2, "--patch-size", patch_size]
+    code, out, err = ended(capsys, "explore", *arguments, *options)
     assert code == 0, err
     return out, err
 
@@ -35,7 +37,7 @@ def data_of(path):
 
 
 def test_a_page_is_written_and_told(capsys, folder, picture):
-    out, err = explore(capsys, picture, "-o", "page.html", "--sigma", 10)
+    out, err = explore(capsys, picture, "-o", "page.html", "--sigma", 10, patch_size=8)
     assert err == ""
     assert re.search(r"noise +white, sigma 10\n", out)
     assert re.search(r"bounds +1, 2\n", out)

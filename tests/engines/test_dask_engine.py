@@ -163,7 +163,7 @@ def test_a_killed_worker_changes_nothing(client):
 def test_a_fit_ends_where_the_one_in_memory_does(dtype, tolerance):
     lazy = generated().astype(dtype)
     signals = lazy.compute()
-    options = {"n_nonzero_coefs": 3, "max_iter": 40}
+    options = {"n_nonzero_coefs": 3, "max_iter": 25}
     found, expected = kf.learn(lazy, **options), kf.learn(signals, **options)
     assert found.condition_number <= 2 * (1 + 1e-12)
     assert found.errors.absolute[-1] == pytest.approx(expected.errors.absolute[-1], rel=tolerance)

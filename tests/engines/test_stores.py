@@ -335,14 +335,17 @@ def test_a_mistake_in_a_store_stays_what_it_is(mistake):
 
 
 class Counting(Store):
-    """Counts how many threads read it at once."""
+    """Counts how many threads read it at once. Until `ends` each waits for a second one."""
 
     now = most = 0
+    ends = 0.0
 
     def __getitem__(self, rows):
         self.now += 1
         self.most = max(self.most, self.now)
         time.sleep(0.002)
+        while self.most == 1 and time.monotonic() < self.ends:
+            time.sleep(0.001)
         found = super().__getitem__(rows)
         self.now -= 1
         return found
@@ -361,6 +364,7 @@ def test_a_store_of_unknown_kind_is_read_by_one_thread_at_a_time(rng, monkeypatc
     assert store.most == 1
     # Those of libraries that several threads may read are not held back by us.
     monkeypatch.setattr(stores, "_READ_BY_MANY", (Counting.__module__.partition(".")[0],))
+    store.ends = time.monotonic() + 20  # on a busy machine the second thread may begin late
     _ = engine_for(store).gram
     assert store.most > 1
 

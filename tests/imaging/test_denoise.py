@@ -36,6 +36,11 @@ def details(noisy):
     return kf.denoise_with_details(noisy, 20.0, **SMALL)
 
 
+@pytest.fixture(scope="module")
+def quick(noisy):
+    return kf.denoise(noisy, 20.0, **FAST)
+
+
 @pytest.mark.parametrize("method", ["conditioned", "log-det", "orthonormal"])
 def test_every_method_removes_most_of_the_noise(clean, noisy, method):
     assert psnr(clean, kf.denoise(noisy, 20.0, method=method, **FAST)) > psnr(clean, noisy) + 7
@@ -51,7 +56,7 @@ def test_the_preset_of_the_paper_denoises(clean, noisy):
 
 
 def test_the_default_is_better_than_the_paper(clean, noisy):
-    clean, noisy = clean[:72, :72], noisy[:72, :72]
+    clean, noisy = clean[:56, :56], noisy[:56, :56]
     by_default, paper = kf.denoise(noisy, 20.0), kf.denoise(noisy, 20.0, preset="paper")
     assert psnr(clean, np.clip(by_default, 0, 255)) > psnr(clean, paper) + 0.5
 
@@ -65,7 +70,7 @@ def test_the_transform_used_keeps_the_bound(noisy, bound):
         assert learned.condition_number <= bound * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("unit", [1e-3, 3.7, 1e5])
+@pytest.mark.parametrize("unit", [1e-3, 1e5])
 def test_denoising_commutes_with_scaling(noisy, details, unit):
     scaled = kf.denoise(noisy * unit, 20.0 * unit, **SMALL)
     np.testing.assert_allclose(scaled / unit, details.image, atol=1e-6 * 255)
@@ -94,8 +99,8 @@ def test_same_seed_same_result_and_another_seed_another(noisy):
     assert np.abs(one - other).max() > 0
 
 
-def test_no_seed_is_seed_zero(noisy, details):
-    np.testing.assert_array_equal(kf.denoise(noisy, 20.0, rng=0, **SMALL), details.image)
+def test_no_seed_is_seed_zero(noisy, quick):
+    np.testing.assert_array_equal(kf.denoise(noisy, 20.0, rng=0, **FAST), quick)
 
 
 @pytest.mark.parametrize("quality", QUALITIES)
@@ -110,10 +115,10 @@ def test_any_number_of_threads_gives_the_same_bits(noisy, quality, monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_floats_keep_their_dtype(noisy, details, dtype):
-    cleaned = kf.denoise(noisy.astype(dtype), 20.0, **SMALL)
+def test_floats_keep_their_dtype(noisy, quick, dtype):
+    cleaned = kf.denoise(noisy.astype(dtype), 20.0, **FAST)
     assert cleaned.dtype == dtype
-    assert np.abs(cleaned.astype(np.float64) - details.image).mean() < 1
+    assert np.abs(cleaned.astype(np.float64) - quick).mean() < 1
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int32])
@@ -166,10 +171,10 @@ def test_colour_is_better_denoised_together(rng):
         np.testing.assert_allclose(np.moveaxis(first, 0, -1), together, atol=1e-9)
 
 
-def test_grey_that_is_stored_as_colour_is_denoised_as_grey(noisy, details):
+def test_grey_that_is_stored_as_colour_is_denoised_as_grey(noisy, quick):
     colour = np.repeat(noisy[..., np.newaxis], 3, axis=-1)
-    cleaned = kf.denoise(colour, 20.0, channel_axis=-1, **SMALL)
-    np.testing.assert_array_equal(cleaned, np.repeat(details.image[..., np.newaxis], 3, axis=-1))
+    cleaned = kf.denoise(colour, 20.0, channel_axis=-1, **FAST)
+    np.testing.assert_array_equal(cleaned, np.repeat(quick[..., np.newaxis], 3, axis=-1))
 
 
 def test_noise_common_to_the_channels_is_estimated_as_such(clean, rng):
@@ -198,10 +203,10 @@ def test_axes_of_channels_and_stack_may_be_anywhere(rng, channel_axis, stack_axi
     assert list(moved.sparsity_map.shape) == expected
 
 
-def test_each_image_of_a_stack_may_have_its_own_noise(noisy):
+def test_each_image_of_a_stack_may_have_its_own_noise(noisy, quick):
     stack = np.stack([noisy, noisy])
     result = kf.denoise_with_details(stack, [20.0, 5.0], stack_axis=0, **FAST)
-    np.testing.assert_array_equal(result.image[0], kf.denoise(noisy, 20.0, **FAST))
+    np.testing.assert_array_equal(result.image[0], quick)
     again = kf.denoise_with_details(stack, result.sigma, stack_axis=0, **FAST)
     np.testing.assert_array_equal(again.image, result.image)
 
@@ -222,11 +227,11 @@ def test_each_channel_may_have_its_own_noise(rng):
     np.testing.assert_array_equal(result.sigma, sigmas)
 
 
-def test_a_stack_is_denoised_slice_by_slice(noisy, details):
+def test_a_stack_is_denoised_slice_by_slice(noisy, quick):
     stack = np.stack([noisy, noisy[::-1]], axis=1)
-    result = kf.denoise_with_details(stack, 20.0, stack_axis=1, **SMALL)
+    result = kf.denoise_with_details(stack, 20.0, stack_axis=1, **FAST)
     assert result.image.shape == result.sparsity_map.shape == stack.shape
-    np.testing.assert_array_equal(result.image[:, 0], details.image)
+    np.testing.assert_array_equal(result.image[:, 0], quick)
     assert len(result.transforms) == 2
 
 
@@ -239,7 +244,7 @@ def test_a_volume_is_denoised_by_its_own_patches(rng):
 
 
 def test_a_given_transform_is_used(noisy):
-    basis = kf.dct_basis((7, 7))
+    noisy, basis = noisy[:64, :64], kf.dct_basis((7, 7))
     result = kf.denoise_with_details(noisy, 20.0, transform=basis)
     np.testing.assert_array_equal(result.transform, basis)
     assert result.patch_shape == (7, 7)

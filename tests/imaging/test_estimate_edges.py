@@ -18,15 +18,14 @@ def psnr(clean, image, peak=255):
     return 10 * np.log10(peak**2 / np.mean((clean - image) ** 2))
 
 
-@pytest.mark.parametrize("shift", [-300.0, -50.0, 1000.0])
-def test_an_offset_of_the_values_changes_nothing_of_shot_noise(shift):
-    clean = data.camera()[:300, :300].astype(float)
+def test_an_offset_of_the_values_changes_nothing_of_shot_noise():
+    clean = data.camera()[:256, :256].astype(float)
     noisy = kf.add_noise(clean, noise=Shot(2.55, 4.0), rng=0)
-    found = kf.denoise_with_details(noisy + shift, **FAST)
-    assert isinstance(found.noise, Shot)
-    assert psnr(clean, found.image - shift) == pytest.approx(
-        psnr(clean, kf.denoise(noisy, **FAST)), abs=0.1
-    )
+    expected = psnr(clean, kf.denoise(noisy, **FAST))
+    for shift in (-300.0, -50.0, 1000.0):
+        found = kf.denoise_with_details(noisy + shift, **FAST)
+        assert isinstance(found.noise, Shot)
+        assert psnr(clean, found.image - shift) == pytest.approx(expected, abs=0.1)
 
 
 def test_values_below_the_offset_are_not_lost():

@@ -14,6 +14,8 @@ import numpy as np
 
 from kappaform.jit import kernel
 
+# Loops where numpy would need none: numba compiles an assignment of arrays for seconds, with every
+# text of an error that it may raise.
 # Sums may be reordered: that is what makes them fast, and on one machine they are always the same.
 _kernel = kernel({"contract", "reassoc", "nsz", "arcp"})
 
@@ -330,7 +332,8 @@ def _solve(matrix, columns):
         scale = 1 / np.sqrt(matrix[i, i])
         for j in range(i, n):
             matrix[i, j] *= scale
-        columns[i] *= scale
+        for column in range(columns.shape[1]):
+            columns[i, column] *= scale
         for j in range(i + 1, n):
             entry = matrix[i, j]
             for column in range(j, n):

@@ -149,7 +149,7 @@ def plot_path(path: ConditionPath) -> Figure:
     >>> import numpy as np
     >>> import kappaform as kf
     >>> signals = np.random.default_rng(0).standard_normal((500, 16)).cumsum(axis=1)
-    >>> path = kf.condition_path(signals[::2], [1, 2, 4], validation=signals[1::2])
+    >>> path = kf.condition_path(signals[::2], [1, 2, 4], tol=1e-2, validation=signals[1::2])
     >>> kf.plots.plot_path(path).savefig("path.png")
     """
     if not isinstance(path, ConditionPath):
