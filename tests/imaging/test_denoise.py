@@ -268,7 +268,7 @@ def test_callback_sees_the_learning_and_may_end_it(noisy, n_halves):
     seen = []
     image = noisy[: (22, 33, 60)[n_halves]]
     kf.denoise(image, 20.0, callback=lambda state: seen.append(state) or True, **FAST)
-    assert len(seen) == 3 + n_halves  # rounds, and one for each size that the image is halved to
+    assert len(seen) == 4 + n_halves  # rounds, and one for each size that the image is halved to
 
 
 def test_small_images_have_small_patches(rng):

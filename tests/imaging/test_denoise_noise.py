@@ -296,7 +296,7 @@ def test_images_of_a_stack_may_share_one_transform(camera):
     found = kf.denoise_with_details(stack, progress=shares.append, **options)
     assert len(found.transforms) == 3
     assert all(np.array_equal(each, found.transform) for each in found.transforms)
-    assert len(found.history) == 3  # rounds of one learning
+    assert len(found.history) == 4  # rounds of one learning
     np.testing.assert_array_equal(found.history[-1].transform, found.transform)
     assert shares == sorted(shares)
     assert shares[-1] == 1
