@@ -143,7 +143,7 @@ def test_what_does_not_fit_at_once_is_summed_in_parts(rng, monkeypatch):
 
     monkeypatch.setattr(triton_pass, "_SUM_BYTES", 1)
     monkeypatch.setattr(triton_pass, "_SUM_BYTES_BESIDE_CODES", 3 * 8 * 192**2)
-    monkeypatch.setattr(triton_pass, "_CODE_ENTRIES", 130 * 128)
+    monkeypatch.setattr(triton_pass, "_CODE_BYTES", 4 * 130 * 128)
     shape = triton_pass._CROSS_SHAPES[64]._replace(most_rows=128)
     monkeypatch.setitem(triton_pass._CROSS_SHAPES, 64, shape)
     for n, n_rows in ((10, 300), (130, 500)):
