@@ -167,3 +167,23 @@ def test_only_what_offsets_reach_is_passed_over():
     assert can_pass_over(torch.empty(10**6, 256, device="meta").T.contiguous().T)
     assert not can_pass_over(torch.empty(10**7, 256, device="meta").T.contiguous().T)
     assert not can_pass_over(torch.empty(10, 10**6, device="meta")[:, :50])
+
+
+def test_where_stages_do_not_fit_one_does():
+    from triton.runtime.errors import OutOfResources
+
+    from kappaform.engines.triton_pass import Shape, _launch
+
+    tried = []
+
+    def launched(*_, num_stages, **__):
+        tried.append(num_stages)
+        if num_stages > least:
+            raise OutOfResources(200_000, 100_000, "shared memory")
+
+    least = 1
+    _launch({(4,): launched}, (4,), Shape(64, 64, 4, 3), torch.ones(1, device=DEVICE))
+    assert tried == [3, 1]
+    least = 0
+    with pytest.raises(OutOfResources):
+        _launch({(4,): launched}, (4,), Shape(64, 64, 4, 1), torch.ones(1, device=DEVICE))
