@@ -143,7 +143,7 @@ def test_what_does_not_fit_at_once_is_summed_in_parts(rng, monkeypatch):
 
     monkeypatch.setattr(triton_pass, "_SUM_BYTES", 1)
     monkeypatch.setattr(triton_pass, "_SUM_BYTES_BESIDE_CODES", 3 * 8 * 192**2)
-    monkeypatch.setattr(triton_pass, "_CODE_ENTRIES", 130 * 128)
+    monkeypatch.setattr(triton_pass, "_CODE_BYTES", 4 * 130 * 128)
     shape = triton_pass._CROSS_SHAPES[64]._replace(most_rows=128)
     monkeypatch.setitem(triton_pass._CROSS_SHAPES, 64, shape)
     for n, n_rows in ((10, 300), (130, 500)):
@@ -167,3 +167,23 @@ def test_only_what_offsets_reach_is_passed_over():
     assert can_pass_over(torch.empty(10**6, 256, device="meta").T.contiguous().T)
     assert not can_pass_over(torch.empty(10**7, 256, device="meta").T.contiguous().T)
     assert not can_pass_over(torch.empty(10, 10**6, device="meta")[:, :50])
+
+
+def test_where_stages_do_not_fit_one_does():
+    from triton.runtime.errors import OutOfResources
+
+    from kappaform.engines.triton_pass import Shape, _launch
+
+    tried = []
+
+    def launched(*_, num_stages, **__):
+        tried.append(num_stages)
+        if num_stages > least:
+            raise OutOfResources(200_000, 100_000, "shared memory")
+
+    least = 1
+    _launch({(4,): launched}, (4,), Shape(64, 64, 4, 3), torch.ones(1, device=DEVICE))
+    assert tried == [3, 1]
+    least = 0
+    with pytest.raises(OutOfResources):
+        _launch({(4,): launched}, (4,), Shape(64, 64, 4, 1), torch.ones(1, device=DEVICE))

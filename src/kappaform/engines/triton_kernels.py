@@ -16,7 +16,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kappaform.engines.triton_selection import above_cut, first_ties, select, selected
+from kappaform.engines.triton_selection import select, selected
 
 
 @triton.jit(do_not_specialize=["n_signals"])
@@ -55,28 +55,21 @@ def pass_kernel(
     for start in range(0, n_rows, ROWS):
         rows = start + tl.arange(0, ROWS)
         inside = rows < n_rows
+        wanted = tl.load(sparsity + rows * sparsity_stride, mask=inside, other=0)
+        cut = tl.load(cuts + rows, mask=inside, other=1)
         block = _block(signals, row_stride, column_stride, rows, columns, inside, n_features, scale)
         block_high, block_low = _halves(block)
         coefs = tl.zeros((ROWS, WIDTH), tl.float32)
         coefs = _product(block_high, block_low, weights_high, weights_low, coefs, EXACT)
-        wanted = tl.load(sparsity + rows * sparsity_stride, mask=inside, other=0)
-        cut = tl.load(cuts + rows, mask=inside, other=1)
         cut, end, any_tied = select((coefs,), (columns,), wanted, cut)
         tl.store(cuts + rows, cut, mask=inside)
-        codes = above_cut(coefs, cut)
+        codes = selected(coefs, columns, cut, end, any_tied)
         kept += tl.sum(codes * codes, 1)
         dropped += tl.sum((coefs - codes) * (coefs - codes), 1)
-        if any_tied:
-            ties = first_ties(coefs, columns, cut, end)
-            kept += tl.sum(ties * ties, 1)
-            dropped -= tl.sum(ties * ties, 1)  # entries as large are left: little cancels
-            ties_high, ties_low = _halves(ties)
-            total = _added(total, ties_high, ties_low, block_high, block_low, EXACT)
         codes_high, codes_low = _halves(codes)
         total = _added(total, codes_high, codes_low, block_high, block_low, EXACT)
     tl.store(cross + program.to(tl.int64) * WIDTH * WIDTH + square, total)
-    tl.store(energies + 2 * program, tl.sum(kept.to(tl.float64), 0))
-    tl.store(energies + 2 * program + 1, tl.sum(dropped.to(tl.float64), 0))
+    _store_sums(kept, dropped, energies, program)
 
 
 @triton.jit(do_not_specialize=["n_signals"])
@@ -114,6 +107,8 @@ def code_kernel(
     codes_low += first * n_features
     rows = tl.arange(0, ROWS)
     inside = rows < n_signals - first
+    wanted = tl.load(sparsity + (first + rows) * sparsity_stride, mask=inside, other=0)
+    cut = tl.load(cuts + first + rows, mask=inside, other=1)
     left_columns, right_columns = tl.arange(0, LEFT), LEFT + tl.arange(0, max(RIGHT, 16))
     left = tl.zeros((ROWS, LEFT), tl.float32)
     right = tl.zeros((ROWS, max(RIGHT, 16)), tl.float32)
@@ -130,25 +125,23 @@ def code_kernel(
             right = _product(
                 block_high, block_low, tl.load(high + offsets), tl.load(low + offsets), right, EXACT
             )
-    wanted = tl.load(sparsity + (first + rows) * sparsity_stride, mask=inside, other=0)
-    cut = tl.load(cuts + first + rows, mask=inside, other=1)
     if RIGHT > 0:
-        cut, end, _ = select((left, right), (left_columns, right_columns), wanted, cut)
+        cut, end, any_tied = select((left, right), (left_columns, right_columns), wanted, cut)
     else:
-        cut, end, _ = select((left,), (left_columns,), wanted, cut)
+        cut, end, any_tied = select((left,), (left_columns,), wanted, cut)
     tl.store(cuts + first + rows, cut, mask=inside)
-    chosen = selected(left, left_columns, cut, end)
+    chosen = selected(left, left_columns, cut, end, any_tied)
+    kept = tl.sum(chosen * chosen, 1)
+    dropped = tl.sum((left - chosen) * (left - chosen), 1)
     _store_codes(chosen * unit, codes, codes_low, rows, left_columns, inside, n_features, EXACT)
-    kept, dropped = _energy(chosen), _energy(left - chosen)
     if RIGHT > 0:
-        others = selected(right, right_columns, cut, end)
+        chosen = selected(right, right_columns, cut, end, any_tied)
+        kept += tl.sum(chosen * chosen, 1)
+        dropped += tl.sum((right - chosen) * (right - chosen), 1)
         _store_codes(
-            others * unit, codes, codes_low, rows, right_columns, inside, n_features, EXACT
+            chosen * unit, codes, codes_low, rows, right_columns, inside, n_features, EXACT
         )
-        kept += _energy(others)
-        dropped += _energy(right - others)
-    tl.store(energies + 2 * program, kept)
-    tl.store(energies + 2 * program + 1, dropped)
+    _store_sums(kept, dropped, energies, program)
 
 
 @triton.jit(do_not_specialize=["n_signals"])
@@ -216,8 +209,10 @@ def _store_codes(values, codes, codes_low, rows, columns, inside, n_features, EX
 
 
 @triton.jit
-def _energy(block):
-    return tl.sum(tl.sum(block * block, 1).to(tl.float64), 0)
+def _store_sums(kept, dropped, energies, program):
+    """Store the energies of all rows of a program."""
+    tl.store(energies + 2 * program, tl.sum(kept.to(tl.float64), 0))
+    tl.store(energies + 2 * program + 1, tl.sum(dropped.to(tl.float64), 0))
 
 
 @triton.jit

@@ -21,7 +21,7 @@ _MAX_FUSED = 128  # features; sums of more do not fit into the registers of a mu
 _SIGNAL_EXPONENT, _ROW_EXPONENT = 11, 4
 
 # Memory: of the sums of all programs that run at once, and of the codes, if they are in memory.
-_SUM_BYTES, _SUM_BYTES_BESIDE_CODES, _CODE_ENTRIES = 3 * 2**26, 2**26, 2**25
+_SUM_BYTES, _SUM_BYTES_BESIDE_CODES, _CODE_BYTES = 3 * 2**26, 2**26, 2**27
 _LEAST_PROGRAMS = 512  # as long as there are rows for them
 
 
@@ -38,14 +38,14 @@ class Shape(NamedTuple):
 _SHAPES = {
     16: Shape(64, 4096, 4),
     32: Shape(64, 4096, 4),
-    64: Shape(64, 4096, 4, maxnreg=168),  # three programs to a multiprocessor
+    64: Shape(64, 4096, 4, maxnreg=128),  # four programs to a multiprocessor
     128: Shape(128, 2048, 8),
 }
 _CODE_SHAPE = Shape(64, 64, 4, 3)
 _CODE_DEPTH = 32
 _CROSS_SHAPES = {  # by the side of a tile
     64: Shape(64, 4096, 4, maxnreg=128),
-    128: Shape(128, 4096, 8),
+    128: Shape(64, 4096, 8, 3),
 }
 
 
@@ -155,16 +155,17 @@ class FusedPass:
         tile = 64 if n <= 192 else 128
         shape, side = _CROSS_SHAPES[tile], -(-n // tile) * tile
         rows_each, block = shape.most_rows, _CODE_SHAPE.rows
-        step = max(1, _CODE_ENTRIES // (n * rows_each)) * rows_each
-        high, low = (self._empty((min(step, n_signals), n), torch.float16) for _ in range(2))
-        at_once = max(step, _SUM_BYTES_BESIDE_CODES // (8 * side**2) * rows_each)
+        parts = 2 if exact else 1  # halves of a code
+        step = max(1, _CODE_BYTES // (2 * parts * n * rows_each)) * rows_each
+        halves = self._empty((parts, min(step, n_signals), n), torch.float16)
+        at_once = max(1, _SUM_BYTES_BESIDE_CODES // (8 * side**2) * rows_each // step) * step
         for part in split_rows(0, n_signals, at_once):
             n_rows = part.stop - part.start
             cross = self._empty((-(-n_rows // rows_each), side, side), torch.float64)
             energies = self._empty((-(-n_rows // block), 2), torch.float64)
             for rows in split_rows(part.start, part.stop, step):
                 first, last = rows.start - part.start, rows.stop - rows.start
-                codes, beside = (high[:last], low[:last]), energies[first // block :]
+                codes, beside = (halves[0, :last], halves[-1, :last]), energies[first // block :]
                 self._code(rows, *codes, beside, 1.0, weights, sparsity, exact)
                 self._cross(rows, *codes, cross[first // rows_each :], tile, exact)
             yield cross, energies
@@ -183,8 +184,7 @@ class FusedPass:
         """Write the codes of some rows, and the energies of every program."""
         from kappaform.engines.triton_kernels import code_kernel
 
-        # Two programs share the memory of a multiprocessor.
-        shape = _CODE_SHAPE if self._right < 128 else _CODE_SHAPE._replace(num_stages=2)
+        shape, wide = _CODE_SHAPE, exact and self._right == 128
         _launch(
             code_kernel,
             (-(-len(codes) // shape.rows),),
@@ -200,7 +200,8 @@ class FusedPass:
             ROWS=shape.rows,
             LEFT=self._left,
             RIGHT=self._right,
-            DEPTH=min(_CODE_DEPTH, self._left),
+            # Two programs share the memory of a multiprocessor.
+            DEPTH=16 if wide else min(_CODE_DEPTH, self._left),
             EXACT=exact,
         )
 
@@ -248,7 +249,7 @@ class FusedPass:
         width = self._left + self._right
         scaled = np.zeros((-(-width // _CODE_DEPTH) * _CODE_DEPTH, width), np.float32)
         scaled[:n, :n] = np.ldexp(transform.T, exponent)
-        numbers = torch.from_numpy(scaled).to(self._signals.device)
+        numbers = torch.from_numpy(scaled).to(self._signals.device)  # NumPy makes halves slowly
         high = numbers.half()
         return Weights(high, (numbers - high.float()).half(), exponent)
 
@@ -278,9 +279,15 @@ def _rows_each(n_rows: int, shape: Shape) -> int:
 
 def _launch(kernel: Any, grid: tuple[int, ...], shape: Shape, *operands: Any, **sizes: Any) -> None:
     import torch
+    from triton.runtime.errors import OutOfResources
 
     options = {"num_warps": shape.num_warps, "num_stages": shape.num_stages}
     if shape.maxnreg is not None:
         options["maxnreg"] = shape.maxnreg
     with torch.cuda.device_of(operands[0]):
-        kernel[grid](*operands, **sizes, **options)
+        try:
+            kernel[grid](*operands, **sizes, **options)
+        except OutOfResources:  # fewer stages need less shared memory
+            if shape.num_stages == 1:
+                raise
+            kernel[grid](*operands, **sizes, **options | {"num_stages": 1})

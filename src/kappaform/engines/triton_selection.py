@@ -22,6 +22,9 @@ MOST = tl.constexpr(0x7FFFFFFF)  # the bits of all magnitudes are below
 OCTAVE = tl.constexpr(2**23)  # distance between the bits of x and 2x
 NEAR = tl.constexpr(3)  # entries to step over rather than to bisect
 
+# What is left to do for a row; of rows together, the largest.
+DONE, TIED, MOVES = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
+
 
 @triton.jit
 def select(coefs, columns, wanted, cut):
@@ -31,40 +34,28 @@ def select(coefs, columns, wanted, cut):
     columns before the end. Also whether any row is tied; of others the end is 0.
     """
     count = _count(coefs, cut)
-    misses = _misses(wanted, cut, count)
-    most_misses = tl.max(misses, 0)
+    most_misses = tl.max(_misses(wanted, cut, count), 0)
     end = tl.zeros_like(cut)
     any_tied = False
     if most_misses > 0:
         low, high = tl.where(count > wanted, cut, 0), tl.where(count < wanted, cut, MOST)
         if most_misses > NEAR:
             cut, count, low, high = _bisected(coefs, wanted, cut, count, low, high)
-        cut, low, tied, any_tied = _settled(coefs, wanted, cut, count, low, high, misses > 0)
+        cut, low, tied, any_tied = _settled(coefs, wanted, cut, count, low, high)
         if any_tied:
             end = tl.where(tied, _end_of_ties(coefs, columns, wanted, low), 0)
     return cut, end, any_tied
 
 
 @triton.jit
-def selected(block, columns, cut, end):
+def selected(block, columns, cut, end, any_tied):
     """Entries at or above the cut, and in columns before `end` also those just below it."""
     above, tie = cut.to(tl.float32, bitcast=True), (cut - 1).to(tl.float32, bitcast=True)
-    limit = tl.where(columns[None, :] < end[:, None], tie[:, None], above[:, None])
-    return tl.where(tl.abs(block) >= limit, block, 0.0)
-
-
-@triton.jit
-def above_cut(block, cut):
-    """Entries at or above the cut."""
-    return tl.where(tl.abs(block) >= cut.to(tl.float32, bitcast=True)[:, None], block, 0.0)
-
-
-@triton.jit
-def first_ties(block, columns, cut, end):
-    """Entries just below the cut, in columns before `end`."""
-    tie = (cut - 1).to(tl.float32, bitcast=True)
-    kept = (tl.abs(block) == tie[:, None]) & (columns[None, :] < end[:, None])
-    return tl.where(kept, block, 0.0)
+    kept = tl.where(tl.abs(block) >= above[:, None], block, 0.0)
+    if any_tied:
+        limit = tl.where(columns[None, :] < end[:, None], tie[:, None], above[:, None])
+        kept = tl.where(tl.abs(block) >= limit, block, 0.0)
+    return kept
 
 
 @triton.jit
@@ -89,42 +80,42 @@ def _bisected(coefs, wanted, cut, count, low, high):
 
 
 @triton.jit
-def _settled(coefs, wanted, cut, count, low, high, missed):
-    """Cuts in the middle of the gap below the last entry to keep; where there is none, ties.
+def _settled(coefs, wanted, cut, count, low, high):
+    """Cuts that step from entry to entry, the last step into the middle of a gap; or ties.
 
     Of tied rows, if there are any, the cut is just above the tie, which `low` is.
     """
-    upwards = count > wanted
-    state = 2  # the largest of all rows: 0 is done, 1 is tied, 2 still moves
-    while state == 2:
-        upwards = tl.where(count == wanted, upwards, count > wanted)
+    state = MOVES
+    while state == MOVES:
+        upwards = count > wanted
         moves = (_misses(wanted, cut, count) > 0) & (high - low > 1)
         entry = _next_entry(coefs, cut, upwards)
         low = tl.where(moves & upwards, entry, low)
         high = tl.where(moves & ~upwards, entry + 1, high)
-        cut = tl.where(moves, tl.where(upwards, entry + 1, tl.maximum(entry, 1)), cut)
+        past = tl.where(upwards, entry + 1, tl.maximum(entry, 1))
+        cut = tl.where(moves, past, cut)
         count = _count(coefs, cut)
-        open_state = tl.where(high - low > 1, 2, 1)
-        state = tl.max(tl.where(_misses(wanted, cut, count) > 0, open_state, 0), 0)
-    entry = _next_entry(coefs, cut, upwards)
-    above, below = tl.where(upwards, entry, cut), tl.where(upwards, cut - 1, entry)
+        entry = _next_entry(coefs, cut, upwards)
+        above, below = tl.where(upwards, entry, cut), tl.where(upwards, cut - 1, entry)
+        cut = tl.where(moves & (count == wanted), above - ((above - below) >> 1), cut)
+        open_state = tl.where(high - low > 1, MOVES, TIED)
+        state = tl.max(tl.where(_misses(wanted, cut, count) > 0, open_state, DONE), 0)
     tied = _misses(wanted, cut, count) > 0
-    cut = tl.where(missed & (count == wanted), above - ((above - below) >> 1), cut)
-    return tl.where(tied, high, cut), low, tied, state == 1
+    return tl.where(tied, high, cut), low, tied, state == TIED
 
 
 @triton.jit
 def _end_of_ties(coefs, columns, wanted, tie):
     """Where to stop keeping entries equal to the tie: before the first that is one too many."""
     missing = wanted - _count(coefs, tie + 1)
+    level = tie.to(tl.float32, bitcast=True)[:, None]
     end = tl.zeros_like(tie)
     step = 128
     while step > 0:
         ties = tl.zeros_like(tie)
         for i in tl.static_range(len(coefs)):
-            sizes = coefs[i].to(tl.int32, bitcast=True) & MOST
             before = columns[i][None, :] < (end + step)[:, None]
-            ties += tl.sum(tl.where((sizes == tie[:, None]) & before, 1, 0), 1)
+            ties += tl.sum(tl.where((tl.abs(coefs[i]) == level) & before, 1, 0), 1)
         end = tl.where(ties <= missing, end + step, end)
         step = step // 2
     return end
@@ -133,9 +124,10 @@ def _end_of_ties(coefs, columns, wanted, tie):
 @triton.jit
 def _next_entry(coefs, cut, upwards):
     """Least magnitude at or above the cut, or the largest below it; the cut or 0 if none is."""
-    flip = tl.where(upwards, 0, MOST)
     # Flipped bits turn "largest below" into "least above"; those on the other side of the cut
-    # become the largest of all unsigned integers.
+    # become the largest of all unsigned integers. The sign is masked last: a compiler that can
+    # take it off first keeps all magnitudes in registers, beside the entries.
+    flip = tl.where(upwards, 0, -1)
     bound = tl.where(upwards, cut, MOST - cut + 1)
     nearest = (tl.zeros_like(cut) - 1).to(tl.uint32, bitcast=True)
     for i in tl.static_range(len(coefs)):
@@ -143,7 +135,7 @@ def _next_entry(coefs, cut, upwards):
         distances = (sizes - bound[:, None]).to(tl.uint32, bitcast=True)
         nearest = tl.minimum(nearest, tl.min(distances, 1))
     distance = nearest.to(tl.int32, bitcast=True)
-    return tl.where(distance < 0, tl.where(upwards, cut, 0), (distance + bound) ^ flip)
+    return tl.where(distance < 0, tl.where(upwards, cut, 0), ((distance + bound) ^ flip) & MOST)
 
 
 @triton.jit
