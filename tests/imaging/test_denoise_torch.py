@@ -203,7 +203,7 @@ def test_a_constant_tensor_and_no_noise_return_the_image(clean, device):
     assert torch.equal(kf.denoise(given, 0.0), given)
 
 
-# Groups with such a value in them solve equations whose rounding is a thousand times that of patches.
+# Groups with such a value in them solve equations that round a thousand times more than patches do.
 @pytest.mark.parametrize(("quality", "error"), [("fast", 1e-6), ("balanced", 1e-3)])
 def test_large_values_are_cleaned_in_double_precision(noisy, device, quality, error):
     offset = torch.tensor(noisy, device=device)
