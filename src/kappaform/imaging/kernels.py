@@ -326,17 +326,31 @@ def _add_noise(matrix, variance, covariance, rounding):
 
 @_kernel
 def _solve(matrix, columns):
-    """Solve Uᵀ F = columns in place, where Uᵀ U = matrix: that is destroyed."""
-    n = matrix.shape[0]
-    for i in range(n):
-        scale = 1 / np.sqrt(matrix[i, i])
-        for j in range(i, n):
-            matrix[i, j] *= scale
-        for column in range(columns.shape[1]):
-            columns[i, column] *= scale
-        for j in range(i + 1, n):
-            entry = matrix[i, j]
-            for column in range(j, n):
-                matrix[j, column] -= entry * matrix[i, column]
-            for column in range(columns.shape[1]):
-                columns[j, column] -= entry * columns[i, column]
+    """Solve Uᵀ F = columns in place, where Uᵀ U = matrix: U takes its place."""
+    for row in range(matrix.shape[0]):
+        _subtract_rows_above(matrix, matrix, row, row)
+        _subtract_rows_above(columns, matrix, row, 0)
+        scale = 1 / np.sqrt(matrix[row, row])
+        for j in range(row, matrix.shape[1]):
+            matrix[row, j] *= scale
+        for j in range(columns.shape[1]):
+            columns[row, j] *= scale
+
+
+@_kernel
+def _subtract_rows_above(rows, factors, row, first):
+    """Subtract from a row, beginning with column `first`, those above it times factors[:, row].
+
+    Four at a time: the row is read and written less often.
+    """
+    ours, n = rows[row], rows.shape[1]
+    fours = row - row % 4
+    for i in range(0, fours, 4):
+        a, b, c, d = factors[i, row], factors[i + 1, row], factors[i + 2, row], factors[i + 3, row]
+        one, two, three, four = rows[i], rows[i + 1], rows[i + 2], rows[i + 3]
+        for j in range(first, n):
+            ours[j] -= (a * one[j] + b * two[j]) + (c * three[j] + d * four[j])
+    for i in range(fours, row):
+        factor, other = factors[i, row], rows[i]
+        for j in range(first, n):
+            ours[j] -= factor * other[j]
