@@ -636,6 +636,20 @@ MUTANTS = [
         ("imaging/test_movies.py::test_a_movie_is_cleaned_better_than_its_frames",),
     ),
     Mutant(
+        "where groups clean, next to nothing is learned",
+        "imaging/training.py",
+        "Amount(3, 10_000)",
+        "Amount(1, 300)",
+        ("imaging/test_quality_of_denoising.py::test_each_quality_is_better_than_the_one_before",),
+    ),
+    Mutant(
+        "the paper's preset takes a quality and ignores it",
+        "imaging/options.py",
+        '    if preset is not None:\n        raise ValueError(\n            f"quality=',
+        '    if False:\n        raise ValueError(\n            f"quality=',
+        ("imaging/test_denoise.py::test_bad_input_is_named",),
+    ),
+    Mutant(
         "the patches of each scale are gathered from Dask on their own",
         "imaging/training.py",
         "rounds = ([each] for each in islice(drawn, n_rounds))",

@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import kappaform as kf
+from kappaform import threads
 from kappaform.estimators import base
 
 PACKAGE = str(Path(kf.__file__).parent)
@@ -139,15 +140,21 @@ def interrupted_anywhere(fitted, call, *args):
 
     In about forty places: all over the call, and close together at its end.
     """
+    threads._blas()
+    with threadpool_limits(2, user_api="blas"):  # so that a limit of 1 that stays is seen
+        yield from _interrupted_anywhere(fitted, call, *args)
+
+
+def _interrupted_anywhere(fitted, call, *args):
     whole = CtrlC()
     whole(getattr(pickle.loads(pickle.dumps(fitted)), call), *args)
     last = whole.n_lines
     for after in {*np.linspace(1, last, 25, dtype=int).tolist(), *range(last - 45, last, 3), last}:
         estimator = pickle.loads(pickle.dumps(fitted))
-        before, threads = parts_of(estimator), blas_threads()
+        before, n_threads = parts_of(estimator), blas_threads()
         interrupt = CtrlC(after)(getattr(estimator, call), *args)
         assert isinstance(interrupt, KeyboardInterrupt)
-        assert blas_threads() == threads
+        assert blas_threads() == n_threads
         yield after, estimator, before, interrupt
 
 

@@ -159,8 +159,7 @@ def test_pages_that_no_file_has_are_warned_about(capsys):
     code, out, err = ended(capsys, "denoise", "a.png", "--stack", "--sigma", 0)
     assert code == 0
     assert "a_denoised.png" in out
-    text = "no file has pages (channels of a page are denoised together)"
-    assert err == f"kappaform: warning: --stack had no effect: {text}.\n"
+    assert err == "kappaform: warning: --stack had no effect: no file has pages.\n"
 
 
 def test_a_saved_transform_can_be_used_instead_of_learning(capsys):
@@ -399,7 +398,7 @@ def test_planes_of_one_page_are_no_frames_and_that_is_told(capsys):
     words = ["denoise", "a.tif", "--movie", "--sigma", 15, "--patch-size", 3]
     code, _, err = ended(capsys, *words)
     assert code == 0
-    assert "--movie had no effect: no file has pages (channels of a page are denoised tog" in err
+    assert "--movie had no effect: no file has pages" in err
 
 
 @pytest.mark.parametrize(("sigma", "warned"), [(2, True), (0.5, False)])

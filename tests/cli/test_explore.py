@@ -168,7 +168,7 @@ def test_a_folder_that_is_read_only(capsys, folder, picture):
     [
         (["--bounds", 2], "--bounds: 1 different ones are given; a slider has 2 to 25"),
         (["--bounds", *range(1, 31)], "--bounds: 30 different ones are given"),
-        (["--n-nonzero", 65], "--n-nonzero 65 exceeds n_features=64"),
+        (["--n-nonzero", 65], "--n-nonzero 65 exceeds the 64 pixels of a patch"),
         (["--patch-size", 100], "--patch-size 100: patches of 10000 pixels"),
         (["--patch-size", 16], "or a smaller --patch-size"),
         (["--sigma", 5, "--gain", 2], "has no effect with"),

@@ -145,9 +145,10 @@ def test_path_chooses_a_bound_by_folds_and_saves_what_it_learns(signals, capsys)
 def test_of_a_constant_picture_there_is_nothing_to_choose(folder, capsys, words):
     put("flat.png", np.full((40, 40), 100, np.uint8))
     np.save("flat.npy", np.full((50, 9), 0.1))
-    for name in ("flat.png", "flat.npy"):
+    np.save("rows.npy", np.repeat(np.arange(50.0), 9).reshape(50, 9))
+    for name in ("flat.png", "flat.npy", "rows.npy"):
         text = refused(capsys, "path", name, *words)
-        assert f"{name} is constant: all bounds do the same, so there is nothing to choose" in text
+        assert "every signal is constant, as in a picture of one value: all bounds do" in text
     assert not (folder / "m.kf").exists()
 
 

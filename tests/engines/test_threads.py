@@ -38,6 +38,7 @@ def blas_threads():
 
 @pytest.fixture
 def two_blas_threads():
+    threads._blas()  # all libraries are loaded: one that comes later has threads of its own
     with threadpool_limits(2, user_api="blas"):
         if set(blas_threads()) != {2}:
             pytest.skip("this BLAS has no two threads to limit")

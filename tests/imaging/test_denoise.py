@@ -264,11 +264,13 @@ def test_sparsity_map_is_high_where_the_image_is_rich(clean, details):
 
 
 @pytest.mark.parametrize("n_halves", [0, 1, 2])
-def test_callback_sees_the_learning_and_may_end_it(noisy, n_halves):
+@pytest.mark.parametrize(("quality", "n_rounds"), [("fast", 4), ("balanced", 3)])
+def test_callback_sees_the_learning_and_may_end_it(noisy, n_halves, quality, n_rounds):
     seen = []
     image = noisy[: (22, 33, 60)[n_halves]]
-    kf.denoise(image, 20.0, callback=lambda state: seen.append(state) or True, **FAST)
-    assert len(seen) == 4 + n_halves  # rounds, and one for each size that the image is halved to
+    callback = lambda state: seen.append(state) or True  # noqa: E731
+    kf.denoise(image, 20.0, callback=callback, **FAST | {"quality": quality})
+    assert len(seen) == n_rounds + n_halves  # and one for each size that the image is halved to
 
 
 def test_small_images_have_small_patches(rng):
@@ -470,7 +472,7 @@ def test_channels_in_front_without_their_name_are_warned_of(n_channels, rng):
         (
             np.eye(20),
             {"quality": "best", "preset": "paper"},
-            "quality='best' has no effect with preset='paper': it is that of the paper; leave one",
+            "quality='best' has no effect with preset='paper', which has one quality: leave one",
         ),
         (np.eye(20), {"max_condition": 0.5}, r"max_condition=0\.5"),
         (np.eye(20), {"value_range": (1, 0)}, r"value_range=\(1, 0\): give \(low, high\)"),

@@ -117,11 +117,11 @@ def test_any_number_of_threads_gives_the_same_bits(noisy, cleaned, monkeypatch):
         (
             np.ones((5, 9, 9, 9)),
             {"stack_axis": 0},
-            "image has shape (5, 9, 9, 9), frames of 3 dimensions: planes are needed.",
+            "image has shape (5, 9, 9, 9), frames of 3 dimension(s): planes are needed.",
         ),
         # Each of these would be taken for a volume, which is a warning, if it were no movie.
         (np.ones((3, 9, 9)), {}, "movie=True needs stack_axis, the axis of the frames."),
-        (np.ones((5, 3, 9, 9)), {"stack_axis": 0}, "frames of 3 dimensions: planes are needed."),
+        (np.ones((5, 3, 9, 9)), {"stack_axis": 0}, "frames of 3 dimension(s): planes are needed."),
     ],
 )
 def test_what_is_no_movie_is_refused_without_a_warning(image, options, message):

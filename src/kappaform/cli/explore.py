@@ -71,6 +71,10 @@ def _check_settings(arguments: Namespace) -> None:
         raise ValueError(
             f"--bounds: {n_bounds} different ones are given; a slider has 2 to {_MOST_BOUNDS}."
         )
+    n_pixels = arguments.patch_size**2
+    if arguments.n_nonzero and arguments.n_nonzero > n_pixels:
+        text = f"--n-nonzero {arguments.n_nonzero} exceeds the {n_pixels} pixels of a patch"
+        raise ValueError(f"{text}: give less.")
 
 
 def _middle(shape: tuple[int, ...]) -> tuple[slice, slice]:

@@ -65,7 +65,7 @@ def path(arguments: Namespace) -> None:
                 f"{messages.as_option(name)} has no effect without --choose: give both."
             )
     signals, patch_shape = _signals_of(arguments)
-    _check_choice(signals, arguments.inputs[0])
+    _check_choice(signals)
     table, model = (_chosen if arguments.choose else _validated)(arguments, signals)
     if plot:
         with results.saved_figure(plot, kf.plots.plot_path(table)):
@@ -83,11 +83,15 @@ def path(arguments: Namespace) -> None:
             messages.say(f"{done}: {file}")
 
 
-def _check_choice(signals: NDArray, source: str) -> None:
+def _check_choice(signals: NDArray) -> None:
     """Refuse constant signals, as those of a constant picture."""
-    if signals.size and (signals.min(axis=1) == signals.max(axis=1)).all():
-        text = "all bounds do the same, so there is nothing to choose"
-        raise ValueError(f"{source} is constant: {text}; give another one.")
+    if signals.size == 0 or np.ptp(signals[0]) > 0:  # most are settled by the first
+        return
+    if (signals.min(axis=1) == signals.max(axis=1)).all():
+        raise ValueError(
+            "every signal is constant, as in a picture of one value: all bounds do the same, so "
+            "there is nothing to choose; give another input."
+        )
 
 
 def _validated(arguments: Namespace, signals: NDArray) -> tuple[Any, Any]:

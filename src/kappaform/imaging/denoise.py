@@ -158,7 +158,7 @@ def denoise(
     preset : {"paper"}, optional
         The settings of the paper, for comparison: grey levels from 0 to 255, coding to an error,
         bound and norm taken from a log-det transform, so that `max_condition` has no effect. It
-        has no `quality`.
+        has one quality only.
     transform : array of shape (n, n), LearnResult or fitted estimator, optional
         Used instead of learning one. Its scale does not matter.
     value_range : (low, high), optional

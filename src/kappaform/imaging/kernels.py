@@ -14,8 +14,8 @@ import numpy as np
 
 from kappaform.jit import kernel
 
-# Loops where numpy would need none: numba compiles an assignment of arrays for seconds, with every
-# text of an error that it may raise.
+# Below are loops in place of array expressions: those take numba seconds to compile.
+
 # Sums may be reordered: that is what makes them fast, and on one machine they are always the same.
 _kernel = kernel({"contract", "reassoc", "nsz", "arcp"})
 

@@ -55,7 +55,7 @@ def checked_quality(quality: Any, preset: str | None) -> Quality:
         raise ValueError(f"quality={quality!r} is unknown: choose one of {get_args(Quality)}.")
     if preset is not None:
         raise ValueError(
-            f"quality={quality!r} has no effect with preset={preset!r}: it is that of the paper; "
+            f"quality={quality!r} has no effect with preset={preset!r}, which has one quality: "
             "leave one of them out."
         )
     return quality
@@ -265,9 +265,9 @@ def check_movie(
     if axes[0] is None:
         raise ValueError("movie=True needs stack_axis, the axis of the frames.")
     n_axes = len(shape) - sum(axis is not None for axis in axes)
-    if n_axes != 2:
+    if n_axes != 2 and axes[0] != axes[1]:  # one axis twice is refused with the axes
         raise ValueError(
-            f"movie=True: image has shape {tuple(shape)}, frames of {n_axes} dimensions: planes "
+            f"movie=True: image has shape {tuple(shape)}, frames of {n_axes} dimension(s): planes "
             "are needed."
         )
     if preset is not None or share:

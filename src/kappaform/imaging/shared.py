@@ -54,8 +54,9 @@ def learn_from_images(
 ) -> LearnResult:
     """Learn one transform from the noisy patches of several images.
 
-    It is what `denoise` learns from one image, for ``denoise(image, transform=...)``: images that
-    look alike are cleaned in the same way, and each is spared the time of learning.
+    It is learned as `denoise` with quality "fast" does from one image, for
+    ``denoise(image, transform=...)``: images that look alike are cleaned in the same way, and each
+    is spared the time of learning.
 
     Parameters
     ----------
