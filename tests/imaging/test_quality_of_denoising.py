@@ -17,8 +17,8 @@ SIGMA = 30.0
 # Measured over four seeds of the noise: PSNR of "fast" in dB, and what it gains over cosines
 # and over a single iteration in each round.
 #                             fast             cosines         single iteration
-# bricks, every third pixel   27.64 to 28.05   2.04 to 2.33    1.59 to 1.91
-# squares                     32.58 to 33.14   0.81 to 1.08    0.48 to 0.72
+# bricks, every third pixel   27.88 to 28.19   2.22 to 2.48    1.64 to 1.84
+# squares                     32.35 to 32.93   0.88 to 1.09    0.45 to 0.61
 PICTURES = {
     "bricks, every third pixel": (lambda: data.brick()[:384:3, :384:3], 27.4, 1.3),
     "squares": (lambda: data.checkerboard()[:128, :128], 32.3, 0.3),
@@ -27,10 +27,10 @@ PICTURES = {
 # Measured over three seeds of noise of deviation 25: what "balanced" gains over "fast", and "best"
 # over that.
 #             fast             balanced        best
-# camera      28.84 to 28.97   0.48 to 0.56    0.02 to 0.05
-# bricks      28.30 to 28.63   1.81 to 1.88    0.22 to 0.24
-# squares     34.65 to 35.16   1.61 to 2.33    0.50 to 0.73
-# coffee      31.52 to 31.59   1.11 to 1.29    0.11 to 0.14
+# camera      28.84 to 28.98   0.47 to 0.55    0.01 to 0.05
+# bricks      28.46 to 28.71   1.64 to 1.79    0.22 to 0.24
+# squares     34.47 to 35.00   1.74 to 2.52    0.53 to 0.76
+# coffee      31.53 to 31.61   1.10 to 1.29    0.11 to 0.13
 GROUPS = {
     "camera": (lambda: data.camera()[100:196, 150:246], 0.4, 0.0),
     "bricks": (lambda: data.brick()[:288:3, :288:3], 1.5, 0.15),
