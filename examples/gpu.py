@@ -42,5 +42,5 @@ print(cleaned.device, cleaned.shape)
 
 # %%
 # What to expect, on an NVIDIA H200: a pass over 20 million signals of 64 features took 4.3 ms, the
-# same in plain torch 87 ms; 4096 × 4096 pixels were denoised in 4.3 s. :doc:`/scale` has the
+# same in plain torch 87 ms; 4096 × 4096 pixels were denoised in 4.2 s. :doc:`/scale` has the
 # table and how it was measured. Below some 100 000 signals the processor is as fast.

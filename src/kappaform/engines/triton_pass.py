@@ -26,7 +26,7 @@ _LEAST_PROGRAMS = 512  # as long as there are rows for them
 
 
 class Shape(NamedTuple):
-    """How the work is cut: chosen by measurement on one kind of GPU, right on any."""
+    """How the work is cut: chosen on an H200 with benchmarks/bench_gpu.py, right on any GPU."""
 
     rows: int  #: of a block
     most_rows: int  #: of a program
