@@ -26,8 +26,9 @@ for name, picture in {"noisy": noisy, "cleaned": cleaned}.items():
     print(f"{name:8} PSNR {psnr(clean, picture, data_range=255):.2f} dB")
 
 # %%
-# ``quality="fast"`` takes a third of the time, and leaves somewhat more noise; ``quality="best"``
-# takes twice as long, and leaves a little less: :doc:`/denoising` says what they do.
+# ``quality="fast"`` takes less than half of the time, and leaves somewhat more noise;
+# ``quality="best"`` takes more than twice as long, and leaves a little less: :doc:`/denoising` says
+# what they do.
 #
 # :func:`kappaform.denoise_with_details` does the same and tells how: the noise that it assumed, the
 # transform that it learned, and how many coefficients the patches over each pixel needed.

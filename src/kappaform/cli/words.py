@@ -12,7 +12,7 @@ from kappaform.cli import messages
 from kappaform.threads import n_threads
 
 # Of a megapixel and a thread, on a machine of 2026 (benchmarks/bench_quality.py, time).
-_SECONDS = {"fast": 6.5, "balanced": 27.0, "best": 55.0}
+_SECONDS = {"fast": 7.0, "balanced": 27.0, "best": 57.0}
 _LONG = 30  # seconds: people look away
 
 

@@ -154,7 +154,7 @@ def denoise(
     quality : {"fast", "balanced", "best"}, optional
         "fast" cleans every patch on its own, with transforms learned from the image and from its
         halves. "balanced", the default, and "best" then let similar patches, wherever they are
-        near, clean each other: better, in about three and seven times the time.
+        near, clean each other: better, in about three and seven times the time of "fast".
     preset : {"paper"}, optional
         The settings of the paper, for comparison: grey levels from 0 to 255, coding to an error,
         bound and norm taken from a log-det transform, so that `max_condition` has no effect. It
