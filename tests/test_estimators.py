@@ -136,7 +136,7 @@ def test_codes_that_rebuild_need_a_regular_transform(signals):
 
 @cache
 def real_signals(kind):
-    """Signals as users have them, to learn from, and others of their kind."""
+    """Signals as users have them, without their means: to learn from, and others of their kind."""
     if kind == "patches":
         size = {"patch_size": (8, 8), "max_patches": 1000, "random_state": 0}
         photos = camera(), astronaut().mean(axis=2), coins()

@@ -121,6 +121,14 @@ def test_floats_keep_their_dtype(noisy, quick, dtype):
     assert np.abs(cleaned.astype(np.float64) - quick).mean() < 1
 
 
+def test_by_default_floats_keep_their_dtype_and_slices_are_cleaned_as_alone(noisy):
+    stack = np.stack([noisy[:40, :40], noisy[40:80, :40]]).astype(np.float16)
+    found = kf.denoise(stack, 20.0, stack_axis=0, **SMALL)
+    assert found.dtype == np.float16
+    for image, cleaned in zip(stack, found, strict=True):
+        np.testing.assert_array_equal(cleaned, kf.denoise(image, 20.0, **SMALL))
+
+
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int32])
 def test_integers_come_back_as_floats_of_their_range(noisy, clean, dtype):
     cleaned = kf.denoise(np.clip(noisy, 0, 255).astype(dtype), 20.0, **FAST)
