@@ -675,8 +675,8 @@ MUTANTS = [
     Mutant(
         "a bound is chosen where all do the same",
         "cli/models.py",
-        "_check_choice(signals, arguments.inputs[0])",
-        "pass",
+        "    _check_choice(signals)\n",
+        "",
         ("cli/test_models.py::test_of_a_constant_picture_there_is_nothing_to_choose",),
     ),
     Mutant(
