@@ -97,8 +97,7 @@ def _tell(
     has_pages = any(record.get("n_pages", 1) > 1 for record in records)
     asked = [name for name in ("stack", "volume", "movie") if getattr(arguments, name)]
     if n_denoised and not has_pages and asked:
-        text = "no file has pages"
-        messages.warn(f"--{asked[0]} had no effect: {text}.")
+        messages.warn(f"--{asked[0]} had no effect: no file has pages.")
 
 
 def _interrupted(n_done: int, number: int) -> KeyboardInterrupt:

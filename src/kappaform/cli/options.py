@@ -11,7 +11,7 @@ from kappaform.cli.messages import as_option, warn
 #: Options that have no effect beside another one, and why.
 _WITHOUT_EFFECT = (
     ("max_condition", "preset", "the bound is that of a log-det transform"),
-    ("quality", "preset", "it is that of the paper"),
+    ("quality", "preset", "the preset has one quality"),
     ("value_range", "preset", "its grey levels are 0 to 255"),
     ("device", "preset", "it is computed on the processor"),
     ("gain", "preset", "the denoiser of the paper knows white noise only"),
