@@ -7,7 +7,7 @@ The losses of the rules before (commit 34cc409: turns, patience, blind steps abo
 are stored numbers: this file, run on that commit, wrote them.
 
     python benchmarks/bench_starts.py               all rows (more than an hour on one core)
-    python benchmarks/bench_starts.py others        rows of one part: chosen or others
+    python benchmarks/bench_starts.py others        rows of one part: chosen, others or momentum
     python benchmarks/bench_starts.py store FILE    losses of "auto" as it is, into a JSON file
 """
 
@@ -17,6 +17,7 @@ import json
 import math
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,7 +39,10 @@ def rows(*parts: str) -> list[dict]:
     """Median and worst ratio, for each part of the sets, each budget and each comparison."""
     earlier = json.loads(EARLIER.read_text(encoding="utf-8"))
     found = []
-    for part in parts or PARTS:
+    for part in parts or (*PARTS, "momentum"):
+        if part == "momentum":
+            found += momentum_rows()
+            continue
         cases = [(case, *_compared(case)) for case in cases_of(PARTS[part])]
         for i, budget in enumerate(BUDGETS):
             alone = np.array([auto[i] / best[i] for _, auto, best in cases])
@@ -60,6 +64,37 @@ def _rows_of(name: str, alone: np.ndarray, before: np.ndarray) -> list[dict]:
     return [
         {"name": f"{name}: {what}", "value": float(value), "unit": "", "target": target}
         for what, (value, target) in values.items()
+    ]
+
+
+@dataclass(frozen=True)
+class Plain(kf.Conditioned):
+    """Updates alone."""
+
+    momentum = False
+
+
+def momentum_rows() -> list[dict]:
+    """What momentum brings with the default budget and tolerance, on the sets not chosen on."""
+    losses, passes = [], []
+    for case in cases_of(OTHERS):
+        plain = Plain(**vars(case.method))
+        runs = [
+            kf.learn(case.signals, method, n_nonzero_coefs=case.n_nonzero)
+            for method in (case.method, plain)
+        ]
+        losses.append(runs[0].loss[-1] / runs[1].loss[-1])
+        passes.append([run.n_passes for run in runs])
+    ratios, (ours, theirs) = np.array(losses), np.mean(passes, axis=0)
+    values = {
+        "loss over that without, geometric mean": math.exp(np.log(ratios).mean()),
+        "loss over that without, 90 % of cases": np.quantile(ratios, 0.9),
+        "passes": ours,
+        "passes without": theirs,
+    }
+    return [
+        {"name": f"momentum: {what}", "value": float(value), "unit": "", "target": None}
+        for what, value in values.items()
     ]
 
 
@@ -111,7 +146,7 @@ def starts_of(case: Case) -> list[kf.LearnResult]:
     """Each start of the race, as a result that has not begun."""
     from kappaform.engines import engine_for
     from kappaform.learning import StopReason
-    from kappaform.learning.starts import Source, portfolio, shown
+    from kappaform.learning.starts import Source, portfolio
     from kappaform.learning.state import Line, State
 
     gram = engine_for(case.signals).gram
@@ -121,7 +156,7 @@ def starts_of(case: Case) -> list[kf.LearnResult]:
         for start in portfolio(case.method, source)
     )
     return [
-        kf.LearnResult(shown(state.line.transform, case.method), StopReason.RUNNING, state)
+        kf.LearnResult(case.method.shown(state.line.transform), StopReason.RUNNING, state)
         for state in states
     ]
 

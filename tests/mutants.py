@@ -36,6 +36,7 @@ class Mutant(NamedTuple):
 
 
 SPECTRUM = "linalg/test_spectrum.py"
+MOMENTUM = "learning/test_momentum.py"
 POLAR = "linalg/test_polar.py"
 PASS = "engines/test_numpy_engine.py"
 LEARN = "learning/test_learn.py"
@@ -267,7 +268,51 @@ MUTANTS = [
         "learning/state.py",
         "lines = tuple(line for line in state.lines if line is leader or line in falling)",
         "lines = tuple(line for line in state.lines if line in falling) or (leader,)",
-        ("learning/test_race.py::test_strong_directions_win_at_large_bounds",),
+        (
+            "learning/test_race.py::test_a_leader_that_falls_by_less_than_a_hundredth_waits_while_others_fall",
+        ),
+    ),
+    Mutant(
+        "a start far behind has its turn",
+        "learning/state.py",
+        "if state.line.loss <= _FAR * state.best.loss or",
+        "if True or",
+        ("learning/test_race.py::test_a_start_more_than_a_hundred_times_behind_is_not_tried",),
+    ),
+    Mutant(
+        "no step has momentum",
+        "learning/state.py",
+        "return Momentum(reached, min(longer, LARGEST_FACTOR))",
+        "return self",
+        (f"{MOMENTUM}::test_momentum_takes_fewer_passes_to_as_low_a_loss",),
+    ),
+    Mutant(
+        "a step that is carried too far is kept, if it looks like rounding",
+        "learning/state.py",
+        "rises = record.loss > old.loss if carried else problem.rises(old.records[-1], record)",
+        "rises = problem.rises(old.records[-1], record)",
+        (f"{MOMENTUM}::test_bound_and_norm_hold_wherever_a_step_ends",),
+    ),
+    Mutant(
+        "a vector that changed its sign goes on",
+        "learning/updates.py",
+        "last_right = last.right * np.sign(",
+        "last_right = last.right * np.abs(",
+        (f"{MOMENTUM}::test_a_change_of_sign_is_no_way_to_go_on",),
+    ),
+    Mutant(
+        "rounding of float32 signals decides where they have no energy",
+        "linalg/orthogonal.py",
+        "_PROXIMITY = 1e-8",
+        "_PROXIMITY = 1e-10",
+        (f"{MOMENTUM}::test_rounding_decides_nothing_where_signals_have_no_energy",),
+    ),
+    Mutant(
+        "a file forgets the momentum",
+        "learning/archive.py",
+        "momentum=_momentum(method, header, arrays)",
+        "momentum=Momentum()",
+        ("test_persistence.py::test_learning_resumes_from_a_file_as_from_memory",),
     ),
     Mutant(
         "the leader of a race goes on, whether or not it falls",

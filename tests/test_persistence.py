@@ -402,6 +402,7 @@ def test_files_of_a_newer_format_ask_for_an_upgrade(saved):
         ({"method": {"name": "Conditioned", "colour": "red"}}, "colour"),
         ({"method": ...}, "it has no 'method'"),
         ({"n_iter": ...}, "it has no 'n_iter'"),
+        ({"momentum_factor": -1.0}, "its momentum_factor is -1.0, not a number from 0 to 30"),
         ({"parameters": {"colour": "red"}}, "colour"),
     ],
 )
@@ -424,8 +425,13 @@ def test_headers_that_contradict_the_transform_are_refused(changes, reason, save
         ({"transform": np.eye(16)}, "not the product of left, spectrum and right"),
         ({"left": None}, "it has no 'left'"),
         ({"spectrum": np.ones(15)}, r"spectrum is float64 of shape \(15,\)"),
+        ({"last_left": np.ones((16, 16))}, "the columns of last_left are not orthonormal"),
+        ({"last_right": None}, "it has no 'last_right'"),
+        ({"last_spectrum": np.zeros(16)}, "its last_spectrum has values that are not positive"),
+        ({"last_spectrum": np.arange(1.0, 17)}, "of its last update, .*beyond max_condition=2"),
+        ({"last_spectrum": np.full(16, 1e140)}, "of its last update, the transform has norm 4e"),
         ({"records": np.ones((3, 2))}, r"records is float64 of shape \(3, 2\)"),
-        ({"records": np.ones((0, 6))}, "it has 0 records of 7 iterations"),
+        ({"records": np.ones((0, 6))}, "it has 0 records of 9 iterations"),
         ({"records": np.full((2, 6), "a")}, "records is <U1"),
     ],
 )

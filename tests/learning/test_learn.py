@@ -392,8 +392,8 @@ def test_a_result_shows_no_matrix_and_keeps_no_statistics(photo_patches):
     assert "array" not in repr(result)
     for each in (result, *states):
         assert all(line.statistics is None for line in each.state.lines)
-        # The transform, and for each line the three factors and perhaps their product.
-        n_matrices = 1 + 3.5 * len(each.state.lines)
+        # The transform, and for each line two vectors and two matrices, twice, and a product.
+        n_matrices = 1 + 5.5 * len(each.state.lines)
         assert len(pickle.dumps(each)) < n_matrices * 8 * 64 * 64
 
 

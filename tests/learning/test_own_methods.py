@@ -102,6 +102,21 @@ def test_the_orthonormal_method_is_the_same_as_one_of_ones_own(signals):
         np.testing.assert_allclose(stream.transform, expected.transform, atol=1e-9)
 
 
+def test_momentum_of_ones_own_method_saves_passes(signals):
+    @dataclass(frozen=True)
+    class Faster(Procrustes):
+        momentum = True
+
+    plain, faster = (
+        kf.learn(signals, method, n_nonzero_coefs=6, tol=1e-6)
+        for method in (Procrustes(), Faster())
+    )
+    assert faster.n_iter < 0.7 * plain.n_iter  # measured: 48 and 115
+    assert faster.loss[-1] <= plain.loss[-1]
+    assert all(np.diff(faster.loss) <= 1e-9 * faster.loss[0])
+    np.testing.assert_allclose(faster.transform @ faster.transform.T, np.eye(N_FEATURES), atol=1e-9)
+
+
 def test_starts_race_with_a_method_of_ones_own(signals, rng):
     starts = ("dct", "identity", rng.standard_normal((N_FEATURES, N_FEATURES)))
     raced = kf.learn(signals, Procrustes(), n_nonzero_coefs=3, init=starts)

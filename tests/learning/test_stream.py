@@ -19,6 +19,7 @@ from kappaform.learning import StopReason
 from kappaform.learning import state as steps
 from kappaform.learning.learn import begin_stream, learn_on
 from kappaform.learning.methods import checked_options
+from kappaform.learning.starts import default_basis, feasible
 from kappaform.learning.state import as_stream, follow
 from kappaform.learning.updates import as_matrix
 
@@ -95,10 +96,14 @@ def test_what_remains_are_sums_with_the_codes_of_the_time_and_fading_weights(for
 
 @each_method
 @pytest.mark.parametrize("n_updates", [1, 4])
-def test_a_single_batch_is_learned_as_by_learn(method, n_updates, small):
+def test_a_single_batch_is_learned_by_updates_of_all_its_signals(method, n_updates, small):
     result = kf.learn_stream([small], method, n_nonzero_coefs=2, init="dct", n_updates=n_updates)
-    options = {"n_nonzero_coefs": 2, "init": "dct", "max_iter": n_updates, "tol": 0}
-    np.testing.assert_array_equal(result.transform, kf.learn(small, method, **options).transform)
+    engine = engine_for(small)
+    update = method.updater(engine.gram)
+    transform = feasible(default_basis(small.shape[1]), method)
+    for _ in range(n_updates):
+        transform = update(engine.run_pass(as_matrix(transform), 2), transform, method.steps)
+    np.testing.assert_array_equal(result.transform, as_matrix(transform))
 
 
 @each_method
@@ -194,7 +199,7 @@ def test_learning_goes_on_where_a_stream_stopped(method, few_patches):
 
 
 @each_method
-@pytest.mark.parametrize("exponent", [-900, -300, 300, 900])
+@pytest.mark.parametrize("exponent", [-850, -300, 300, 900])
 def test_factors_that_are_powers_of_two_change_no_bit(method, exponent, small):
     # Those of single batches differ, so that the statistics have different scales to begin with.
     batches = [small[:20], np.ldexp(small[20:40], -150), np.ldexp(small[40:], 80)]

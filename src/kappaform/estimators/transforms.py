@@ -71,7 +71,7 @@ class ConditionedTransform(SparsifyingTransform):
     condition_number_ : float
         Of the transform in double precision, for which the bound is promised.
     loss_curve_ : array
-        What is minimised, per iteration; entry 0 belongs to the start.
+        What is minimised, per step that was kept; entry 0 belongs to the start.
     n_iter_ : int
     n_nonzero_coefs_ : int
         Nonzero coefficients of a code.

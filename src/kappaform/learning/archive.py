@@ -18,7 +18,7 @@ from kappaform.engines import Statistics
 from kappaform.learning.method import Method, parameters_of
 from kappaform.learning.methods import Conditioned, LogDet, Orthonormal, Saved
 from kappaform.learning.result import LearnResult, Record, StopReason
-from kappaform.learning.state import Line, State, as_stream
+from kappaform.learning.state import LARGEST_FACTOR, Line, Momentum, State, as_stream
 from kappaform.learning.updates import Factors, Transform, decompose
 
 _METHODS = {method.__name__: method for method in (Conditioned, LogDet, Orthonormal, Saved)}
@@ -42,8 +42,8 @@ def shapes_of(n_features: int) -> dict[str, tuple[int | None, ...]]:
     square = (n_features, n_features)
     squares = ("transform", "start", "left", "right", "gram", "cross")
     return {
-        **dict.fromkeys(squares, square),
-        "spectrum": (n_features,),
+        **dict.fromkeys((*squares, "last_left", "last_right"), square),
+        **dict.fromkeys(("spectrum", "last_spectrum"), (n_features,)),
         "records": (None, len(Record._fields)),
     }
 
@@ -52,7 +52,7 @@ def to_arrays(
     result: LearnResult, stream: State | None, n_nonzero: int
 ) -> tuple[Header, dict[str, NDArray]]:
     """Header and arrays of a result, and of the stream that goes on from it, if there is one."""
-    kept = result.state.best.transform
+    kept, momentum = result.state.best.transform, result.state.best.momentum
     header: Header = {
         "n_features": len(result.transform),
         "n_nonzero_coefs": n_nonzero,
@@ -61,6 +61,7 @@ def to_arrays(
         "n_iter": result.n_iter,
         "n_passes": result.n_passes,
         "stop_reason": result.stop_reason.name,
+        "momentum_factor": momentum.factor,
         "stream": None,
     }
     arrays = {"transform": result.transform, "records": np.array(result.records)}
@@ -69,6 +70,8 @@ def to_arrays(
         arrays |= {name: getattr(factors, name) for name in _FACTORS}
         if not isinstance(kept, Factors):  # a published variant before its first update
             arrays["start"] = kept
+    if isinstance(momentum.last, Factors):
+        arrays |= {f"last_{name}": getattr(momentum.last, name) for name in _FACTORS}
     if stream is not None:
         statistics = stream.best.statistics or Statistics.empty(stream.n_features)
         header["stream"] = {
@@ -100,10 +103,12 @@ def from_arrays(header: Header, arrays: dict[str, NDArray]) -> tuple[LearnResult
         raise ValueError(f"it has {len(records)} records of {n_iter} iterations.")
     n_nonzero = _sparsity(header, len(transform))
     reason = StopReason[header["stop_reason"]]
-    kept = _kept(method, transform, arrays)
-    state = State(
-        method, n_nonzero, (Line(kept, records=records),), n_iter=n_iter, n_passes=n_passes
+    line = Line(
+        _kept(method, transform, arrays),
+        records=records,
+        momentum=_momentum(method, header, arrays),
     )
+    state = State(method, n_nonzero, (line,), n_iter=n_iter, n_passes=n_passes)
     described = header["stream"]
     stream = as_stream(state) if described is None else _stream(described, arrays, state)
     is_stream = described is not None and described["is_result"]
@@ -134,17 +139,35 @@ def _kept(method: Method, transform: NDArray, arrays: dict[str, NDArray]) -> Tra
         start = arrays["start"]
         _check_close(method.shown(start), transform, "the transform does not belong to its start.")
         return start
-    factors = Factors(*(arrays[name] for name in _FACTORS))
-    identity = np.eye(len(transform))
-    for name in ("left", "right"):
-        vectors = arrays[name]
-        _check_close(vectors.T @ vectors, identity, f"the columns of {name} are not orthonormal.")
-    if not factors.spectrum.min() > 0:
-        raise ValueError("its spectrum has values that are not positive.")
+    factors = _factors(arrays)
     _check_close(
         factors.matrix, transform, "the transform is not the product of left, spectrum and right."
     )
     return factors
+
+
+def _factors(arrays: dict[str, NDArray], prefix: str = "") -> Factors:
+    left, spectrum, right = (arrays[prefix + name] for name in _FACTORS)
+    for name, vectors in ((prefix + "left", left), (prefix + "right", right)):
+        identity = np.eye(len(vectors))
+        _check_close(vectors.T @ vectors, identity, f"the columns of {name} are not orthonormal.")
+    if not spectrum.min() > 0:
+        raise ValueError(f"its {prefix}spectrum has values that are not positive.")
+    return Factors(left, spectrum, right)
+
+
+def _momentum(method: Method, header: Header, arrays: dict[str, NDArray]) -> Momentum:
+    """What carries the next step on; files up to version 0.2 have none."""
+    if "momentum_factor" not in header or not method.momentum:
+        return Momentum()
+    factor = _number(header, "momentum_factor", LARGEST_FACTOR)
+    if "last_left" not in arrays:
+        return Momentum(None, factor)
+    last = _factors(arrays, "last_")
+    broken = method.broken_promise(np.sort(last.spectrum)[::-1])
+    if broken:
+        raise ValueError(f"of its last update, {broken}")
+    return Momentum(last, factor)
 
 
 def _stream(described: Any, arrays: dict[str, NDArray], state: State) -> State:

@@ -79,6 +79,10 @@ class Method:
     ----------
     monotone : bool
         Whether no update raises the loss. If one does, it is dropped and learning stops.
+    momentum : bool
+        Whether steps may go on beyond an update, to what `admissible` makes of the matrix there
+        (it must take any matrix). A step that raises the loss is dropped, and an update follows.
+        Learning then takes fewer passes.
 
     Examples
     --------
@@ -98,6 +102,7 @@ class Method:
     """
 
     monotone: Any = False
+    momentum: Any = False
 
     def update(self, statistics: Statistics, transform: NDArray) -> NDArray:
         """The next transform, (n, n) and regular."""
@@ -124,6 +129,10 @@ class Method:
         """A given transform, not zero, moved to where the method keeps it."""
         matrix = getattr(transform, "matrix", transform)
         return self._checked("admissible", self.admissible, _read_only(matrix))
+
+    def beyond(self, last: Any, reached: Any, factor: float) -> Any:
+        """The transform on the way from the last update to the next, and `factor` times further."""
+        return self.start_from(reached + factor * (reached - last))
 
     def starts(self, source: Any) -> Sequence[Any] | None:  # noqa: ARG002
         """Starts that race if none is asked for; None: the cosine basis alone."""

@@ -169,7 +169,7 @@ class Conditioned(_Ours):
         The error to minimise: absolute, or divided by the norm of the coefficients. They favour
         different transforms: compare both, and the reconstruction error (`kappaform.evaluate`).
     variant : {"monotone", "paper", "reference", "public"}
-        "monotone": exact steps that never increase the loss. The others may increase it.
+        "monotone": exact updates, with momentum; the loss never rises. In the others it may.
         "paper": the published algorithm as printed. "reference": order, steps and start of its
         authors' code; both with an exact spectrum step. "public": that code with its own spectrum
         step, which often misses the minimum, to reproduce its results.
@@ -253,6 +253,14 @@ class Conditioned(_Ours):
         if self.variant == "monotone":
             return factors.scaled_to(norm_of(self.norm, n_features))
         return factors.matrix
+
+    @property
+    def momentum(self) -> bool:
+        """Not of the published variants; and a norm that is free could fall to zero."""
+        return self.monotone and self.norm is not None
+
+    def beyond(self, last: Factors, reached: Factors, factor: float) -> Transform:
+        return self.start_from(reached.beyond(last, factor))
 
     def starts(self, source: Source) -> list[Start] | None:
         """Several, where they are worth their passes.

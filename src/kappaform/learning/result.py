@@ -45,7 +45,7 @@ class Record(NamedTuple):
 
 
 class Errors(NamedTuple):
-    """Errors per iteration; entry 0 belongs to the start.
+    """Errors per step that was kept; entry 0 belongs to the start.
 
     `absolute` is ‖X − YWᵀ‖_F and `relative` the same over ‖YWᵀ‖_F, with the codes X of the
     transform itself; `absolute_before` and `relative_before` are with the codes of the transform
@@ -76,13 +76,14 @@ class LearnResult:
         Passes over the data in all: those of the iterations, of the starts and, for the results of
         a `condition_path`, of the errors that it measures.
     errors : Errors
-        Of the start that leads or has won, per update; of a stream, of the last 1000 batches.
+        Of the start that leads or has won, per step that was kept; of a stream, of the last 1000
+        batches.
     loss : array
-        What the method minimises, per iteration: the absolute or relative error, or for the log-det
-        method the penalised squared error over the squared norm of the signals. Entry 0 belongs to
-        the start.
+        What the method minimises, per step that was kept: the absolute or relative error, or for
+        the log-det method the penalised squared error over the squared norm of the signals. Entry 0
+        belongs to the start.
     records : tuple of Record
-        The same, with the norm of the coefficients, as one record for each iteration.
+        The same, with the norm of the coefficients, as one record for each of these steps.
     state : object
         Where ``init=result`` goes on; what is in it may change from version to version.
 

@@ -21,11 +21,16 @@ from kappaform.learning.starts import Start
 from kappaform.learning.updates import Steps, Transform, as_matrix, error_with, measure
 
 # Of a race (docs/mathematics.md, section 9, says what they were chosen on, and what they reach):
-_TURN = 8  # steps
+_FAR = 100  # times the lowest loss: a start that is not tried
+_TURN = 12  # steps
 _WORTHWHILE = 0.01  # fall of the loss, over the later half of all steps, that is worth more of them
 _DOUBLINGS = 2  # of the steps of a line, which its forecast looks ahead
 _MOST_DOUBLINGS = 6  # within which a line must be hoped to reach the lowest loss
 _EXPLORING_STEPS = 20  # the first of a line that may explore
+
+# Of momentum (docs/mathematics.md, section 6.6): its first factor and the largest, and what a step
+# that lowers the loss, and one that does not, make of it.
+_FIRST_FACTOR, LARGEST_FACTOR, _LONGER, _SHORTER = 0.5, 30.0, 1.2, 0.5
 
 # A stream chooses a line when it has seen so many signals per unknown of the transform (its first
 # batches need not be like the others), and each line has made so many updates.
@@ -45,6 +50,27 @@ _SAME_LOSS = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-4}
 
 
 @dataclass(frozen=True, eq=False)
+class Momentum:
+    """How far a step goes on beyond its update, in the direction in which updates move."""
+
+    last: Transform | None = None  #: what the last update gave; None: the next step is an update
+    factor: float = _FIRST_FACTOR  #: of the way from there to the next update
+
+    def carry(self, reached: Transform, method: Method) -> Transform:
+        """Where a step ends whose update gave `reached`."""
+        return reached if self.last is None else method.beyond(self.last, reached, self.factor)
+
+    def after(self, reached: Transform) -> Momentum:
+        """That of the next step, after one that lowered the loss."""
+        longer = self.factor if self.last is None else _LONGER * self.factor
+        return Momentum(reached, min(longer, LARGEST_FACTOR))
+
+    def stopped(self) -> Momentum:
+        """That of the next step, after one that was carried too far, or for nothing."""
+        return Momentum(None, self.factor * _SHORTER)
+
+
+@dataclass(frozen=True, eq=False)
 class Line:
     """One start: the transform it has led to, and how its errors fell."""
 
@@ -53,6 +79,7 @@ class Line:
     records: tuple[Record, ...] = ()
     statistics: Statistics | None = None
     settled: StopReason | None = None  #: why it would stop if it were alone
+    momentum: Momentum = Momentum()
 
     @property
     def start(self) -> Start:
@@ -165,7 +192,9 @@ class Problem:
         return self._last[1]
 
     def rises(self, previous: Record, record: Record) -> bool:
-        """Whether the loss rose by more than rounding explains."""
+        """Whether the loss rose by more than rounding explains, where it must not."""
+        if not self.method.monotone:
+            return False
         rounding = _ROUNDING[self.engine.dtype]
         return self.method.rises(previous.loss, record.loss, previous.coef_norm, rounding)
 
@@ -183,26 +212,42 @@ def step(state: State, problem: Problem) -> State:
 
     The first iteration of a line that joins a race is the pass that measures its start.
     A step that would raise the loss is dropped. Such a step, and one that changes the loss by no
-    more than the tolerance, ends exploring, or settles the line.
+    more than the tolerance, ends momentum or exploring, or else settles the line.
     """
     old, n_iter = state.line, state.n_iter + 1
     if not old.records:
-        return _with_line(state, old, _measured(old, problem), problem, n_iter=n_iter)
+        state = _with_line(state, old, _measured(old, problem), problem, n_iter=n_iter)
+        return evaluated(_joined(state), problem)
     assert old.statistics is not None  # `evaluated` has seen to it
-    transform = problem.update(old.statistics, old.transform, old.steps or problem.method.steps)
+    method = problem.method
+    reached = problem.update(old.statistics, old.transform, old.steps or method.steps)
+    transform = old.momentum.carry(reached, method)
+    carried = transform is not reached
     statistics = problem.run_pass(transform)
-    record = measure(problem.method, transform, statistics, old.statistics)
-    rises = problem.method.monotone and problem.rises(old.records[-1], record)
+    record = measure(method, transform, statistics, old.statistics)
+    # Only an update is known not to raise the loss: what it rises by is rounding, if it is little.
+    rises = record.loss > old.loss if carried else problem.rises(old.records[-1], record)
     stays = rises or abs(old.loss - record.loss) <= problem.tol * abs(old.loss)
     new = old
     if not rises:
+        momentum = old.momentum.after(reached) if method.momentum else old.momentum
         records = (*old.records, record)
-        new = Line(transform, old.explore, records, statistics)
-    if stays:
+        new = Line(transform, old.explore, records, statistics, momentum=momentum)
+    if stays and carried:
+        new = replace(new, momentum=old.momentum.stopped(), settled=None)
+    elif stays:
         reason = StopReason.ROSE if rises else StopReason.TOLERANCE
         new = replace(new, explore=None, settled=reason if old.steps is None else None)
     state = _with_line(state, old, new, problem, n_iter=n_iter, turn=state.turn + 1)
     return evaluated(_raced(state), problem) if state.races else state
+
+
+def _joined(state: State) -> State:
+    """The race with a start that was just measured: far behind, it is dropped."""
+    if state.line.loss <= _FAR * state.best.loss or state.best.loss <= 0:
+        return state
+    lines = tuple(line for line in state.lines if line is not state.line)
+    return _raced(replace(state, lines=lines, active=lines.index(state.best), turn=_TURN))
 
 
 def _raced(state: State) -> State:

@@ -19,12 +19,13 @@ from kappaform.engines import Statistics
 from kappaform.learning.method import Method, loss_of
 from kappaform.learning.result import Record
 from kappaform.linalg import polar, project_spectrum, svd
-from kappaform.linalg.orthogonal import PROXIMITY
 
 _EPS = float(np.finfo(np.float64).eps)
 # Spread of a spectrum that is taken for one value. Orthonormal bases in float64 have 2e-15 (cosine
 # and random ones, n up to 1024), those rounded to float32 7e-8: they are kept as they are given.
 _SPREAD_OF_ROUNDING = 1e-8
+# So small a share of the current transform moves no minimiser, and decides what data leave open.
+_NUDGE = 1e-10
 LEAST_NORM = 1e-6  #: of a transform whose norm is free: the least that can be asked for
 
 
@@ -49,6 +50,18 @@ class Factors:
             return self
         scale = (norm or LEAST_NORM) / found
         return Factors(self.left, self.spectrum * scale, self.right)
+
+    def beyond(self, last: Factors, factor: float) -> Factors:
+        """Each of the three on its way from `last` to here, and `factor` times as far again.
+
+        Not their product: where singular values are equal, its factors would be any.
+        """
+        left = polar(self.left + factor * (self.left - last.left), near=self.left)
+        # The sign of a right vector may have changed (`fit_spectrum`): that is no way to go on.
+        last_right = last.right * np.sign(np.einsum("ij,ij->j", self.right, last.right))
+        right = polar(self.right + factor * (self.right - last_right), near=self.right)
+        spectrum = self.spectrum + factor * (self.spectrum - last.spectrum)
+        return Factors(left, np.maximum(spectrum, 0.0), right)
 
 
 Transform = NDArray | Factors
@@ -120,7 +133,7 @@ def update_log_det(
     target = statistics.cross @ inverse_root
     # Where the data say nothing (s = 0) the current transform decides, not rounding.
     current = transform @ root
-    nudge = PROXIMITY * (np.linalg.norm(target) or 1.0) / np.linalg.norm(current)
+    nudge = _NUDGE * (np.linalg.norm(target) or 1.0) / np.linalg.norm(current)
     left, _, right = svd(target + nudge * current)
     singular = np.einsum("ji,ji->i", left, target @ right.T)
     singular = 0.5 * (singular + np.sqrt(singular**2 + 2 * weight))

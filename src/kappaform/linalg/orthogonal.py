@@ -15,8 +15,9 @@ from scipy.fft import dct
 
 from kappaform.arrays import generator, max_magnitude
 
-#: So small a proximal term moves nothing that the data determine, and decides what they leave open.
-PROXIMITY = 1e-10
+# So small a proximal term moves nothing that the data determine, and decides what they leave open,
+# also where sums of float32 signals have rounding there: with 1e-10, that decided.
+_PROXIMITY = 1e-8
 
 
 def svd(matrix: NDArray) -> tuple[NDArray, NDArray, NDArray]:
@@ -67,7 +68,7 @@ def polar(matrix: NDArray, near: NDArray | None = None) -> NDArray:
         if largest == 0:
             return near
         matrix = matrix / largest  # so that no square overflows or underflows
-        matrix = matrix + (PROXIMITY * np.linalg.norm(matrix)) * near
+        matrix = matrix + (_PROXIMITY * np.linalg.norm(matrix)) * near
     try:
         left, spectrum, right = np.linalg.svd(matrix)
         factor = left @ right
