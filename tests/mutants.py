@@ -302,9 +302,9 @@ MUTANTS = [
     ),
     Mutant(
         "rounding of float32 signals decides where they have no energy",
-        "linalg/orthogonal.py",
-        "_PROXIMITY = 1e-8",
-        "_PROXIMITY = 1e-10",
+        "learning/updates.py",
+        "_LARGEST_PROXIMITY = 1e-8",
+        "_LARGEST_PROXIMITY = PROXIMITY",
         (f"{MOMENTUM}::test_rounding_decides_nothing_where_signals_have_no_energy",),
     ),
     Mutant(

@@ -105,7 +105,7 @@ def test_an_interrupted_batch_changes_nothing(estimator_class, batches, monkeypa
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("kappaform.learning.state.updater", press_ctrl_c)
+        patch.setattr("kappaform.learning.state.measure", press_ctrl_c)
         with pytest.raises(KeyboardInterrupt):
             estimator.partial_fit(batches[2])
     assert_same(estimator, before)

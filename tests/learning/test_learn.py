@@ -436,7 +436,7 @@ def test_float32_signals_learn_nearly_the_same_error(photo_patches):
 def test_no_loss_of_other_signals_decides_a_race(rng):
     signals = rng.standard_normal((300, 16)).cumsum(axis=1)
     method = kf.Conditioned(50.0)
-    begun = kf.learn(signals, method, n_nonzero_coefs=3, max_iter=14, tol=0)
+    begun = kf.learn(signals, method, n_nonzero_coefs=3, max_iter=18, tol=0)
     assert begun.state.races
     assert sum(len(line.records) > 2 for line in begun.state.lines) == 2
     others = 100 * rng.standard_normal((300, 16))

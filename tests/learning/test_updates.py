@@ -9,7 +9,6 @@ import pytest
 from kappaform.engines import engine_for
 from kappaform.learning import Conditioned, LogDet, Orthonormal
 from kappaform.learning.starts import feasible
-from kappaform.learning.state import updater
 from kappaform.learning.updates import (
     Constraints,
     Factors,
@@ -44,7 +43,7 @@ def constraints_of(statistics, kappa, norm=None):
 def test_no_orthonormal_transform_fits_the_codes_better(rng):
     signals = rng.standard_normal((200, N))
     factors, statistics, codes = problem(rng, signals)
-    best = updater(Orthonormal(), statistics.gram)(statistics, factors.matrix, "exact")
+    best = Orthonormal().updater(statistics.gram)(statistics, factors.matrix, "exact")
     np.testing.assert_allclose(best @ best.T, np.eye(N), atol=1e-13)
     for scale in (1e-3, 0.1, 10):
         other, _ = np.linalg.qr(best + scale * rng.standard_normal((N, N)))
@@ -57,7 +56,7 @@ def test_log_det_update_is_a_stationary_point_of_the_penalised_error(rng, weight
     signals = rng.standard_normal((200, N))
     factors, statistics, _ = problem(rng, signals)
     method = LogDet(*weights)
-    transform = updater(method, statistics.gram)(statistics, factors.matrix, "exact")
+    transform = method.updater(statistics.gram)(statistics, factors.matrix, "exact")
     energy = np.sum(signals**2)
     mu, rho = energy * weights[0], energy * (weights[1] or weights[0])
     gradient = 2 * (transform @ statistics.gram - statistics.cross + rho * transform)
@@ -69,7 +68,7 @@ def test_log_det_update_of_rank_deficient_data_does_not_depend_on_rounding(rng):
     signals = rng.standard_normal((200, N))
     signals -= signals.mean(axis=1, keepdims=True)
     factors, statistics, _ = problem(rng, signals)
-    update = updater(LogDet(0.1), statistics.gram)
+    update = LogDet(0.1).updater(statistics.gram)
     transform = update(statistics, factors.matrix, "exact")
     noise = 1 + 1e-15 * rng.standard_normal((N, N))
     noisy = update(
@@ -128,7 +127,7 @@ def test_exact_update_never_increases_the_error_and_keeps_bound_and_norm(rng, si
     start = feasible(problem(rng, signals)[0], method)
     codes = naive.hard_threshold(signals @ start.matrix.T, SPARSITY)
     statistics = engine_for(signals).run_pass(start.matrix, SPARSITY)
-    new = updater(method, statistics.gram)(statistics, start, "exact")
+    new = method.updater(statistics.gram)(statistics, start, "exact")
     scale = np.sum((signals @ start.matrix.T) ** 2)
     before, after = (squared_error(codes, signals, each.matrix) for each in (start, new))
     assert after <= before + 1e-13 * scale
@@ -142,10 +141,10 @@ def test_updates_leave_the_transform_alone_where_all_codes_are_zero(rng):
     factors, _, _ = problem(rng, signals)
     nothing = engine_for(signals).run_pass(factors.matrix, 0)
     for variant in ("monotone", "paper", "reference", "public"):
-        update = updater(Conditioned(2.0, variant=variant), nothing.gram)
+        update = Conditioned(2.0, variant=variant).updater(nothing.gram)
         assert update(nothing, factors, "exact") is factors
     matrix = random_basis(N, rng)
-    assert updater(Orthonormal(), nothing.gram)(nothing, matrix, "exact") is matrix
+    assert Orthonormal().updater(nothing.gram)(nothing, matrix, "exact") is matrix
 
 
 def test_least_squares_is_the_unconstrained_minimiser(rng):

@@ -256,8 +256,11 @@ class Conditioned(_Ours):
 
     @property
     def momentum(self) -> bool:
-        """Not of the published variants; and a norm that is free could fall to zero."""
-        return self.monotone and self.norm is not None
+        """Not of the published variants, nor of the orthonormal method, which a bound of 1 is.
+
+        A norm that is free could fall to zero.
+        """
+        return self.monotone and self.max_condition > 1 and self.norm is not None
 
     def beyond(self, last: Factors, reached: Factors, factor: float) -> Transform:
         return self.start_from(reached.beyond(last, factor))

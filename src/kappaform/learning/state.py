@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.engines import Engine, Statistics
-from kappaform.learning.method import Method, Updater
+from kappaform.learning.method import Method
 from kappaform.learning.methods import Forgetting
 from kappaform.learning.result import LearnResult, Record, StopReason
 from kappaform.learning.starts import Start
@@ -167,11 +167,6 @@ def result_of(state: State, reason: StopReason) -> LearnResult:
 # --- all signals in every step -------------------------------------------------------------------
 
 
-def updater(method: Method, gram: NDArray) -> Updater:
-    """The update of `method` for signals with this gram matrix, which is decomposed only once."""
-    return method.updater(gram)
-
-
 class Problem:
     """What does not change in one call of `learn`: the signals and the method."""
 
@@ -179,7 +174,7 @@ class Problem:
         self, engine: Engine, method: Method, n_nonzero: int | NDArray, tol: float = 0.0
     ) -> None:
         self.engine, self.method, self.n_nonzero, self.tol = engine, method, n_nonzero, tol
-        self.update = updater(method, engine.gram)
+        self.update = method.updater(engine.gram)
         self.n_passes = 0  # those of a result that is resumed included
         self._exact = engine.n_features * float(np.finfo(engine.dtype).eps)
         self._last: tuple[Transform, Statistics] | None = None
@@ -373,7 +368,7 @@ def _followed(line: Line, state: State, engine: Engine, factor: float, n_updates
     batch = engine.run_pass(as_matrix(transform), int(state.n_nonzero))
     record = measure(method, transform, batch)
     statistics = older.merge(batch)
-    update = updater(method, statistics.gram)
+    update = method.updater(statistics.gram)
     for i in range(n_updates):
         if i > 0:
             statistics = older.merge(engine.run_pass(as_matrix(transform), int(state.n_nonzero)))

@@ -19,13 +19,15 @@ from kappaform.engines import Statistics
 from kappaform.learning.method import Method, loss_of
 from kappaform.learning.result import Record
 from kappaform.linalg import polar, project_spectrum, svd
+from kappaform.linalg.orthogonal import PROXIMITY
 
 _EPS = float(np.finfo(np.float64).eps)
 # Spread of a spectrum that is taken for one value. Orthonormal bases in float64 have 2e-15 (cosine
 # and random ones, n up to 1024), those rounded to float32 7e-8: they are kept as they are given.
 _SPREAD_OF_ROUNDING = 1e-8
-# So small a share of the current transform moves no minimiser, and decides what data leave open.
-_NUDGE = 1e-10
+# Sums of float32 signals have rounding where the signals have no energy: with the usual proximal
+# term, 1e-10, that decided (docs/mathematics.md, section 8).
+_LARGEST_PROXIMITY = 1e-8
 LEAST_NORM = 1e-6  #: of a transform whose norm is free: the least that can be asked for
 
 
@@ -94,11 +96,13 @@ def kappa_of(max_condition: float, n_features: int) -> float:
 def constraints_of(max_condition: float, norm: float | str | None, gram: NDArray) -> Constraints:
     """What constrains the factors of a transform of signals with this gram matrix."""
     n_features, values = len(gram), np.linalg.eigvalsh(gram)
+    kappa = kappa_of(max_condition, n_features)
     return Constraints(
-        kappa=kappa_of(max_condition, n_features),
+        kappa=kappa,
         norm=norm_of(norm, n_features),
         least=max(float(values[0]), 0.0),
         negligible=n_features * _EPS * float(values[-1]),
+        proximity=min(max(0.01 / kappa**2, PROXIMITY), _LARGEST_PROXIMITY),
     )
 
 
@@ -133,7 +137,7 @@ def update_log_det(
     target = statistics.cross @ inverse_root
     # Where the data say nothing (s = 0) the current transform decides, not rounding.
     current = transform @ root
-    nudge = _NUDGE * (np.linalg.norm(target) or 1.0) / np.linalg.norm(current)
+    nudge = PROXIMITY * (np.linalg.norm(target) or 1.0) / np.linalg.norm(current)
     left, _, right = svd(target + nudge * current)
     singular = np.einsum("ji,ji->i", left, target @ right.T)
     singular = 0.5 * (singular + np.sqrt(singular**2 + 2 * weight))
@@ -148,6 +152,7 @@ class Constraints:
     norm: float | None
     least: float  #: smallest eigenvalue of the gram matrix
     negligible: float  #: energy of a direction that is rounding only
+    proximity: float = PROXIMITY  #: below what directions of the smallest singular value weigh
 
 
 def update_conditioned(
@@ -170,11 +175,13 @@ def update_conditioned(
     elif steps == "exact":
         project = partial(project_spectrum, norm=constraints.norm)
     for _ in range(n_rounds):
-        left = polar(cross @ factors.right * factors.spectrum, near=factors.left)
+        left = polar(cross @ factors.right * factors.spectrum, factors.left, constraints.proximity)
         factors = fit_spectrum(left, factors, statistics.gram, cross, constraints, project)
         if steps == "rescale":
             factors = factors.scaled_to(constraints.norm)
-        factors = turn_right(factors, statistics.gram, cross, constraints.least)
+        factors = turn_right(
+            factors, statistics.gram, cross, constraints.least, constraints.proximity
+        )
     return factors.scaled_to(constraints.norm) if steps == "relative" else factors
 
 
@@ -209,7 +216,9 @@ def fit_spectrum(
     return Factors(left, spectrum, right)
 
 
-def turn_right(factors: Factors, gram: NDArray, cross: NDArray, least: float) -> Factors:
+def turn_right(
+    factors: Factors, gram: NDArray, cross: NDArray, least: float, proximity: float = PROXIMITY
+) -> Factors:
     r"""Right singular vectors that do not increase the error, for fixed left ones and spectrum.
 
     On the orthogonal group :math:`\mathrm{tr}(V^T G V \Sigma^2)` is, up to a constant, the concave
@@ -219,7 +228,7 @@ def turn_right(factors: Factors, gram: NDArray, cross: NDArray, least: float) ->
     left, spectrum, right = factors.left, factors.spectrum, factors.right
     slack = spectrum.max() ** 2 - spectrum**2
     target = (cross.T @ left) * spectrum + (gram @ right - least * right) * slack
-    return Factors(left, spectrum, polar(target, near=right))
+    return Factors(left, spectrum, polar(target, right, proximity))
 
 
 def least_squares(statistics: Statistics) -> NDArray:

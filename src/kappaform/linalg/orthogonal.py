@@ -15,9 +15,8 @@ from scipy.fft import dct
 
 from kappaform.arrays import generator, max_magnitude
 
-# So small a proximal term moves nothing that the data determine, and decides what they leave open,
-# also where sums of float32 signals have rounding there: with 1e-10, that decided.
-_PROXIMITY = 1e-8
+#: So small a proximal term moves nothing that the data determine, and decides what they leave open.
+PROXIMITY = 1e-10
 
 
 def svd(matrix: NDArray) -> tuple[NDArray, NDArray, NDArray]:
@@ -52,7 +51,7 @@ def _is_orthonormal(matrix: NDArray) -> bool:
     return bool(np.abs(error).max() <= 4 * len(matrix) * np.finfo(np.float64).eps)
 
 
-def polar(matrix: NDArray, near: NDArray | None = None) -> NDArray:
+def polar(matrix: NDArray, near: NDArray | None = None, proximity: float = PROXIMITY) -> NDArray:
     r"""Orthonormal matrix closest to `matrix`.
 
     .. math:: \arg\max_{Q^T Q = I} \langle Q, M \rangle = R S^T
@@ -68,7 +67,7 @@ def polar(matrix: NDArray, near: NDArray | None = None) -> NDArray:
         if largest == 0:
             return near
         matrix = matrix / largest  # so that no square overflows or underflows
-        matrix = matrix + (_PROXIMITY * np.linalg.norm(matrix)) * near
+        matrix = matrix + (proximity * np.linalg.norm(matrix)) * near
     try:
         left, spectrum, right = np.linalg.svd(matrix)
         factor = left @ right
