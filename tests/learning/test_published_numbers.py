@@ -95,26 +95,27 @@ def test_public_variant_goes_on_as_the_public_code(signals, published, n_nonzero
 
 
 @pytest.mark.parametrize(("n_nonzero", "weight"), SETTINGS)
-def test_absolute_error_is_below_the_published_one(signals, published, n_nonzero, weight):
+def test_absolute_error_is_below_the_published_one_in_a_third_of_its_passes(
+    signals, published, n_nonzero, weight
+):
     row = published[n_nonzero, weight, "conditioned"]
     method = kf.Conditioned(float(row["condition"]), norm=float(row["norm"]))
-    result = kf.learn(signals, method, n_nonzero_coefs=n_nonzero, max_iter=296, tol=0)
-    assert result.n_passes <= 300
+    result = kf.learn(signals, method, n_nonzero_coefs=n_nonzero, max_iter=99, tol=0)
+    assert result.n_passes == 100
     limit = min(float(row["err_300"]), REPAIRED.get((n_nonzero, weight), np.inf))
     assert result.errors.absolute[-1] < limit
 
 
-def test_relative_errors_are_at_or_below_the_published_ones(signals, published):
-    ratios = []
-    for n_nonzero, weight in SETTINGS:
-        row = published[n_nonzero, weight, "conditioned"]
-        kappa, norm = float(row["condition"]), float(row["norm"])
-        method = kf.Conditioned(kappa, norm=norm, objective="relative")
-        result = kf.learn(signals, method, n_nonzero_coefs=n_nonzero, max_iter=296, tol=0)
-        assert result.n_passes <= 300
-        ratios.append(result.errors.relative[-1] / float(row["rel_300"]))
-    assert max(ratios) <= 1.06
-    assert sum(ratio < 1 for ratio in ratios) >= 5
+@pytest.mark.parametrize(("n_nonzero", "weight"), SETTINGS)
+def test_relative_error_is_below_the_published_one_in_a_third_of_its_passes(
+    signals, published, n_nonzero, weight
+):
+    row = published[n_nonzero, weight, "conditioned"]
+    kappa, norm = float(row["condition"]), float(row["norm"])
+    method = kf.Conditioned(kappa, norm=norm, objective="relative")
+    result = kf.learn(signals, method, n_nonzero_coefs=n_nonzero, max_iter=99, tol=0)
+    assert result.n_passes == 100
+    assert result.errors.relative[-1] < 0.8 * float(row["rel_300"])  # measured: 0.33 to 0.74
 
 
 @pytest.mark.parametrize(("kappa", "limit"), [(2, 4420), (3, 3830), (5, 3095), (10, 2070)])
