@@ -71,7 +71,7 @@ def test_the_preset_learns_what_the_public_code_learns_from_the_same_patches(
 def test_an_image_within_the_rounding_of_the_file_gives_the_public_psnr(paper_data, replay, method):
     # One patch is close enough to the error limit that rounding decides whether it is within.
     expected = float(replay[f"{method.replace('-', '')}_psnr"])
-    scores = (replayed(paper_data, replay, method, noise)[0] for noise in (9, 2, *range(30)))
+    scores = (replayed(paper_data, replay, method, noise)[0] for noise in (19, 1, *range(30)))
     assert any(abs(score - expected) < 1e-6 for score in scores)
 
 

@@ -395,6 +395,6 @@ def _add_signals(parser: _Parser, tol: float) -> None:
     add("--n-patches", "patches drawn in all", _COUNT, default=20_000)
     text = "nonzeros of a code (default: a tenth)"
     add("--n-nonzero", text, _at_least(0, int), dest="n_nonzero_coefs", metavar="N")
-    add("--max-iter", "most iterations", _COUNT, default=300)
+    add("--max-iter", "most iterations", _COUNT, default=500)
     add("--tol", "relative change at which learning ends", _at_least(0), default=tol)
     add("--seed", "of the random choices", _SEED, default=0)

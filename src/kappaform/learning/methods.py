@@ -314,9 +314,9 @@ class Saved(Method):
 
 Callback = Callable[[Any], bool | None]  #: sees a LearnResult; returning True stops
 Forgetting = float | Literal["auto"]
-# Enough for a change of 1e-4: digits, patches and tables took 4 to 289 iterations at bounds from 2
-# to 100, but for one of 48 trials (docs/mathematics.md, section 9).
-MAX_ITER = 300
+# Enough for a change of 1e-4: digits, patches and tables took 3 to 442 iterations at bounds from 2
+# to 100 (docs/mathematics.md, section 9).
+MAX_ITER = 500
 N_UPDATES = 5  #: of the transform for each batch of a stream, at most (docs/scale.md)
 
 
