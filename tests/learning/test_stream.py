@@ -16,7 +16,6 @@ from scipy import sparse
 import kappaform as kf
 from kappaform.engines import SignalsUnreadable, engine_for
 from kappaform.learning import StopReason
-from kappaform.learning import state as steps
 from kappaform.learning.learn import begin_stream, learn_on
 from kappaform.learning.methods import checked_options
 from kappaform.learning.starts import default_basis, feasible
