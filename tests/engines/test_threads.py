@@ -153,7 +153,7 @@ def test_another_thread_limits_blas_and_lifts_the_limit_although_this_one_set_th
 
 
 FORK = """
-import os, sys, threading
+import os, sys, threading, warnings
 from threadpoolctl import threadpool_limits
 from kappaform.threads import _blas, single_threaded_blas
 from kappaform import threads
@@ -184,6 +184,7 @@ inside = sys.argv[2] == "True"
 if inside:
     block = single_threaded_blas()
     block.__enter__()
+warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12: threads may be inside
 child = os.fork()
 if child == 0:
     good = limits() == ({1} if inside else {2})
