@@ -284,14 +284,14 @@ MUTANTS = [
         "learning/state.py",
         "return Momentum(reached, min(longer, LARGEST_FACTOR))",
         "return self",
-        (f"{MOMENTUM}::test_momentum_takes_fewer_passes_to_as_low_a_loss",),
+        (f"{MOMENTUM}::test_momentum_takes_fewer_passes_to_as_low_a_loss[10.0-relative]",),
     ),
     Mutant(
         "a step that is carried too far is kept, if it looks like rounding",
         "learning/state.py",
         "rises = record.loss > old.loss if carried else problem.rises(old.records[-1], record)",
         "rises = problem.rises(old.records[-1], record)",
-        (f"{MOMENTUM}::test_bound_and_norm_hold_wherever_a_step_ends",),
+        (f"{MOMENTUM}::test_bound_and_norm_hold_wherever_a_step_ends[1000000.0-absolute]",),
     ),
     Mutant(
         "a vector that changed its sign goes on",
@@ -305,14 +305,14 @@ MUTANTS = [
         "learning/updates.py",
         "_LARGEST_PROXIMITY = 1e-8",
         "_LARGEST_PROXIMITY = PROXIMITY",
-        (f"{MOMENTUM}::test_rounding_decides_nothing_where_signals_have_no_energy",),
+        (f"{MOMENTUM}::test_rounding_decides_nothing_where_signals_have_no_energy[100.0]",),
     ),
     Mutant(
         "a file forgets the momentum",
         "learning/archive.py",
         "momentum=_momentum(method, header, arrays)",
         "momentum=Momentum()",
-        ("test_persistence.py::test_learning_resumes_from_a_file_as_from_memory",),
+        ("test_persistence.py::test_learning_resumes_from_a_file_after_exploration",),
     ),
     Mutant(
         "the leader of a race goes on, whether or not it falls",
