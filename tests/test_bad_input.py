@@ -386,10 +386,10 @@ def test_any_other_matrix_is_moved_to_an_admissible_start(method, init, signals)
 
 @pytest.mark.parametrize("max_iter", [0, -3, 2.5, np.nan, "5", None])
 def test_no_iterations_are_no_learning(max_iter, signals):
-    with refused(ValueError, f"max_iter={max_iter!r}", "number of iterations >= 1"):
+    with refused(ValueError, f"max_iter={max_iter!r}", "whole number of iterations >= 1"):
         kf.learn(signals, max_iter=max_iter)
     for estimator_class in ESTIMATORS:
-        with refused(ValueError, f"max_iter={max_iter!r}", "number of iterations >= 1"):
+        with refused(ValueError, f"max_iter={max_iter!r}", "whole number of iterations >= 1"):
             estimator_class(max_iter=max_iter).fit(signals)
 
 

@@ -81,7 +81,8 @@ class Method:
         Whether no update raises the loss. If one does, it is dropped and learning stops.
     momentum : bool
         Whether steps may go on beyond an update, to what `admissible` makes of the matrix there
-        (it must take any matrix). A step that raises the loss is dropped, and an update follows.
+        (write it so that it takes any matrix and gives one that `update` could give). A step that
+        raises the loss is dropped, and an update follows.
         Learning then takes fewer passes.
 
     Examples

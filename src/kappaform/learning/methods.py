@@ -256,10 +256,7 @@ class Conditioned(_Ours):
 
     @property
     def momentum(self) -> bool:
-        """Not of the published variants, nor of the orthonormal method, which a bound of 1 is.
-
-        A norm that is free could fall to zero.
-        """
+        """Neither published methods (a bound of 1 is one) have it, nor a norm that could vanish."""
         return self.monotone and self.max_condition > 1 and self.norm is not None
 
     def beyond(self, last: Factors, reached: Factors, factor: float) -> Transform:
@@ -390,7 +387,7 @@ def _check_count(name: str, value: Any, what: str, most: float = math.inf) -> No
     is_integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if not is_integer or not 1 <= value <= most:
         end = "" if most == math.inf else f" and <= {most}"
-        raise ValueError(f"{name}={value!r}: give a number of {what} >= 1{end}.")
+        raise ValueError(f"{name}={value!r}: give a whole number of {what} >= 1{end}.")
 
 
 def _is_norm(value: Any) -> bool:

@@ -24,7 +24,8 @@ class StopReason(Enum):
     INTERRUPTED = "learning was interrupted"
     EXACT = "the codes are exact: nothing but rounding is left of the error"
     ROSE = (
-        "the loss would have risen: only rounding is left to improve, so the last step was dropped"
+        "the loss would have risen, so the last step was dropped: only rounding is left to "
+        "improve, or the update of a method of your own is not monotone"
     )
     STREAM_END = "the stream ended: nothing says whether another batch would change much"
     RUNNING = "learning goes on"
