@@ -535,7 +535,7 @@ def test_a_published_variant_goes_on_from_before_its_first_update(
 
 
 def test_what_could_not_be_loaded_is_not_saved(fitted, tmp_path):
-    with pytest.raises(ValueError, match="max_iter=0: give a number"):
+    with pytest.raises(ValueError, match="max_iter=0: give a whole number"):
         kf.save(tmp_path / "t", fitted.set_params(max_iter=0))
     assert not list(tmp_path.iterdir())
 

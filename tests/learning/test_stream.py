@@ -388,7 +388,7 @@ def test_an_array_of_batches_is_a_stream(small):
         ({"forgetting": "never"}, ValueError, "forgetting='never'"),
         ({"forgetting": None}, ValueError, "forgetting=None"),
         ({"forgetting": True}, ValueError, "forgetting=True"),
-        ({"n_updates": 0}, ValueError, "n_updates=0: give a number of updates >= 1"),
+        ({"n_updates": 0}, ValueError, "n_updates=0: give a whole number of updates >= 1"),
         ({"n_updates": 2.5}, ValueError, r"n_updates=2\.5"),
         ({"n_nonzero_coefs": [1, 2]}, TypeError, "has 2 entries: a stream needs one integer"),
         ({"n_nonzero_coefs": 1.5}, TypeError, r"n_nonzero_coefs=1\.5: a stream needs one"),
