@@ -36,18 +36,22 @@ EARLIER = Path(__file__).parent / "results" / "starts-34cc409.json"
 
 
 def rows(*parts: str) -> list[dict]:
-    """Median and worst ratio, for each part of the sets, each budget and each comparison."""
+    """Those of the race on each part of the sets, and those of momentum."""
+    asked = parts or (*PARTS, "momentum")
+    return [
+        row for part in asked for row in (race_rows(part) if part in PARTS else momentum_rows())
+    ]
+
+
+def race_rows(part: str) -> list[dict]:
+    """Median and worst ratio, for each budget and each comparison."""
     earlier = json.loads(EARLIER.read_text(encoding="utf-8"))
     found = []
-    for part in parts or (*PARTS, "momentum"):
-        if part == "momentum":
-            found += momentum_rows()
-            continue
-        cases = [(case, *_compared(case)) for case in cases_of(PARTS[part])]
-        for i, budget in enumerate(BUDGETS):
-            alone = np.array([auto[i] / best[i] for _, auto, best in cases])
-            before = np.array([auto[i] / earlier[case.name][i] for case, auto, _ in cases])
-            found += _rows_of(f"{part}, {budget} iterations", alone, before)
+    cases = [(case, *_compared(case)) for case in cases_of(PARTS[part])]
+    for i, budget in enumerate(BUDGETS):
+        alone = np.array([auto[i] / best[i] for _, auto, best in cases])
+        before = np.array([auto[i] / earlier[case.name][i] for case, auto, _ in cases])
+        found += _rows_of(f"{part}, {budget} iterations", alone, before)
     return found
 
 

@@ -21,6 +21,18 @@ class Plain(kf.Conditioned):
     momentum = False
 
 
+@dataclass(frozen=True)
+class Procrustes(kf.Method):
+    momentum: bool = True
+    monotone = True
+
+    def update(self, statistics, transform):
+        return polar(statistics.cross, near=transform)
+
+    def admissible(self, transform):
+        return polar(transform)
+
+
 @pytest.fixture(scope="module")
 def photograph():
     return patches(data.camera(), 4)[::8]
@@ -43,34 +55,16 @@ def test_momentum_takes_fewer_passes_to_as_low_a_loss(photograph, bound, objecti
 
 
 def test_steps_too_far_are_dropped_and_cost_their_pass_only(photograph):
-    @dataclass(frozen=True)
-    class Procrustes(kf.Method):
-        momentum: bool = False
-        monotone = True
-
-        def update(self, statistics, transform):
-            return polar(statistics.cross, near=transform)
-
+    class Astray(Procrustes):
         def admissible(self, transform):
             return np.eye(len(transform))  # where momentum carries it: to a bad place
 
     options = {"n_nonzero_coefs": 3, "init": "identity", "tol": 0}
-    plain = kf.learn(photograph, Procrustes(), max_iter=10, **options)
-    stopped = kf.learn(photograph, Procrustes(momentum=True), max_iter=19, **options)
+    plain = kf.learn(photograph, Astray(momentum=False), max_iter=10, **options)
+    stopped = kf.learn(photograph, Astray(), max_iter=19, **options)
     np.testing.assert_array_equal(stopped.loss, plain.loss)
     np.testing.assert_array_equal(stopped.transform, plain.transform)
     assert stopped.n_passes == 20  # of two steps in turn, one is dropped
-
-
-@dataclass(frozen=True)
-class Procrustes(kf.Method):
-    monotone = momentum = True
-
-    def update(self, statistics, transform):
-        return polar(statistics.cross, near=transform)
-
-    def admissible(self, transform):
-        return polar(transform)
 
 
 @pytest.mark.parametrize("method", [kf.Conditioned(3.0), Procrustes()], ids=["ours", "own"])

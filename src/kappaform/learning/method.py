@@ -82,8 +82,7 @@ class Method:
     momentum : bool
         Whether steps may go on beyond an update, to what `admissible` makes of the matrix there
         (write it so that it takes any matrix and gives one that `update` could give). A step that
-        raises the loss is dropped, and an update follows.
-        Learning then takes fewer passes.
+        raises the loss is dropped, and an update follows. Learning then takes fewer passes.
 
     Examples
     --------
