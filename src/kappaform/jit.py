@@ -1,7 +1,11 @@
 """How kernels are compiled: in one way for all of them.
 
-A kernel calls kernels of its own file only: numba compiles again what changed in a file, but does
+A kernel calls functions of its own file only: numba compiles again what changed in a file, but does
 not look into the files that it imports.
+
+What a kernel calls is inlined into it. Otherwise numba keeps a compiled copy for every caller, and
+which of them is linked depends on what was compiled or loaded before: where sums may be reordered
+or fused, the copies round differently, and the first process would return other bits than the next.
 """
 
 from __future__ import annotations
@@ -11,6 +15,11 @@ from contextlib import suppress
 from typing import Any
 
 from numba import njit
+
+
+def inlined(fastmath: set[str]) -> Callable[[Callable[..., Any]], Any]:
+    """Decorator for a function that kernels call: it becomes a part of each of them."""
+    return njit(nogil=True, fastmath=fastmath, forceinline=True)
 
 
 def kernel(fastmath: set[str]) -> Callable[[Callable[..., Any]], Any]:

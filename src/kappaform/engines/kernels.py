@@ -21,7 +21,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from kappaform.jit import kernel
+from kappaform.jit import inlined, kernel
 
 WORD = 64  #: columns that one mask describes, one bit each
 
@@ -30,7 +30,8 @@ WORD = 64  #: columns that one mask describes, one bit each
 _FLUSH_ROWS = 256
 
 # "contract" permits fused multiply-adds and nothing else: no sum is reordered.
-_kernel = kernel({"contract"})
+_FLAGS = {"contract"}
+_kernel, _inlined = kernel(_FLAGS), inlined(_FLAGS)
 
 
 @_kernel
@@ -115,7 +116,7 @@ def list_largest(bits, n_nonzero, guesses, chosen, counts):
         counts[i] = count
 
 
-@_kernel
+@_inlined
 def _mark(bits, start, cut, marks):
     """Mark the entries of a row that are >= cut and return their number."""
     count = 0
@@ -125,7 +126,7 @@ def _mark(bits, start, cut, marks):
     return count
 
 
-@_kernel
+@_inlined
 def _search(bits, start, n_nonzero, cut, n_marked, step, marks):
     """Mark the n_nonzero largest entries of a row, given that n_marked are >= cut; return a cut.
 
@@ -150,7 +151,7 @@ def _search(bits, start, n_nonzero, cut, n_marked, step, marks):
     return cut
 
 
-@_kernel
+@_inlined
 def _mark_ties(bits, start, n_nonzero, tie, above, marks):
     """Mark the entries >= above and the first of those equal to `tie`, n_nonzero in all."""
     missing = n_nonzero - _mark(bits, start, above, marks)
@@ -163,7 +164,7 @@ def _mark_ties(bits, start, n_nonzero, tie, above, marks):
             missing -= 1
 
 
-@_kernel
+@_inlined
 def _centred(row, cut):
     """Middle of the gap between the entries of a row that are >= cut and the others."""
     below, above = 0, _without_sign(row)
@@ -176,19 +177,19 @@ def _centred(row, cut):
     return above - (above - below) // 2
 
 
-@_kernel
+@_inlined
 def _without_sign(bits):
     """The largest bits without a sign."""
     return 2**63 - 1 if bits.itemsize == 8 else 2**31 - 1
 
 
-@_kernel
+@_inlined
 def _octave(bits):
     """Distance between the bits of x and 2x."""
     return 2**52 if bits.itemsize == 8 else 2**23
 
 
-@_kernel
+@_inlined
 def _flush(partial, total):
     for j in range(total.shape[0]):
         for k in range(total.shape[1]):

@@ -14,11 +14,12 @@ from numba import types
 from numba.extending import intrinsic
 
 from kappaform.engines.kernels import load, pointer_to
-from kappaform.jit import kernel
+from kappaform.jit import inlined, kernel
 
 LANES = 8  #: signals whose systems are solved side by side: a vector of doubles
 _EPS = float(np.finfo(np.float64).eps)
-_kernel = kernel({"contract"})
+_FLAGS = {"contract"}
+_kernel, _inlined = kernel(_FLAGS), inlined(_FLAGS)
 
 
 @_kernel
@@ -70,7 +71,7 @@ def write(chosen, counts, values, which, codes):
                 codes[i, chosen[i, a]] = values[i, a]
 
 
-@_kernel
+@_inlined
 def _gather(products, gram, chosen, counts, first, last, size, system):
     """Normal equations of some signals, side by side: upper triangles, the right side behind them.
 
@@ -90,7 +91,7 @@ def _gather(products, gram, chosen, counts, first, last, size, system):
             system[b, size, lane] = 0.0
 
 
-@_kernel
+@_inlined
 def _solve(system, size):
     """Eliminate in place: the diagonal becomes inverse pivots, times which the right side solves.
 

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from kappaform.jit import kernel
+from kappaform.jit import inlined, kernel
 
 # Below are loops in place of array expressions: those take numba seconds to compile.
 
 # Sums may be reordered: that is what makes them fast, and on one machine they are always the same.
-_kernel = kernel({"contract", "reassoc", "nsz", "arcp"})
+_FLAGS = {"contract", "reassoc", "nsz", "arcp"}
+_kernel, _inlined = kernel(_FLAGS), inlined(_FLAGS)
 
 #: Deviation of the noise that is left in the mixed image, at least: its estimate may be zero.
 LEAST_LEFT = 0.01
@@ -165,7 +166,7 @@ def nearest(guide, sides, first, columns, shifts, members):
                 _replace_farthest(distances[ref], members[ref], sums[column], number)
 
 
-@_kernel
+@_inlined
 def _add_squares(guide, sides, here, there, begin, begin_there, squares):
     """Squared differences of the rows of two patches, summed over these rows."""
     n = squares.shape[0]
@@ -179,7 +180,7 @@ def _add_squares(guide, sides, here, there, begin, begin_there, squares):
                 squares[column] += difference * difference
 
 
-@_kernel
+@_inlined
 def _add_neighbours(values, number, sums):
     """Sums of each value and those after it, a number of them in all.
 
@@ -198,7 +199,7 @@ def _add_neighbours(values, number, sums):
             sums[column] += later[column]
 
 
-@_kernel
+@_inlined
 def _replace_farthest(distances, members, distance, member):
     """Put a member into a heap in place of the farthest one."""
     size = distances.shape[0]
@@ -281,7 +282,7 @@ def clean_groups(
                 values[1, places[i] + offsets[j]] += (1 - kept) * value
 
 
-@_kernel
+@_inlined
 def _gather(noisy, mixed, guide, places, offsets, known, given):
     """Patches of the guide and of the mixed image, and the deviation of what `mixed` has lost."""
     n, k = known.shape
@@ -299,7 +300,7 @@ def _gather(noisy, mixed, guide, places, offsets, known, given):
     return np.sqrt(max(power / (n * k) - mean * mean, 0.0))
 
 
-@_kernel
+@_inlined
 def _centre(columns, means):
     """Subtract the mean of the columns, and return it in `means`."""
     for j in range(columns.shape[0]):
@@ -311,7 +312,7 @@ def _centre(columns, means):
             columns[j, i] -= means[j]
 
 
-@_kernel
+@_inlined
 def _add_noise(matrix, variance, covariance, rounding):
     """Add the covariance of the noise, and as much as rounding may hide; return that."""
     largest = matrix[0, 0]
@@ -324,7 +325,7 @@ def _add_noise(matrix, variance, covariance, rounding):
     return rounding * largest
 
 
-@_kernel
+@_inlined
 def _solve(matrix, columns):
     """Solve Uᵀ F = columns in place, where Uᵀ U = matrix: U takes its place."""
     for row in range(matrix.shape[0]):
@@ -337,7 +338,7 @@ def _solve(matrix, columns):
             columns[row, j] *= scale
 
 
-@_kernel
+@_inlined
 def _subtract_rows_above(rows, factors, row, first):
     """Subtract from a row, beginning with column `first`, those above it times factors[:, row].
 
