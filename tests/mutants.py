@@ -64,14 +64,14 @@ MUTANTS = [
         "learning/path.py",
         'errors = self.table.get(f"validation_{self.choose_by}")',
         "errors = self.table.get(self.choose_by)",
-        ("test_choice.py::test_bounds_of_a_path_have_the_same_rules",),
+        ("estimators/test_choice.py::test_bounds_of_a_path_have_the_same_rules",),
     ),
     Mutant(
         "rows of a store begin with those of the first run",
         "engines/rows.py",
         "shift = run.start - begin",
         "shift = self._runs[0].start",
-        ("test_choice.py::test_rows_of_a_store_are_those_of_the_array",),
+        ("estimators/test_choice.py::test_rows_of_a_store_are_those_of_the_array",),
     ),
     Mutant(
         "what was learned before a method failed is lost",
@@ -337,14 +337,14 @@ MUTANTS = [
         "learning/learn.py",
         "return state.best.settled or StopReason.MAX_ITER",
         "return StopReason.MAX_ITER",
-        ("test_estimators.py::test_a_warning_never_contradicts_the_race_of_starts",),
+        ("estimators/test_estimators.py::test_a_warning_never_contradicts_the_race_of_starts",),
     ),
     Mutant(
         "an estimator forgets the variant",
         "estimators/base.py",
         "names = (field.name for field in fields(self._specification))",
         'names = (field.name for field in fields(self._specification) if field.name != "variant")',
-        ("test_estimators.py::test_every_option_of_the_method_is_a_parameter",),
+        ("estimators/test_estimators.py::test_every_option_of_the_method_is_a_parameter",),
     ),
     Mutant(
         "a race shows its last line, not the best",
@@ -424,7 +424,7 @@ MUTANTS = [
         "image_files/picture.py",
         "if orientation in (5, 6, 7, 8):",
         "if orientation in (5, 7):",
-        ("test_image_files.py",),
+        ("image_files/test_files.py",),
     ),
     Mutant(
         "EXIF says that the upright picture is to be turned",
@@ -432,7 +432,7 @@ MUTANTS = [
         "_SHORT, 1, 1, 0)",
         "_SHORT, 1, 6, 0)",
         (
-            "test_image_metadata.py::test_exif_stays_and_the_orientation_is_that_of_the_upright_picture",
+            "image_files/test_metadata.py::test_exif_stays_and_the_orientation_is_that_of_the_upright_picture",
         ),
     ),
     Mutant(
@@ -440,14 +440,14 @@ MUTANTS = [
         "image_files/picture.py",
         '_DEPTH = "ZQIT"',
         '_DEPTH = "ZQITC"',
-        ("test_tiff_files.py",),
+        ("image_files/test_tiff.py",),
     ),
     Mutant(
         "a promise of planes that are not in the file is believed",
         "image_files/descriptions.py",
         "if max(counts) > n_planes:",
         "if max(counts) > 1e12:",
-        ("test_tiff_files.py::test_pixels_outlive_a_description_that_is_not_true",),
+        ("image_files/test_tiff.py::test_pixels_outlive_a_description_that_is_not_true",),
     ),
     # --- imaging
     Mutant(

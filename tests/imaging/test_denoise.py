@@ -103,7 +103,7 @@ def test_denoising_commutes_with_an_offset(clean, noisy, details):
 
 @pytest.mark.parametrize("quality", QUALITIES)
 def test_a_transposed_image_gives_the_transposed_result_with_the_same_transform(
-    clean, noisy, details, quality
+    noisy, details, quality
 ):
     swap = np.arange(36).reshape(6, 6).T.ravel()
     expected = kf.denoise(noisy, 20.0, transform=details.transform, quality=quality)
