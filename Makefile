@@ -9,11 +9,12 @@ SITE := docs/_build/html
 JOBS ?= 2
 MINUTES ?= 5
 
-.PHONY: help demo test lint docs browser mutants soak bench clean
+.PHONY: help demo test machines lint docs browser mutants soak bench clean
 
 help:
 	@echo "make demo    denoise a photograph, draw what was learned into demo/"
 	@echo "make test    run the tests"
+	@echo "make machines run a part of the tests as other processors would"
 	@echo "make lint    check style and types"
 	@echo "make docs    build the site into $(SITE)"
 	@echo "make browser test explorer and site in Chromium, if there is one"
@@ -35,6 +36,9 @@ demo: $(READY)
 # as much. Tests that are about threads set their number.
 test: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+
+machines: $(READY)
+	$(BIN)/python tests/machines.py
 
 lint: $(READY)
 	$(BIN)/ruff check

@@ -44,6 +44,14 @@ QUALITY = "imaging/test_quality_of_denoising.py"
 GROUPS = "imaging/test_groups.py"
 
 MUTANTS = [
+    # --- the same bits in every process
+    Mutant(
+        "what kernels call is compiled on its own",
+        "jit.py",
+        "forceinline=True",
+        "forceinline=False",
+        ("engines/test_jit.py::test_what_a_kernel_calls_becomes_a_part_of_it",),
+    ),
     # --- codes that rebuild best, the choice of a bound, methods of one's own
     Mutant(
         "the second choice of entries is taken even where it is worse",

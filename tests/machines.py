@@ -1,0 +1,83 @@
+"""Run tests as other machines would: other kernels of BLAS, of numba and of NumPy.
+
+    python tests/machines.py                         linalg, learning, imaging and engines
+    python tests/machines.py --kinds Haswell Zen --twice -- -n 4 tests/linalg
+
+Every kind has an empty cache of compiled kernels of its own; with --twice the tests run again with
+what the first run has cached. Arguments after -- are pytest's. Ends with 1 if any test failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from numpy._core import _multiarray_umath as numpy_kernels
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = [f"tests/{name}" for name in ("linalg", "learning", "imaging", "engines")]
+
+
+def environments() -> dict[str, dict[str, str]]:
+    """Variables that make this machine compute as another kind does."""
+    dispatched = list(numpy_kernels.__cpu_dispatch__)
+    with_avx512 = [name for name in dispatched if name == "X86_V4" or name.startswith("AVX512")]
+    old = {"NUMBA_CPU_NAME": "generic"}
+    return {
+        "native": {},
+        "Haswell": {**old, "NPY_DISABLE_CPU_FEATURES": " ".join(with_avx512)},
+        "Zen": {},
+        "SkylakeX": {},
+        "Prescott": {**old, "NPY_DISABLE_CPU_FEATURES": " ".join(dispatched)},
+    }
+
+
+def environment(kind: str) -> dict[str, str]:
+    """All variables of a process that computes as a machine of some kind."""
+    blas = {} if kind == "native" else {"OPENBLAS_CORETYPE": kind}
+    return {**os.environ, "OMP_NUM_THREADS": "1", **blas, **environments()[kind]}
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument(
+        "--kinds", nargs="+", choices=environments(), default=["Haswell", "Prescott"]
+    )
+    parser.add_argument(
+        "--twice", action="store_true", help="with an empty cache and with a full one"
+    )
+    parser.add_argument("pytest", nargs="*", default=["-n", "2", "--dist", "worksteal", *FOLDERS])
+    options = parser.parse_args(arguments)
+    failed = 0
+    for kind in options.kinds:
+        with tempfile.TemporaryDirectory() as cache:
+            for state in ["cold", "warm"] if options.twice else ["cold"]:
+                start = time.monotonic()
+                done = subprocess.run(
+                    [sys.executable, "-m", "pytest", "-q", *options.pytest],
+                    env={**environment(kind), "NUMBA_CACHE_DIR": cache},
+                    cwd=ROOT,
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                )
+                failed += done.returncode != 0
+                lines = done.stdout.strip().splitlines() or [done.stderr.strip()]
+                for line in lines:
+                    if line.startswith(("FAILED", "ERROR")):
+                        print(f"  {line}")
+                print(
+                    f"{kind}, {state}: {lines[-1]} ({time.monotonic() - start:.0f} s)", flush=True
+                )
+    return failed > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
