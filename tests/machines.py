@@ -43,40 +43,39 @@ def environment(kind: str) -> dict[str, str]:
     return {**os.environ, "OMP_NUM_THREADS": "1", **blas, **environments()[kind]}
 
 
-def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+def passes(kind: str, cache: str, arguments: list[str]) -> bool:
+    """Whether the tests pass as on a machine of some kind; failures and a summary are printed."""
+    start = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *arguments],
+        env={**environment(kind), "NUMBA_CACHE_DIR": cache},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
+    lines = done.stdout.strip().splitlines() or [done.stderr.strip()]
+    for line in lines:
+        if line.startswith(("FAILED", "ERROR")):
+            print(f"  {line}")
+    print(f"{kind}: {lines[-1]} ({time.monotonic() - start:.0f} s)", flush=True)
+    return done.returncode == 0
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description="Run tests as other machines would.")
     parser.add_argument(
         "--kinds", nargs="+", choices=environments(), default=["Haswell", "Prescott"]
     )
-    parser.add_argument(
-        "--twice", action="store_true", help="with an empty cache and with a full one"
-    )
+    parser.add_argument("--twice", action="store_true", help="with an empty cache, then a full one")
     parser.add_argument("pytest", nargs="*", default=["-n", "2", "--dist", "worksteal", *FOLDERS])
     options = parser.parse_args(arguments)
-    failed = 0
+    verdicts = []
     for kind in options.kinds:
         with tempfile.TemporaryDirectory() as cache:
-            for state in ["cold", "warm"] if options.twice else ["cold"]:
-                start = time.monotonic()
-                done = subprocess.run(
-                    [sys.executable, "-m", "pytest", "-q", *options.pytest],
-                    env={**environment(kind), "NUMBA_CACHE_DIR": cache},
-                    cwd=ROOT,
-                    capture_output=True,
-                    text=True,
-                    check=False,
-                )
-                failed += done.returncode != 0
-                lines = done.stdout.strip().splitlines() or [done.stderr.strip()]
-                for line in lines:
-                    if line.startswith(("FAILED", "ERROR")):
-                        print(f"  {line}")
-                print(
-                    f"{kind}, {state}: {lines[-1]} ({time.monotonic() - start:.0f} s)", flush=True
-                )
-    return failed > 0
+            for _ in range(2 if options.twice else 1):
+                verdicts.append(passes(kind, cache, options.pytest))
+    return not all(verdicts)
 
 
 if __name__ == "__main__":
