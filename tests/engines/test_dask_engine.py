@@ -142,6 +142,15 @@ def test_processes_give_the_same_bits(rng):
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.usefixtures("client")
+def test_statistics_from_other_processes_are_aligned():
+    """Some kernels of BLAS read misaligned doubles as if they were aligned, and crash."""
+    engine = engine_for(generated())
+    statistics = engine.run_pass(np.eye(16), 3)
+    assert engine.gram.flags.aligned
+    assert statistics.cross.flags.aligned
+
+
 def test_a_killed_worker_changes_nothing(client):
     options = {"n_nonzero_coefs": 3, "max_iter": 6, "tol": 0}
     signals = generated().persist()

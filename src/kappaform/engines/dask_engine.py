@@ -182,7 +182,8 @@ class DaskEngine:
 
     def _computed(self, lazy: Any) -> Array:
         with reading(f"{self._kind.name} could not be computed"):
-            return np.asarray(lazy.compute())
+            # What another process has sent may lie anywhere, and BLAS may crash on odd addresses.
+            return np.require(lazy.compute(), requirements=["ALIGNED"])
 
 
 def _on_chunk(
