@@ -422,8 +422,8 @@ MUTANTS = [
     Mutant(
         "photographs are not turned upright",
         "image_files/picture.py",
-        "if orientation in (5, 6, 7, 8):",
-        "if orientation in (5, 7):",
+        "SIDEWAYS = (5, 6, 7, 8)",
+        "SIDEWAYS = (5, 7)",
         ("image_files/test_files.py",),
     ),
     Mutant(
@@ -448,6 +448,113 @@ MUTANTS = [
         "if max(counts) > n_planes:",
         "if max(counts) > 1e12:",
         ("image_files/test_tiff.py::test_pixels_outlive_a_description_that_is_not_true",),
+    ),
+    Mutant(
+        "the unit of a resolution of EXIF is ignored",
+        "image_files/flat.py",
+        "resolution_of(x, y, unit or INCH, orientation, doubts)",
+        "resolution_of(x, y, INCH, orientation, doubts)",
+        (
+            "image_files/test_metadata.py::test_a_resolution_of_exif_alone_has_the_unit_that_exif_says",
+        ),
+    ),
+    Mutant(
+        "the padding of odd chunks of WebP is forgotten",
+        "image_files/flat.py",
+        "position += 8 + length + length % 2",
+        "position += 8 + length",
+        (
+            "image_files/test_metadata.py::test_webp_stays_lossless_whatever_stands_before_its_pixels",
+        ),
+    ),
+    Mutant(
+        "a resolution of EXIF is believed before that of the file",
+        "image_files/flat.py",
+        'if "dpi" in image.info and is_given:',
+        'if "dpi" in image.info and is_given and resolution is None:',
+        (
+            "image_files/test_metadata.py::test_where_exif_differs_the_resolution_is_that_of_the_file",
+        ),
+    ),
+    Mutant(
+        "the resolution of a turned picture is that from before",
+        "image_files/picture.py",
+        "            if orientation in SIDEWAYS:\n                across, down = down, across\n",
+        "",
+        (
+            "image_files/test_metadata.py::test_resolution_and_size_are_those_of_the_upright_picture",
+        ),
+    ),
+    Mutant(
+        "EXIF keeps the resolution from before a turn",
+        "image_files/exif.py",
+        "data[x], data[y] = data[y], data[x]",
+        "pass",
+        (
+            "image_files/test_metadata.py::test_resolution_and_size_are_those_of_the_upright_picture",
+        ),
+    ),
+    Mutant(
+        "EXIF keeps the width from before a turn",
+        "image_files/exif.py",
+        ", 0x0100: 0, 0x0101: 1}",
+        "}",
+        (
+            "image_files/test_metadata.py::test_resolution_and_size_are_those_of_the_upright_picture",
+        ),
+    ),
+    Mutant(
+        "chunks of PNG vanish without a word",
+        "image_files/png.py",
+        'doubts += [f"the chunk {name} of PNG" for name in chunks]',
+        "pass",
+        (
+            "image_files/test_metadata.py::test_chunks_of_png_that_may_not_be_true_are_left_out_and_named",
+        ),
+    ),
+    Mutant(
+        "a background of other colours is kept",
+        "image_files/png.py",
+        "if is_same or name in _OF_COLOURS:",
+        "if True:",
+        (
+            "image_files/test_metadata.py::test_colours_of_png_that_change_their_type_lose_what_refers_to_it",
+        ),
+    ),
+    Mutant(
+        "a size of OME that no page has is believed",
+        "image_files/descriptions.py",
+        "if (width, height) not in sizes:",
+        "if False:",
+        ("image_files/test_tiff_checks.py::test_a_size_that_no_page_has_reserves_no_memory",),
+    ),
+    Mutant(
+        "a damaged text tag costs the pixels",
+        "image_files/tiff_checks.py",
+        "if tag and int(tag[1]) not in _OF_PIXELS:",
+        "if False:",
+        ("image_files/test_tiff_checks.py::test_pixels_outlive_a_damaged_text",),
+    ),
+    Mutant(
+        "a wrong text of ImageJ costs the pixels",
+        "image_files/tiff_checks.py",
+        "(is_damage and not _OF_DESCRIPTION.search(complaint))",
+        "is_damage",
+        ("image_files/test_tiff_checks.py::test_pixels_outlive_a_text_of_imagej_that_is_not_true",),
+    ),
+    Mutant(
+        "a stack of ImageJ that is cut is read as its first plane",
+        "image_files/tiff_checks.py",
+        "        _check_rest(file)\n",
+        "        pass\n",
+        ("image_files/test_tiff.py::test_a_stack_with_one_header_must_have_all_its_pixels",),
+    ),
+    Mutant(
+        "pages may have any number of sizes",
+        "image_files/tiff_checks.py",
+        "if len(layouts) > _MAX_LAYOUTS:",
+        "if False:",
+        ("image_files/test_tiff_checks.py::test_pages_of_too_many_sizes_are_refused",),
     ),
     # --- imaging
     Mutant(

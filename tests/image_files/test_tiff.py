@@ -281,6 +281,15 @@ def test_an_orientation_is_followed_and_told_no_more(tmp_path, orientation):
     assert tags_of(target, "Orientation") == [None]
 
 
+@pytest.mark.parametrize("orientation", [1, 3, 6, 8])
+def test_the_resolution_is_that_of_the_upright_picture(tmp_path, orientation):
+    tags = [(274, "H", 1, orientation, True)]
+    options = {"resolution": (300, 150), "resolutionunit": 2, "metadata": None}
+    source = written(tmp_path / "a.tif", values(9, 8), extratags=tags, **options)
+    expected = [(150, 1), (300, 1)] if orientation in (6, 8) else [(300, 1), (150, 1)]
+    assert tags_of(copied(source), "XResolution", "YResolution") == expected
+
+
 # --- What is not true
 
 

@@ -1,8 +1,7 @@
-"""PNG, JPEG, WebP and BMP: one page each. Pillow reads and writes all but the pixels of PNG."""
+"""JPEG, WebP and BMP, by Pillow, and what they share with PNG: one page, EXIF, resolution."""
 
 from __future__ import annotations
 
-import io
 import struct
 import warnings
 from collections.abc import Mapping
@@ -12,7 +11,6 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, JpegImagePlugin
-from PIL.PngImagePlugin import PngInfo
 
 from kappaform.files import UnsupportedError
 from kappaform.image_files import exif
@@ -21,19 +19,14 @@ from kappaform.image_files.picture import (
     Metadata,
     Picture,
     Resolution,
-    complaints_of,
     resolution_of,
     turned,
 )
+from kappaform.image_files.png import options_of_png, pixels_of_png, texts_of_png, write_png
 
-_XMP_OF_PNG = "XML:com.adobe.xmp"  # key of its text
-_PROFILE_AS_TEXT = "Raw profile type "  # how ImageMagick keeps EXIF and the like in a PNG
-_PNG_HEADER = 33  # bytes up to the end of IHDR, after which other chunks may stand
-_LONGEST_TEXT = 1024  # characters of a text that is not compressed
 _LONGEST_IN_JPEG = {"exif": 65_527, "xmp": 65_504}  # bytes in its one segment
 _MOST_DPI = {"JPEG": 2**16 - 1, "PNG": 5e7, "BMP": 5e7}  # 16 bit; 31 bit, in pixels per metre
 _QUALITY = 95  # of JPEG and of lossy WebP, where the file that was read has no tables
-_FILTERED = 1  # strategy of zlib for rows that are differences: files are 5 % smaller
 
 
 # --- Reading
@@ -53,7 +46,7 @@ def read_flat(path: Path) -> Picture:
             raise UnsupportedError(
                 f"it is an animation of {n_frames} frames: store them as pages of a TIFF first."
             )
-        pixels = _pixels_of_png(path) if image.format == "PNG" else _pixels(image)
+        pixels = pixels_of_png(path) if image.format == "PNG" else _pixels(image)
         tags = _exif_tags(image, doubts)
         pixels = turned(pixels, tags.get(exif.ORIENTATION, 1), 0)
         metadata = _metadata(path, image, tags, (pixels.shape[1], pixels.shape[0]), doubts)
@@ -61,14 +54,6 @@ def read_flat(path: Path) -> Picture:
     has_channels = pixels.ndim == 3
     has_alpha = has_channels and pixels.shape[-1] in (2, 4)
     return Picture(pixels, has_channels, profile, has_alpha, metadata=metadata)
-
-
-def _pixels_of_png(path: Path) -> NDArray:
-    """Pixels of all rows. Pillow leaves missing ones black, and keeps 8 of 16 bits of a colour."""
-    import imagecodecs
-
-    with complaints_of("imagecodecs"):
-        return imagecodecs.png_decode(path.read_bytes())
 
 
 def _pixels(image: Image.Image) -> NDArray:
@@ -112,14 +97,15 @@ def _metadata(
         doubts.append(f"all but the first of its {image.n_frames} pictures")
     try:
         without = exif.RESOLUTION if is_doubtful else ()
-        block = exif.upright(block, size, without) if block else b""
+        orientation = tags.get(exif.ORIENTATION, 1)
+        block = exif.upright(block, size, orientation, without) if block else b""
     except (struct.error, KeyError) as error:
         doubts.append(f"EXIF: {_in_one_line(error)}")
         block = b""
     xmp = image.info.get("xmp", b"")
     xmp = exif.upright_xmp(xmp) if xmp else b""
-    texts = _texts(image, doubts) if kind == "PNG" and not is_broken else {}
-    options = _options(path, image, kind)
+    texts = texts_of_png(image, doubts) if kind == "PNG" and not is_broken else {}
+    options = _options(path, image, kind, doubts)
     return Metadata(kind, options, resolution, block, xmp, texts, tuple(doubts))
 
 
@@ -128,38 +114,31 @@ def _resolution(
 ) -> tuple[Resolution | None, bool]:
     """The resolution, and whether that of EXIF is doubtful."""
     resolution, n_doubts = None, len(doubts)
+    orientation = tags.get(exif.ORIENTATION, 1)
     if exif.RESOLUTION[0] in tags:
         x, y, unit = (tags.get(tag) for tag in exif.RESOLUTION)
-        resolution = resolution_of(x, y, unit or INCH, doubts)
+        resolution = resolution_of(x, y, unit or INCH, orientation, doubts)
     is_doubtful = len(doubts) > n_doubts
     # Pillow makes up the resolution of a JPEG that has none.
     is_given = image.format not in ("JPEG", "MPO") or image.info.get("jfif_unit", 0) > 0
     if "dpi" in image.info and is_given:
         x, y = image.info["dpi"]
-        resolution = resolution_of(x, y, INCH, doubts)
+        resolution = resolution_of(x, y, INCH, orientation, doubts)
     return resolution, is_doubtful
 
 
-def _texts(image: Any, doubts: list[str]) -> dict[str, str]:
-    """Texts of a PNG, but those that are written in another way."""
-    texts = dict(image.text)
-    texts.pop(_XMP_OF_PNG, None)
-    for key in [key for key in texts if key.startswith(_PROFILE_AS_TEXT)]:
-        doubts.append(f"the text {key!r}")  # it may tell an orientation
-        del texts[key]
-    return texts
-
-
-def _options(path: Path, image: Any, kind: str) -> dict[str, Any]:
-    """How Pillow writes a file like this one."""
+def _options(path: Path, image: Any, kind: str, doubts: list[str]) -> dict[str, Any]:
+    """How a file like this one is written."""
     info = image.info
+    if kind == "PNG":
+        return options_of_png(path, image, doubts)
     if kind == "JPEG":
         sampling = max(0, JpegImagePlugin.get_sampling(image))  # one without a name becomes 4:4:4
         options = {"qtables": image.quantization, "subsampling": sampling}
         return options | {key: info[key] for key in ("progressive", "comment") if key in info}
     if kind == "WEBP":
         return {} if _is_lossless_webp(path.read_bytes()) else {"quality": _QUALITY}
-    return {key: info[key] for key in ("gamma", "srgb", "chromaticity") if key in info}
+    return {}
 
 
 def _is_lossless_webp(data: bytes) -> bool:
@@ -184,8 +163,7 @@ def write_flat(file: BinaryIO, picture: Picture, kind: str, quality: int | None)
     doubts: list[str] = []
     options = _said(picture, kind, doubts)
     if kind == "PNG":
-        _write_png(file, picture, options)
-        return doubts
+        return doubts + write_png(file, picture, options)
     like = dict(picture.metadata.options) if picture.metadata.kind == kind else {}
     if kind == "JPEG":
         options |= {"subsampling": 0} | like
@@ -222,34 +200,3 @@ def _said(picture: Picture, kind: str, doubts: list[str]) -> dict[str, Any]:
         elif value and kind != "BMP":
             options[name] = value
     return options
-
-
-def _write_png(file: BinaryIO, picture: Picture, options: dict[str, Any]) -> None:
-    """Pixels by imagecodecs, which has 16 bit; the rest as Pillow writes it beside one pixel."""
-    import imagecodecs
-
-    said = PngInfo()
-    if picture.metadata.kind == "PNG":
-        _add_colours(said, picture.metadata.options)
-    for key, text in picture.metadata.texts.items():
-        said.add_text(key, text, zip=len(text) > _LONGEST_TEXT)
-    if xmp := options.pop("xmp", None):
-        said.add_itxt(_XMP_OF_PNG, xmp.decode(errors="replace"))
-    beside = io.BytesIO()
-    Image.new("L", (1, 1)).save(beside, "PNG", pnginfo=said, **options)
-    chunks = beside.getvalue()
-    chunks = chunks[_PNG_HEADER : chunks.rindex(b"IDAT") - 4]
-    encoded = imagecodecs.png_encode(picture.pixels, strategy=_FILTERED)
-    for part in (encoded[:_PNG_HEADER], chunks, encoded[_PNG_HEADER:]):
-        file.write(part)
-
-
-def _add_colours(said: PngInfo, options: Mapping[str, Any]) -> None:
-    """How values are to be shown: gamma, sRGB and the colours of white, red, green and blue."""
-    if "gamma" in options:
-        said.add(b"gAMA", struct.pack(">I", round(1e5 * options["gamma"])))
-    if "srgb" in options:
-        said.add(b"sRGB", bytes([options["srgb"]]))
-    if "chromaticity" in options:
-        numbers = [round(1e5 * number) for number in options["chromaticity"]]
-        said.add(b"cHRM", struct.pack(">8I", *numbers))

@@ -16,6 +16,8 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 NO_UNIT, INCH, CENTIMETRE = 1, 2, 3  # units of resolution, as TIFF and EXIF number them
 #: Page axes that may be the depth of a volume, the likeliest first: channels never are.
 _DEPTH = "ZQIT"
+#: Orientations of EXIF that exchange width and height.
+SIDEWAYS = (5, 6, 7, 8)
 _LUMINANCE = (0.2126, 0.7152, 0.0722)  # of red, green and blue, ITU-R BT.709
 
 
@@ -134,7 +136,7 @@ class Picture(NamedTuple):
 
 def turned(pixels: NDArray, orientation: int, y: int) -> NDArray:
     """Pixels as EXIF says that they are seen; `y` is their first axis, followed by x."""
-    if orientation in (5, 6, 7, 8):
+    if orientation in SIDEWAYS:
         pixels = pixels.swapaxes(y, y + 1)
     if orientation in (3, 4, 7, 8):
         pixels = np.flip(pixels, y)
@@ -143,11 +145,18 @@ def turned(pixels: NDArray, orientation: int, y: int) -> NDArray:
     return np.ascontiguousarray(pixels)
 
 
-def resolution_of(x: Any, y: Any, unit: Any, doubts: list[str]) -> Resolution | None:
-    """A resolution that can be true: both numbers are finite and positive."""
+def resolution_of(
+    x: Any, y: Any, unit: Any, orientation: int, doubts: list[str]
+) -> Resolution | None:
+    """The resolution of a picture that is turned upright, given as that of the stored pixels.
+
+    None if it cannot be true: both numbers must be finite and positive.
+    """
     try:
         across, down = (Fraction(*n) if isinstance(n, tuple) else Fraction(n) for n in (x, y))
         if min(across, down) > 0 and unit in (NO_UNIT, INCH, CENTIMETRE):
+            if orientation in SIDEWAYS:
+                across, down = down, across
             return Resolution(across, down, int(unit))
     except (ArithmeticError, TypeError, ValueError):
         pass  # no numbers, or none that are finite

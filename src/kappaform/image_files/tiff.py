@@ -214,7 +214,8 @@ def _metadata(file: Any, options: dict[str, Any], doubts: list[str]) -> Metadata
     is_imagej = file.series[0].kind == "imagej"
     if is_imagej and isinstance(imagej := _value(page, _IMAGEJ), dict):
         tags += tifffile.imagej_metadata_tag(imagej, "<")
-    if _value(page, _ORIENTATION, 1) == 1:
+    orientation = _value(page, _ORIENTATION, 1)
+    if orientation == 1:
         found = (page.tags.get(code) for code in _ON_EARTH)
         tags += [(tag.code, int(tag.dtype), tag.count, tag.value, True) for tag in found if tag]
     options["arguments"]["extratags"] = tags
@@ -222,7 +223,7 @@ def _metadata(file: Any, options: dict[str, Any], doubts: list[str]) -> Metadata
     resolution = None
     if exif.RESOLUTION[0] in page.tags:
         x, y, unit = (_value(page, tag, INCH) for tag in exif.RESOLUTION)
-        resolution = resolution_of(x, y, int(unit), doubts)
+        resolution = resolution_of(x, y, int(unit), orientation, doubts)
     texts = {tag: _value(page, tag) for tag in exif.TEXTS} | {_DESCRIPTION: _plain_text(page)}
     texts = {tag: text.encode() for tag, text in texts.items() if text and isinstance(text, str)}
     xmp = _value(page, _XMP)

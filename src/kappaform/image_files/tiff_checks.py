@@ -13,8 +13,8 @@ from kappaform.image_files.descriptions import ome_misfit
 _MAX_PIXELS = 178_956_970  # what Pillow refuses by itself, for TIFF too
 _MAX_BYTES = 8 * _MAX_PIXELS  # as many pixels of RGBA, 16 bit, the most that PNG holds
 _MAX_RATIO = 20  # of pixels to file, above these limits: noise hardly shrinks, a trap does
-#: Layouts of pages. tifffile compares each with every other one: 500 take about a second.
-_MAX_LAYOUTS = 500
+#: Layouts of pages. tifffile compares each with every other one: 300 take about a second.
+_MAX_LAYOUTS = 300
 
 _WIDTH, _HEIGHT = 256, 257
 #: Tags with one number by which tifffile tells layouts apart: size, bits, compression, photometric,
