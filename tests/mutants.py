@@ -438,8 +438,8 @@ MUTANTS = [
     Mutant(
         "channels of a microscope are slices of a volume",
         "image_files/picture.py",
-        '_DEPTH = "ZQIT"',
-        '_DEPTH = "ZQITC"',
+        'VOLUME, MOVIE = "ZQIT", ',
+        'VOLUME, MOVIE = "ZQITC", ',
         ("image_files/test_tiff.py",),
     ),
     Mutant(
@@ -878,9 +878,18 @@ MUTANTS = [
     Mutant(
         "slices of a volume are planes of their own",
         "cli/denoise.py",
-        "return arguments.volume and picture.has_pages",
-        "return False",
+        'return VOLUME if arguments.volume else MOVIE if arguments.movie else ""',
+        'return MOVIE if arguments.movie else ""',
         ("cli/test_stacks.py::test_a_volume_is_along_z_and_never_over_channels_or_times",),
+    ),
+    Mutant(
+        "channels of a movie are frames of one",
+        "cli/denoise.py",
+        'movies = image if options["movie"] else [image]',
+        "movies = [image.reshape(-1, *image.shape[2:])] if options['movie'] else [image]",
+        (
+            "cli/test_stacks.py::test_frames_of_a_movie_are_along_time_and_never_mix_channels_or_depths",
+        ),
     ),
     Mutant(
         "the first of several images gives most of the patches",

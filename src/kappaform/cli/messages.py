@@ -46,7 +46,8 @@ _ADVICE = {
     "noise=Shot(gain, read_noise)": "--gain and --read-noise",
     "noise=Correlated(autocovariance=...)": "--noise white or --sigma",
     "or give sigma": "or give --sigma",
-    "denoise it plane by plane": "leave out --volume",
+    "the depth of a volume: denoise it plane by plane": "the depth of a volume: leave out --volume",
+    "the time of a movie: denoise it plane by plane": "the time of a movie: leave out --movie",
 }
 _ASSIGNED = re.compile(rf"(?<![\w./-])({'|'.join(_OPTIONS)})=(?:'([^']*)')?")
 _NAMED = re.compile(rf"(?<![\w./-])({'|'.join(sorted({*_OPTIONS} - _WORDS))})(?![\w/-]|\.\w)")

@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 NO_UNIT, INCH, CENTIMETRE = 1, 2, 3  # units of resolution, as TIFF and EXIF number them
-#: Page axes that may be the depth of a volume, the likeliest first: channels never are.
-_DEPTH = "ZQIT"
+#: Axes of pages that may be the depth of a volume or the time of a movie, the likeliest first.
+#: Channels are neither.
+VOLUME, MOVIE = "ZQIT", "TQIZ"
+_ALONG = {VOLUME: "the depth of a volume", MOVIE: "the time of a movie"}
 #: Orientations of EXIF that exchange width and height.
 SIDEWAYS = (5, 6, 7, 8)
 _LUMINANCE = (0.2126, 0.7152, 0.0722)  # of red, green and blue, ITU-R BT.709
@@ -64,6 +66,13 @@ class Picture(NamedTuple):
         return self.pixels.ndim - self.has_channels > 2
 
     @property
+    def value_range(self) -> tuple[int, int] | None:
+        """The least and the largest possible value of 8 and 16 bit without a sign, else None."""
+        dtype = self.pixels.dtype
+        is_bounded = dtype.kind == "u" and dtype.itemsize <= 2  # whatever the order of its bytes
+        return (0, int(np.iinfo(dtype).max)) if is_bounded else None
+
+    @property
     def axes(self) -> str:
         """A letter for each axis of the pixels; Q where the file does not say."""
         n_pages = self.pixels.ndim - 2 - self.has_channels
@@ -97,39 +106,41 @@ class Picture(NamedTuple):
             colours = np.concatenate([colours, opacity], axis=-1)
         return self._replace(pixels=colours)
 
-    def as_stack(self, volumes: bool = False) -> NDArray:
-        """The colours as (n, Y, X), every plane an image of its own, or as (n, Z, Y, X).
+    def as_stack(self, along: str = "") -> NDArray:
+        """The colours as (n, Y, X), every plane an image of its own.
 
-        Channels of colour, if any, come last. Channels of a microscope (C) are pages, and so
-        images of their own.
+        `along` is VOLUME for n volumes (n, Z, Y, X), or MOVIE for n movies (n, T, Y, X). Channels
+        of colour, if any, come last. Channels of a microscope (C) are pages, and so images,
+        volumes or movies of their own.
         """
-        colours, n_pages = self._depth_last(volumes)
-        n_pages -= volumes
+        colours, n_pages = self._with_last(along)
+        n_pages -= bool(along)
         return colours.reshape(-1, *colours.shape[n_pages:])
 
-    def with_stack(self, stack: NDArray, volumes: bool = False) -> Picture:
+    def with_stack(self, stack: NDArray, along: str = "") -> Picture:
         """The same picture with other colours, given as `as_stack` gives them."""
-        colours, n_pages = self._depth_last(volumes)
+        colours, n_pages = self._with_last(along)
         colours = stack.reshape(colours.shape)
-        if volumes:
-            colours = np.moveaxis(colours, n_pages - 1, self._depth_axis())
+        if along:
+            colours = np.moveaxis(colours, n_pages - 1, self._axis(along))
         return self.with_colours(colours)
 
-    def _depth_last(self, volumes: bool) -> tuple[NDArray, int]:
-        """The colours, with the depth as the last axis of pages, and the number of these axes."""
+    def _with_last(self, along: str) -> tuple[NDArray, int]:
+        """The colours, with depth or time as the last axis of pages; the number of these axes."""
         n_pages = self.axes.index("Y")
         colours = self.colours
-        if volumes:
-            colours = np.moveaxis(colours, self._depth_axis(), n_pages - 1)
+        if along:
+            colours = np.moveaxis(colours, self._axis(along), n_pages - 1)
         return colours, n_pages
 
-    def _depth_axis(self) -> int:
+    def _axis(self, along: str) -> int:
+        """The axis of pages that is the depth or the time."""
         pages = self.axes[: self.axes.index("Y")]
-        for letter in _DEPTH:
+        for letter in along:
             if letter in pages:
                 return pages.rindex(letter)
         raise ValueError(
-            f"the axes of the picture are {self.axes}, none of which is the depth of a volume: "
+            f"the axes of the picture are {self.axes}, none of which is {_ALONG[along]}: "
             "denoise it plane by plane."
         )
 
