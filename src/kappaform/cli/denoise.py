@@ -54,8 +54,9 @@ def denoise(arguments: Namespace) -> int:
     records: list[dict[str, Any]] = []
     codes: list[int] = []
 
-    def failed(source: Path, error: Exception) -> None:
-        code, text = messages.failure(error, arguments.debug, str(source))
+    def failed(source: Path, error: Exception, *files: Path | None) -> None:
+        names = [str(file) for file in files if file]
+        code, text = messages.failure(error, arguments.debug, str(source), names)
         codes.append(code)
         records.append({"input": str(source), "error": text})
         messages.complain(text)
@@ -66,14 +67,15 @@ def denoise(arguments: Namespace) -> int:
         try:
             with messages.warnings_about(job.source, job.target):
                 records.append(_denoised_or_kept(job, taken, given, arguments))
-            if not arguments.json:
-                messages.say(line_of(records[-1], arguments.verbose))
         except BrokenPipeError:
             raise
         except KeyboardInterrupt:
             raise _interrupted(len(records) - len(codes), len(jobs)) from None
         except Exception as error:
-            failed(job.source, error)
+            failed(job.source, error, job.target, job.reference, job.report)
+            continue
+        if not arguments.json:
+            messages.say(line_of(records[-1], arguments.verbose))
     _tell(records, len(codes), n_skipped, arguments)
     return max(codes, default=0)
 
@@ -187,14 +189,19 @@ def _denoised_or_kept(
         if job.reference:
             check_readable(job.reference)
         return {"input": str(job.source), "output": str(job.target), "kept": True}
-    return _denoise_file(job, taken, given, arguments)
+    picture = pictures.picture_with_pages(job.source, arguments)
+    with results.made_folders(job):
+        return _denoise_file(job, picture, taken, given, arguments)
 
 
 def _denoise_file(
-    job: results.Job, taken: set[results.Identity], given: Given | None, arguments: Namespace
+    job: results.Job,
+    picture: Picture,
+    taken: set[results.Identity],
+    given: Given | None,
+    arguments: Namespace,
 ) -> dict[str, Any]:
     """Denoise one picture; what came of it, for people and programs."""
-    picture = pictures.picture_with_pages(job.source, arguments)
     along = _along(picture, arguments)
     results.check_output(job.target, taken, overwrite=arguments.overwrite)
     check_target(job.target, picture)
@@ -262,11 +269,12 @@ def _details(
 def _of_movies(found: list[kf.DenoiseResult]) -> kf.DenoiseResult:
     """What came of several movies of the same size, each of which has its own noise."""
     several = len(found) > 1
+    noises: Any = tuple(each.noise for each in found)  # one each: frames share it
     return replace(
         found[0],
         image=np.stack([each.image for each in found]),
         sparsity_map=np.stack([each.sparsity_map for each in found]),
-        noise=tuple(each.noise for each in found) if several else found[0].noise,
+        noise=noises if several else noises[0],
         sigma=np.stack([each.sigma for each in found]) if several else found[0].sigma,
         transforms=tuple(matrix for each in found for matrix in each.transforms),
         history=tuple(result for each in found for result in each.history),

@@ -1,4 +1,4 @@
-"""The command: its options and help, and how it ends.
+"""The command: its options and help.
 
 Everything heavy is imported by the subcommand that needs it, so that ``--help`` answers at once.
 """
@@ -7,80 +7,12 @@ from __future__ import annotations
 
 import argparse
 import math
-import signal
 import sys
-import threading
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from importlib import import_module
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from kappaform.cli import messages
-from kappaform.cli.options import SIZES_OF_NOISE, complete
-
-_SIGPIPE = 13  # `signal.SIGPIPE`, which Windows does not have
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command with the given arguments, by default those of the process.
-
-    Returns 0; or 1 if `reproduce` had to leave something out, 2 for bad input, 3 for a bug of
-    kappaform; or 128 and the number of the signal that ended it, 130 for Ctrl-C, 141 if the reader
-    of its output, say `head`, has seen enough and left.
-    """
-    try:
-        code = _run(argv)
-        sys.stdout.flush()
-        return code
-    except BrokenPipeError:
-        messages.drop_what_nobody_reads()
-        return 128 + _SIGPIPE
-
-
-def _run(argv: Sequence[str] | None) -> int:
-    try:
-        arguments = build_parser().parse_args(argv)
-    except SystemExit as leaving:  # --help and --version, or wrong usage
-        return int(leaving.code or 0)
-    with warnings.catch_warnings(), _signals_interrupt() as received:
-        warnings.showwarning = messages.warn
-        try:
-            complete(arguments)
-            command = import_module(f"kappaform.cli.{arguments.module}")
-            code = getattr(command, arguments.function)(arguments) or 0
-        except KeyboardInterrupt as interruption:
-            messages.complain(str(interruption) or "interrupted")
-            code = 128 + signal.SIGINT
-        except BrokenPipeError:
-            raise
-        except Exception as error:
-            code, text = messages.failure(error, arguments.debug)
-            messages.complain(text)
-    return 128 + received[0] if received else int(code)
-
-
-@contextmanager
-def _signals_interrupt() -> Iterator[list[int]]:
-    """Let signals that would end the process interrupt it like Ctrl-C, so that it cleans up."""
-    received: list[int] = []
-
-    def interrupt(number: int, _: object) -> None:
-        received.append(number)
-        raise KeyboardInterrupt
-
-    names = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    in_main_thread = threading.current_thread() is threading.main_thread()  # a rule of Python
-    numbers = [getattr(signal, name) for name in names if in_main_thread]
-    # What the caller handles or ignores (nohup) stays as it is.
-    ours = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]
-    for number in ours:
-        signal.signal(number, interrupt)
-    try:
-        yield received
-    finally:
-        for number in ours:
-            signal.signal(number, signal.SIG_DFL)
+from kappaform.cli.options import SIZES_OF_NOISE
 
 
 def _at_least(least: float, kind: type = float, most: float = math.inf) -> Callable[[str], float]:
@@ -116,17 +48,19 @@ _QUALITY, _NUMBER = _at_least(1, int, most=100), _at_least(-math.inf)
 
 _EPILOG = """\
 kappaform COMMAND --help shows the options of a command and an example.
-Ends with 0, or 2 for bad input, 3 for a bug of kappaform, or with 128 and the number of the signal
-that ended it (130 after Ctrl-C, 141 if the reader of its output left)."""
+Ends with 0, or 1 if reproduce had to leave something out, 2 for bad input, 3 for a bug of
+kappaform, or with 128 and the number of the signal that ended it (130 after Ctrl-C, 141 if the
+reader of its output left)."""
 _DENOISE = """
 The noise is estimated: whether it is white, that of photons (shot), or shared by neighbouring
 pixels (correlated), and how strong it is. The line of each picture says what was assumed.
 
 The formats are PNG, JPEG, WebP, BMP, TIFF (8 and 16 bit, float, pages) and NPY. The result has the
-type of its input and is written beside it, unless -o or --suffix say otherwise. An opacity channel
-is kept, and so is what the file says besides its pixels. Of a folder every picture is denoised,
-other files are skipped. A result that is there already is kept, which is no error: the same command
-goes on after an interruption."""
+type of its input (palettes become RGB, single bits become 8 bit) and is written next to it, unless
+-o or --suffix say otherwise. An opacity channel is kept, and so is what the file says besides its
+pixels. In a folder every picture is denoised and other files are skipped. A result that exists is
+skipped, which is no error: the same command resumes after an interruption. Only a file that -o
+names must not exist."""
 _LEARN = """
 Signals are the rows of .npy files, as they are, or random patches of pictures, whose means are
 removed. After Ctrl-C what was learned until then is saved."""
@@ -164,7 +98,8 @@ class _Parser(argparse.ArgumentParser):
         self.set_defaults(defaults=self.later_defaults)
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"kappaform: error: {message}; see {self.prog} --help\n")
+        messages.complain(f"{message}; see {self.prog} --help")
+        self.exit(2)
 
     def add(self, name: str, text: str, kind: Any = str, **options: Any) -> None:
         """Add an argument, whose help shows its default.
@@ -236,8 +171,10 @@ def _add_denoise(commands: Any) -> None:
     add("--model", "use this transform, saved by learn, instead of learning one")
     text = "learn one transform from all pictures and pages, which are read twice"
     parser.add_flag("--share", text)
-    text = "pages are frames of a movie: look for similar patches in the frames around, too "
-    text += "(with --quality fast frames share a transform only)"
+    text = (
+        "pages along T, or along the only axis of pages, are frames of a movie: look for similar "
+    )
+    text += "patches in the frames around, too (with --quality fast frames share a transform only)"
     parser.add_flag("--movie", text)
     text = "least and largest possible value (default: those of 8 and 16 bit files)"
     add("--value-range", text, float, nargs=2, metavar=("LO", "HI"))
@@ -257,7 +194,7 @@ def _add_pictures(parser: _Parser) -> None:
     parser.add_flag("--recursive", text)
     add("-o --output", "file to write, or folder (NAME/, made if new)", metavar="OUT")
     add("--suffix", "end of the new names (default: _denoised; none in a folder -o)")
-    parser.add_flag("--overwrite", "replace results that are there, instead of keeping them")
+    parser.add_flag("--overwrite", "replace results that exist")
     text = "of JPEG and WebP, 1 to 100 (default: as the input, if it has the same format; else 95,"
     add("--jpeg-quality", f"{text} and WebP loses nothing)", _QUALITY)
     pages = parser.add_mutually_exclusive_group()
@@ -343,7 +280,7 @@ def _add_explore(commands: Any) -> None:
 
 def _add_reproduce(commands: Any) -> None:
     text = "compute the table and the figures of the paper"
-    example = "--data ConditionedTransformLearning -o results --quick"
+    example = "--data ConditionedTransformLearning --quick"
     group = _command(commands, "", "reproduce", text, f"table1 {example}", _REPRODUCE)
     parts = group.add_subparsers(metavar="WHAT", required=True)
     text = "Table 1: denoising with the paper's settings"
@@ -359,8 +296,9 @@ def _add_reproduce(commands: Any) -> None:
     figures.add("--n-iter", "default: 300; quick: 60", _COUNT)
     for parser in (table, figures):
         add = parser.add
-        add("--data", "folder of the paper's images", required=True, metavar="DIR")
-        add("-o --output", "folder for results, made if new", required=True, metavar="OUT")
+        text = "folder of the paper's images"
+        add("--data", text, default="ConditionedTransformLearning", metavar="DIR")
+        add("-o --output", "folder for results, made if new", default="results", metavar="OUT")
         add("--workers", "processes of one thread each (default: all processors)", _COUNT)
         add("--seed", "of the random choices", _SEED, default=0)
         parser.add_flag("--quick", "a small part of it in seconds, marked as such")

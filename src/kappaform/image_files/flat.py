@@ -106,7 +106,8 @@ def _metadata(
     xmp = exif.upright_xmp(xmp) if xmp else b""
     texts = texts_of_png(image, doubts) if kind == "PNG" and not is_broken else {}
     options = _options(path, image, kind, doubts)
-    return Metadata(kind, options, resolution, block, xmp, texts, tuple(doubts))
+    is_bilevel = image.mode == "1"
+    return Metadata(kind, options, resolution, block, xmp, texts, tuple(doubts), is_bilevel)
 
 
 def _resolution(

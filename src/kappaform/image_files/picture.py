@@ -49,6 +49,8 @@ class Metadata(NamedTuple):
     xmp: bytes = b""
     texts: Mapping[str, str] = _NOTHING  #: of PNG
     doubts: tuple[str, ...] = ()  #: what is left out, each with its reason
+    is_bilevel: bool = False  #: whether the file has one bit per pixel
+    no_data: float | None = None  #: value of pixels without data, by GDAL
 
 
 class Picture(NamedTuple):
@@ -71,6 +73,19 @@ class Picture(NamedTuple):
         dtype = self.pixels.dtype
         is_bounded = dtype.kind == "u" and dtype.itemsize <= 2  # whatever the order of its bytes
         return (0, int(np.iinfo(dtype).max)) if is_bounded else None
+
+    @property
+    def n_without_data(self) -> int:
+        """How many values say that there is no data."""
+        value = self.metadata.no_data
+        if value is None:
+            return 0
+        if self.pixels.dtype.kind == "f":  # rounded as they are
+            missing = self.pixels.dtype.type(value)
+            found = np.isnan(self.pixels) if np.isnan(missing) else self.pixels == missing
+        else:
+            found = self.pixels == value
+        return int(np.count_nonzero(found))
 
     @property
     def axes(self) -> str:

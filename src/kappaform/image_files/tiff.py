@@ -40,8 +40,9 @@ _JPEG_QUALITY = {"compressionargs": {"level": 95}, "subsampling": (1, 1)}  # as 
 
 _DESCRIPTION, _ORIENTATION, _XMP, _PROFILE = 270, 274, 700, 34675  # tags
 _IMAGEJ = 50839  # ranges and colours of its channels, labels, regions
+_NO_DATA = 42113  # the value that means it, by GDAL
 #: Where the picture lies on Earth, and which value means no data: GeoTIFF and GDAL.
-_ON_EARTH = (33550, 33922, 34264, 34735, 34736, 34737, 42112, 42113)
+_ON_EARTH = (33550, 33922, 34264, 34735, 34736, 34737, 42112, _NO_DATA)
 _IN_DOUBT = "the description"
 #: Kinds of description that tell shapes, so that a wrong one misleads its readers.
 _STRUCTURED = ("ome", "imagej", "shaped")
@@ -229,7 +230,17 @@ def _metadata(file: Any, options: dict[str, Any], doubts: list[str]) -> Metadata
     xmp = _value(page, _XMP)
     xmp = exif.upright_xmp(xmp.encode() if isinstance(xmp, str) else xmp or b"")
     block = exif.block_of(texts, resolution)
-    return Metadata("TIFF", options, resolution, block, xmp, doubts=tuple(doubts))
+    is_bilevel = file.series[0].keyframe.bitspersample == 1
+    metadata = Metadata("TIFF", options, resolution, block, xmp, doubts=tuple(doubts))
+    return metadata._replace(is_bilevel=is_bilevel, no_data=_no_data(page))
+
+
+def _no_data(page: Any) -> float | None:
+    """The value that means no data, where the file says one."""
+    try:
+        return float(_value(page, _NO_DATA))
+    except (TypeError, ValueError):
+        return None
 
 
 def _value(page: Any, tag: int, default: Any = None) -> Any:
