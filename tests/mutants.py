@@ -505,7 +505,7 @@ MUTANTS = [
     ),
     Mutant(
         "chunks of PNG vanish without a word",
-        "image_files/png.py",
+        "image_files/flat.py",
         'doubts += [f"the chunk {name} of PNG" for name in chunks]',
         "pass",
         (
@@ -514,7 +514,7 @@ MUTANTS = [
     ),
     Mutant(
         "a background of other colours is kept",
-        "image_files/png.py",
+        "image_files/flat.py",
         "if is_same or name in _OF_COLOURS:",
         "if True:",
         (
@@ -875,7 +875,7 @@ MUTANTS = [
     ),
     Mutant(
         "a closed stream ends the command",
-        "cli/run.py",
+        "cli/parser.py",
         "    messages.open_closed_streams()\n",
         "",
         ("cli/test_command.py::test_a_closed_stream_changes_no_result",),

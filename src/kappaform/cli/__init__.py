@@ -1,5 +1,5 @@
 """The command `kappaform`."""
 
-from kappaform.cli.run import main
+from kappaform.cli.parser import main
 
 __all__ = ["main"]

@@ -1,4 +1,4 @@
-"""The command: its options and help.
+"""The command: its options and help, and how it ends.
 
 Everything heavy is imported by the subcommand that needs it, so that ``--help`` answers at once.
 """
@@ -7,41 +7,98 @@ from __future__ import annotations
 
 import argparse
 import math
+import signal
 import sys
-from collections.abc import Callable
+import threading
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
 from typing import Any, NoReturn
 
 from kappaform.cli import messages
-from kappaform.cli.options import SIZES_OF_NOISE
+from kappaform.cli.options import SIZES_OF_NOISE, at_least, complete, norm, positive
+
+_SIGPIPE = 13  # `signal.SIGPIPE`, which Windows does not have
+#: Arguments that name a file or a folder, besides `inputs`.
+_OF_FILES = ("input", "output", "report", "compare", "model", "signals", "codes", "plot", "init")
 
 
-def _at_least(least: float, kind: type = float, most: float = math.inf) -> Callable[[str], float]:
-    def number(text: str) -> float:
-        value: float = kind(text)
-        if not least <= value <= most or math.isinf(value):
-            rule = "an integer" if kind is int else "a finite number"
-            end = f" >= {least:g}" if most == math.inf else f" from {least:g} to {most:g}"
-            end = "" if least == -math.inf else end
-            raise argparse.ArgumentTypeError(f"{text}: give {rule}{end}")
-        return value
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command with the given arguments, by default those of the process.
 
-    return number
+    Returns 0; or 1 if `reproduce` had to leave something out, 2 for bad input, 3 for a bug of
+    kappaform; or 128 and the number of the signal that ended it, 130 for Ctrl-C, 141 if the reader
+    of its output, say `head`, has seen enough and left.
+    """
+    messages.open_closed_streams()
+    try:
+        code = _run(argv)
+        messages.write_output()
+        return code
+    except BrokenPipeError:
+        messages.drop_what_nobody_reads()
+        return 128 + _SIGPIPE
+    except OSError as error:
+        code, text = messages.failure(error)
+        messages.complain(text)
+        return code
 
 
-def _positive(text: str) -> float:
-    value = float(text)
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text}: give a finite number > 0")
-    return value
+def _run(argv: Sequence[str] | None) -> int:
+    try:
+        arguments = build_parser().parse_args(argv)
+    except SystemExit as leaving:  # --help and --version, or wrong usage
+        return int(leaving.code or 0)
+    with warnings.catch_warnings(), _signals_interrupt() as received:
+        warnings.showwarning = messages.show_warning
+        try:
+            complete(arguments)
+            command = import_module(f"kappaform.cli.{arguments.module}")
+            code = getattr(command, arguments.function)(arguments) or 0
+        except KeyboardInterrupt as interruption:
+            messages.complain(str(interruption) or "interrupted")
+            code = 128 + signal.SIGINT
+        except BrokenPipeError:
+            raise
+        except Exception as error:
+            code, text = messages.failure(error, arguments.debug, names=_files(arguments))
+            messages.complain(text)
+    return 128 + received[0] if received else int(code)
 
 
-def _norm(text: str) -> float | str:
-    return text if text == "auto" else _at_least(1e-6, most=1e6)(text)
+def _files(arguments: argparse.Namespace) -> list[str]:
+    """Names of files and folders that the arguments give."""
+    given = [getattr(arguments, name, None) for name in (*_OF_FILES, "folder", "data")]
+    return [*(getattr(arguments, "inputs", None) or ()), *(name for name in given if name)]
+
+
+@contextmanager
+def _signals_interrupt() -> Iterator[list[int]]:
+    """Let signals that would end the process interrupt it like Ctrl-C, so that it cleans up."""
+    received: list[int] = []
+
+    def interrupt(number: int, _: object) -> None:
+        received.append(number)
+        raise KeyboardInterrupt
+
+    names = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    in_main_thread = threading.current_thread() is threading.main_thread()  # a rule of Python
+    numbers = [getattr(signal, name) for name in names if in_main_thread]
+    # What the caller handles or ignores (nohup) stays as it is.
+    ours = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]
+    for number in ours:
+        signal.signal(number, interrupt)
+    try:
+        yield received
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
 
 
 _VARIANTS = ("public", "reference", "paper", "monotone")
-_COUNT, _SEED, _SHARE = _at_least(1, int), _at_least(0, int), _at_least(0, most=1)
-_QUALITY, _NUMBER = _at_least(1, int, most=100), _at_least(-math.inf)
+_COUNT, _SEED, _SHARE = at_least(1, int), at_least(0, int), at_least(0, most=1)
+_QUALITY, _NUMBER = at_least(1, int, most=100), at_least(-math.inf)
 
 
 # --- What each subcommand does with files
@@ -209,10 +266,10 @@ def _add_noise(parser: _Parser) -> None:
     text = "kind of noise to estimate; auto: the kind that fits"
     add("--noise", text, choices=tuple(SIZES_OF_NOISE), default="auto")
     text = "deviation of white noise, in values of the file (default: estimated)"
-    add("--sigma", text, _at_least(0))
+    add("--sigma", text, at_least(0))
     text = "of shot noise: values of the file for one photon (default: estimated)"
-    add("--gain", text, _positive)
-    add("--read-noise", "beside --gain: deviation without light", _at_least(0), default=0.0)
+    add("--gain", text, positive)
+    add("--read-noise", "beside --gain: deviation without light", at_least(0), default=0.0)
     add("--offset", "beside --gain: value without light", _NUMBER, default=0.0)
 
 
@@ -253,7 +310,7 @@ def _add_path(commands: Any) -> None:
     path = _command(commands, "models", "path", text, example, _PATH)
     _add_signals(path, tol=1e-3)
     bounds = [1, 1.25, 1.5, 2, 3, 5, 10]
-    path.add("--bounds", "bounds >= 1", _at_least(1), nargs="+", default=bounds)
+    path.add("--bounds", "bounds >= 1", at_least(1), nargs="+", default=bounds)
     _add_conditioned(path)
     errors = ("reconstruction", "relative", "absolute")
     path.add("--choose-by", "error that chooses a bound", choices=errors, default=errors[0])
@@ -270,7 +327,7 @@ def _add_explore(commands: Any) -> None:
     parser.add("input", "a picture", metavar="IN")
     _add_output(parser, "page to write (.html)")
     bounds = [1, 1.1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 7, 10, 20]
-    parser.add("--bounds", "two bounds >= 1 or more", _at_least(1), nargs="+", default=bounds)
+    parser.add("--bounds", "two bounds >= 1 or more", at_least(1), nargs="+", default=bounds)
     _add_noise(parser)
     parser.add("--patch-size", "side of the patches", _COUNT, default=8)
     parser.add("--n-nonzero", "coefficients of a patch (default: a tenth)", _COUNT, metavar="N")
@@ -308,14 +365,14 @@ def _add_method(parser: _Parser, bound: float) -> None:
     methods = ("conditioned", "log-det", "orthonormal")
     parser.add("--method", "kind of transform to learn", choices=methods, default="conditioned")
     text = "bound on the condition number of the conditioned one"
-    parser.add("--max-condition", text, _at_least(1), default=bound)
+    parser.add("--max-condition", text, at_least(1), default=bound)
 
 
 def _add_conditioned(parser: _Parser) -> None:
     add, errors = parser.add, ("absolute", "relative")
     add("--objective", "error to minimise", choices=errors, default="absolute")
     text = "Frobenius norm of the transform, or auto: that of an orthonormal one"
-    add("--norm", text, _norm, default="auto")
+    add("--norm", text, norm, default="auto")
     text = "steps that never raise the loss (monotone), or published ones"
     add("--variant", text, choices=_VARIANTS, default="monotone")
     add("--n-rounds", "rounds of the monotone steps in an iteration", _COUNT, default=5)
@@ -332,7 +389,7 @@ def _add_signals(parser: _Parser, tol: float) -> None:
     add("--patch-size", "side of the patches of pictures", _COUNT, default=8)
     add("--n-patches", "patches drawn in all", _COUNT, default=20_000)
     text = "nonzeros of a code (default: a tenth)"
-    add("--n-nonzero", text, _at_least(0, int), dest="n_nonzero_coefs", metavar="N")
+    add("--n-nonzero", text, at_least(0, int), dest="n_nonzero_coefs", metavar="N")
     add("--max-iter", "most iterations", _COUNT, default=500)
-    add("--tol", "relative change at which learning ends", _at_least(0), default=tol)
+    add("--tol", "relative change at which learning ends", at_least(0), default=tol)
     add("--seed", "of the random choices", _SEED, default=0)
