@@ -430,8 +430,8 @@ MUTANTS = [
     Mutant(
         "photographs are not turned upright",
         "image_files/picture.py",
-        "if orientation in (5, 6, 7, 8):",
-        "if orientation in (5, 7):",
+        "SIDEWAYS = (5, 6, 7, 8)",
+        "SIDEWAYS = (5, 7)",
         ("image_files/test_files.py",),
     ),
     Mutant(
@@ -446,8 +446,8 @@ MUTANTS = [
     Mutant(
         "channels of a microscope are slices of a volume",
         "image_files/picture.py",
-        '_DEPTH = "ZQIT"',
-        '_DEPTH = "ZQITC"',
+        'VOLUME, MOVIE = "ZQIT", ',
+        'VOLUME, MOVIE = "ZQITC", ',
         ("image_files/test_tiff.py",),
     ),
     Mutant(
@@ -456,6 +456,113 @@ MUTANTS = [
         "if max(counts) > n_planes:",
         "if max(counts) > 1e12:",
         ("image_files/test_tiff.py::test_pixels_outlive_a_description_that_is_not_true",),
+    ),
+    Mutant(
+        "the unit of a resolution of EXIF is ignored",
+        "image_files/flat.py",
+        "resolution_of(x, y, unit or INCH, orientation, doubts)",
+        "resolution_of(x, y, INCH, orientation, doubts)",
+        (
+            "image_files/test_metadata.py::test_a_resolution_of_exif_alone_has_the_unit_that_exif_says",
+        ),
+    ),
+    Mutant(
+        "the padding of odd chunks of WebP is forgotten",
+        "image_files/flat.py",
+        "position += 8 + length + length % 2",
+        "position += 8 + length",
+        (
+            "image_files/test_metadata.py::test_webp_stays_lossless_whatever_stands_before_its_pixels",
+        ),
+    ),
+    Mutant(
+        "a resolution of EXIF is believed before that of the file",
+        "image_files/flat.py",
+        'if "dpi" in image.info and is_given:',
+        'if "dpi" in image.info and is_given and resolution is None:',
+        (
+            "image_files/test_metadata.py::test_where_exif_differs_the_resolution_is_that_of_the_file",
+        ),
+    ),
+    Mutant(
+        "the resolution of a turned picture is that from before",
+        "image_files/picture.py",
+        "            if orientation in SIDEWAYS:\n                across, down = down, across\n",
+        "",
+        (
+            "image_files/test_metadata.py::test_resolution_and_size_are_those_of_the_upright_picture",
+        ),
+    ),
+    Mutant(
+        "EXIF keeps the resolution from before a turn",
+        "image_files/exif.py",
+        "data[x], data[y] = data[y], data[x]",
+        "pass",
+        (
+            "image_files/test_metadata.py::test_resolution_and_size_are_those_of_the_upright_picture",
+        ),
+    ),
+    Mutant(
+        "EXIF keeps the width from before a turn",
+        "image_files/exif.py",
+        ", 0x0100: 0, 0x0101: 1}",
+        "}",
+        (
+            "image_files/test_metadata.py::test_resolution_and_size_are_those_of_the_upright_picture",
+        ),
+    ),
+    Mutant(
+        "chunks of PNG vanish without a word",
+        "image_files/flat.py",
+        'doubts += [f"the chunk {name} of PNG" for name in chunks]',
+        "pass",
+        (
+            "image_files/test_metadata.py::test_chunks_of_png_that_may_not_be_true_are_left_out_and_named",
+        ),
+    ),
+    Mutant(
+        "a background of other colours is kept",
+        "image_files/flat.py",
+        "if is_same or name in _OF_COLOURS:",
+        "if True:",
+        (
+            "image_files/test_metadata.py::test_colours_of_png_that_change_their_type_lose_what_refers_to_it",
+        ),
+    ),
+    Mutant(
+        "a size of OME that no page has is believed",
+        "image_files/descriptions.py",
+        "if (width, height) not in sizes:",
+        "if False:",
+        ("image_files/test_tiff_checks.py::test_a_size_that_no_page_has_reserves_no_memory",),
+    ),
+    Mutant(
+        "a damaged text tag costs the pixels",
+        "image_files/tiff_checks.py",
+        "if tag and int(tag[1]) not in _OF_PIXELS:",
+        "if False:",
+        ("image_files/test_tiff_checks.py::test_pixels_outlive_a_damaged_text",),
+    ),
+    Mutant(
+        "a wrong text of ImageJ costs the pixels",
+        "image_files/tiff_checks.py",
+        "(is_damage and not _OF_DESCRIPTION.search(complaint))",
+        "is_damage",
+        ("image_files/test_tiff_checks.py::test_pixels_outlive_a_text_of_imagej_that_is_not_true",),
+    ),
+    Mutant(
+        "a stack of ImageJ that is cut is read as its first plane",
+        "image_files/tiff_checks.py",
+        "        _check_rest(file)\n",
+        "        pass\n",
+        ("image_files/test_tiff.py::test_a_stack_with_one_header_must_have_all_its_pixels",),
+    ),
+    Mutant(
+        "pages may have any number of sizes",
+        "image_files/tiff_checks.py",
+        "if len(layouts) > _MAX_LAYOUTS:",
+        "if False:",
+        ("image_files/test_tiff_checks.py::test_pages_of_too_many_sizes_are_refused",),
     ),
     # --- imaging
     Mutant(
@@ -714,9 +821,79 @@ MUTANTS = [
     Mutant(
         "a result that is there is replaced without being asked",
         "cli/results.py",
-        "return is_there and not arguments.overwrite",
+        "return is_there and not job.is_named and not arguments.overwrite",
         "return False",
         ("cli/test_denoise_files.py::test_results_in_a_folder_are_not_denoised_again",),
+    ),
+    Mutant(
+        "a file that the user names is taken for a result",
+        "cli/results.py",
+        "return is_there and not job.is_named and not arguments.overwrite",
+        "return is_there and not arguments.overwrite",
+        ("cli/test_names.py::test_a_file_that_the_user_names_is_not_taken_for_a_result",),
+    ),
+    Mutant(
+        "folders stay that were made for nothing",
+        "cli/results.py",
+        "                folder.rmdir()\n",
+        "                pass\n",
+        ("cli/test_names.py::test_what_is_refused_leaves_no_folder",),
+    ),
+    Mutant(
+        "names of files are taken for parameters",
+        "cli/messages.py",
+        "        text = in_options(text, names)\n",
+        "        text = in_options(text)\n",
+        ("cli/test_names.py::test_a_name_that_looks_like_a_parameter_stays_as_it_is",),
+    ),
+    Mutant(
+        "the suffix of OME files is cut in two",
+        "cli/pictures.py",
+        'stem.lower().endswith(".ome")',
+        "False",
+        ("cli/test_names.py::test_the_suffix_of_ome_files_is_a_whole",),
+    ),
+    Mutant(
+        "noise of black and white is estimated",
+        "cli/pictures.py",
+        "if picture.metadata.is_bilevel and ",
+        "if False and ",
+        ("cli/test_names.py::test_noise_of_black_and_white_is_not_estimated",),
+    ),
+    Mutant(
+        "values without data are taken for data without a word",
+        "cli/pictures.py",
+        "if n_pixels := picture.n_without_data:",
+        "if n_pixels := 0:",
+        ("cli/test_names.py::test_values_that_mean_no_data_are_told",),
+    ),
+    Mutant(
+        "values of big-endian files have no range",
+        "image_files/picture.py",
+        'dtype.kind == "u" and dtype.itemsize <= 2',
+        "dtype in (np.uint8, np.uint16)",
+        ("cli/test_names.py::test_the_order_of_bytes_changes_no_result",),
+    ),
+    Mutant(
+        "names of files steer the terminal",
+        "cli/messages.py",
+        'return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)',
+        "return text",
+        ("cli/test_command.py::test_names_do_not_steer_the_terminal",),
+    ),
+    Mutant(
+        "a closed stream ends the command",
+        "cli/parser.py",
+        "    messages.open_closed_streams()\n",
+        "",
+        ("cli/test_command.py::test_a_closed_stream_changes_no_result",),
+    ),
+    Mutant(
+        "a full standard output is blamed on the picture",
+        "cli/messages.py",
+        'error.errno, reason, "standard output"',
+        "error.errno, reason",
+        ("cli/test_command.py::test_a_full_standard_output_is_not_a_failure_of_the_picture",),
     ),
     Mutant(
         "what belongs to a kept result is not checked",
@@ -779,9 +956,18 @@ MUTANTS = [
     Mutant(
         "slices of a volume are planes of their own",
         "cli/denoise.py",
-        "return arguments.volume and picture.has_pages",
-        "return False",
+        'return VOLUME if arguments.volume else MOVIE if arguments.movie else ""',
+        'return MOVIE if arguments.movie else ""',
         ("cli/test_stacks.py::test_a_volume_is_along_z_and_never_over_channels_or_times",),
+    ),
+    Mutant(
+        "channels of a movie are frames of one",
+        "cli/denoise.py",
+        'movies = image if options["movie"] else [image]',
+        "movies = [image.reshape(-1, *image.shape[2:])] if options['movie'] else [image]",
+        (
+            "cli/test_stacks.py::test_frames_of_a_movie_are_along_time_and_never_mix_channels_or_depths",
+        ),
     ),
     Mutant(
         "the first of several images gives most of the patches",

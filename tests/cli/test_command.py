@@ -16,7 +16,7 @@ from cli.command import PICTURE, ended, noisy, put, refused
 
 import kappaform as kf
 from kappaform.cli import main
-from kappaform.cli.messages import _OPTIONS, failure, in_options, progress, warn
+from kappaform.cli.messages import _OPTIONS, failure, in_options, progress, show_warning
 
 COMMANDS = ("demo", "denoise", "learn", "encode", "decode", "path", "info")
 
@@ -44,6 +44,15 @@ def test_every_command_has_help_with_an_example(name, capsys):
     assert (code, err) == (0, "")
     assert f"example:\n  kappaform {name}" in out
     assert "--json" in out
+
+
+def test_help_says_every_exit_status_that_the_documents_list(capsys):
+    page = (Path(__file__).parents[2] / "docs" / "command.md").read_text()
+    listed = re.findall(r"^\| (\d+) \|", page, re.MULTILINE)
+    assert {"0", "1", "2", "3", "130", "141"} <= set(listed)
+    text = ended(capsys, "--help")[1]
+    ends = text[text.index("Ends with") :]
+    assert set(listed) <= set(re.findall(r"\d+", ends))
 
 
 def test_version(capsys):
@@ -152,7 +161,7 @@ def test_errors_of_many_lines_become_one():
 def test_messages_speak_of_options_and_leave_names_of_files_alone(text, expected, capsys):
     assert in_options(text) == expected
     assert failure(ValueError(text))[1] == expected
-    warn(UserWarning(text))
+    show_warning(UserWarning(text))
     assert capsys.readouterr().err == f"kappaform: warning: {expected}\n"
 
 
@@ -182,6 +191,59 @@ def test_a_reader_who_leaves_ends_the_command_quietly(folder, words, left):
     assert done.returncode == 141
     assert not done.stdout
     assert not done.stderr
+
+
+def shell(command, folder):
+    """What a shell makes of a command, in which "$0" is Python."""
+    words = ["sh", "-c", command, sys.executable]
+    return subprocess.run(words, capture_output=True, text=True, cwd=folder, check=False)
+
+
+def test_a_closed_stream_changes_no_result(folder):
+    put("a.png", noisy())
+    denoise = '"$0" -m kappaform denoise a.png --sigma 0 --overwrite'
+    for stream in ("2>&-", ">&-", ">&- 2>&-"):
+        done = shell(f"{denoise} {stream}", folder)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert (folder / "a_denoised.png").is_file()
+        (folder / "a_denoised.png").unlink()
+    done = shell('"$0" -m kappaform denoise missing.png 2>&-', folder)
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
+def test_a_full_standard_output_is_not_a_failure_of_the_picture(folder):
+    put("a.png", noisy())
+    for words in ("a.png --sigma 0", "a.png --sigma 0 --overwrite --json", "--help"):
+        done = shell(f'"$0" -m kappaform denoise {words} > /dev/full', folder)
+        assert done.returncode == 2
+        text = "standard output: No space left on device; results that are written stay"
+        assert done.stderr == f"kappaform: error: {text}\n"
+        assert (folder / "a_denoised.png").is_file()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
+def test_a_full_standard_error_changes_no_result(folder):
+    put("a.png", noisy())
+    done = shell('"$0" -m kappaform denoise a.png --sigma 900 --patch-size 4 2> /dev/full', folder)
+    assert done.returncode == 0
+    assert (folder / "a_denoised.png").is_file()
+    assert shell('"$0" -m kappaform denoise missing.png 2> /dev/full', folder).returncode == 2
+
+
+def test_names_do_not_steer_the_terminal(capsys, monkeypatch):
+    name = "a\x1b[31m\x9b\u202egnp.png"
+    shown = r"a\x1b[31m\x9b\u202egnp.png"
+    put(name, noisy())
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    code, out, err = ended(capsys, "denoise", name, "--sigma", 900, "--patch-size", 4)
+    assert code == 0
+    assert out.startswith(f"{shown} -> ")
+    assert f"the values of {shown}" in err
+    err += ended(capsys, "denoise", f"missing{name}")[2]
+    err += ended(capsys, "denoise", name, f"--{name}")[2]
+    assert not {"\x9b", "\u202e"} & set(out + err)
+    assert "\x1b[31m" not in out + err  # progress moves the cursor by itself
 
 
 def test_names_that_the_terminal_cannot_show_are_no_bug(folder):

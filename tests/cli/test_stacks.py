@@ -64,6 +64,54 @@ def test_a_volume_is_along_z_and_never_over_channels_or_times(folder, capsys):
             assert_array_equal(stored[t, :, c], cleaned(values[t, :, c]))
 
 
+def movie_of(*lengths):
+    """Frames of one picture with noise of their own; the noise of the second channel is larger."""
+    frames = np.stack([noisy(seed)[:20, :24] // 2 for seed in range(np.prod(lengths))])
+    frames = frames.reshape(*lengths, *SMALL)
+    frames[:, :, 1] = 255 - frames[:, :, 1]
+    return frames.astype(np.uint8)
+
+
+def test_frames_of_a_movie_are_along_time_and_never_mix_channels_or_depths(folder, capsys):
+    values = movie_of(3, 2, 2)
+    tifffile.imwrite("a.tif", values, imagej=True, metadata={"axes": "TZCYX"})
+    words = ["--movie", "--sigma", 15, "--patch-size", 3]
+    assert ", 12 pages as 4 movies, " in done(capsys, "a.tif", *words)
+    stored = read_image(folder / "a_denoised.tif").pixels
+    assert stored.shape == values.shape
+    options = OPTIONS | {"quality": "balanced", "stack_axis": 0, "movie": True}
+    for z in range(2):
+        for c in range(2):
+            expected = kf.denoise(np.float32(values[:, z, c]), 15, **options)
+            assert_array_equal(stored[:, z, c], as_stored(expected, np.uint8))
+
+
+def test_the_noise_of_every_channel_of_a_movie_is_its_own(folder, capsys, rng):
+    clean = np.stack([np.kron(PICTURE, np.ones((2, 2))), 255 - np.kron(PICTURE, np.ones((2, 2)))])
+    values = clean + rng.standard_normal((4, *clean.shape)) * np.array([5, 40])[:, None, None]
+    tifffile.imwrite("a.tif", np.float32(values), imagej=True, metadata={"axes": "TCYX"})
+    tifffile.imwrite("b.tif", np.float32([clean] * 4), imagej=True, metadata={"axes": "TCYX"})
+    words = ["a.tif", "--movie", "--noise", "white", "--compare", "b.tif", "--report", "r.png"]
+    code, out, _ = ended(capsys, "denoise", *words, "--patch-size", 6, "--json")
+    assert code == 0
+    (record,) = json.loads(out)["files"]
+    assert (record["n_pages"], record["n_movies"], len(record["noise"])) == (8, 2, 2)
+    first, second = record["sigma"]
+    assert 3 < first < 8 < 30 < second < 50
+    assert record["psnr_after"] > record["psnr_before"] + 6
+    cleaned = read_image(folder / "a_denoised.tif").pixels
+    assert np.sqrt(np.mean((cleaned[:, 1] - clean[1]) ** 2)) < 20  # of 40
+
+
+def test_channels_alone_are_no_movie(files, capsys):
+    tifffile.imwrite("a.tif", hyperstack(3), imagej=True, metadata={"axes": "CYX"})
+    before = files()
+    line = refused(capsys, "denoise", "a.tif", "--movie")
+    text = "a.tif: the axes of the picture are CYX, none of which is the time of a movie: "
+    assert f"{text}leave out --movie." in line
+    assert files() == before
+
+
 def test_channels_alone_are_no_volume(files, capsys):
     tifffile.imwrite("a.tif", hyperstack(3), imagej=True, metadata={"axes": "CYX"})
     before = files()

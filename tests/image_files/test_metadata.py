@@ -21,6 +21,8 @@ PROFILE = b"some profile" * 20
 XMP = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><a tiff:Orientation="6"/></x:xmpmeta>'
 COLOURS = np.ascontiguousarray(astronaut()[100:148, 200:232])  # 48 x 32
 
+MAIN_WIDTH, MAIN_HEIGHT, SENSOR_X = 0x0100, 0x0101, 0xA20E
+
 HOLDS_EXIF = [".png", ".jpg", ".webp"]
 
 
@@ -103,6 +105,44 @@ def test_pixels_per_inch_stay(tmp_path, suffix, target):
     np.testing.assert_allclose([float(each) for each in found], [300, 150], rtol=1e-4)
 
 
+@pytest.mark.parametrize("suffix", HOLDS_EXIF)
+@pytest.mark.parametrize("orientation", [1, 3, 6, 8])
+def test_resolution_and_size_are_those_of_the_upright_picture(tmp_path, suffix, orientation):
+    exif = camera_exif()
+    exif[ORIENTATION], exif[X_RESOLUTION], exif[X_RESOLUTION + 1] = orientation, 300.0, 150.0
+    exif[MAIN_WIDTH], exif[MAIN_HEIGHT] = 32, 48
+    exif.get_ifd(CAMERA).update({SENSOR_X: 40.0, SENSOR_X + 1: 20.0})
+    options = {} if suffix == ".webp" else {"dpi": (300, 150)}
+    copy = copied(saved(tmp_path / f"a{suffix}", exif=exif, **options))
+    found = exif_of(copy)
+    camera, (x, y), sensor, sides = found.get_ifd(CAMERA), (300, 150), (40, 20), (32, 48)
+    if orientation in (6, 8):
+        (x, y), sensor, sides = (y, x), sensor[::-1], sides[::-1]
+    assert (found[X_RESOLUTION], found[X_RESOLUTION + 1]) == (x, y)
+    assert (camera[SENSOR_X], camera[SENSOR_X + 1]) == sensor
+    assert (found[MAIN_WIDTH], found[MAIN_HEIGHT]) == sides == (camera[WIDTH], camera[HEIGHT])
+    assert read_image(copy).pixels.shape[1::-1] == sides
+    if options:
+        np.testing.assert_allclose(info_of(copy)["dpi"], (x, y), rtol=1e-4)
+
+
+@pytest.mark.parametrize("suffix", HOLDS_EXIF)
+@pytest.mark.parametrize("target", [".png", ".jpg", ".bmp", ".tif"])
+def test_a_resolution_of_exif_alone_has_the_unit_that_exif_says(tmp_path, suffix, target):
+    exif = Image.Exif()
+    exif[X_RESOLUTION] = exif[X_RESOLUTION + 1] = 118.0
+    exif[UNIT] = 3  # centimetres
+    copy = copied(saved(tmp_path / f"a{suffix}", exif=exif), target)
+    np.testing.assert_allclose(np.float64(info_of(copy)["dpi"]), 118 * 2.54, rtol=2e-3)
+
+
+@pytest.mark.parametrize("suffix", [".png", ".jpg"])
+def test_where_exif_differs_the_resolution_is_that_of_the_file(tmp_path, suffix):
+    source = saved(tmp_path / f"a{suffix}", exif=camera_exif(), dpi=(96, 96))
+    resolution = read_image(source).metadata.resolution
+    np.testing.assert_allclose(resolution.dpi, (96, 96), rtol=2e-4)
+
+
 def test_a_jpeg_without_resolution_gets_none(tmp_path):
     copy = copied(saved(tmp_path / "a.jpg"))
     assert "dpi" not in info_of(copy)
@@ -129,6 +169,50 @@ def test_texts_and_colours_of_png_stay(tmp_path):
         for name in ("gamma", "chromaticity"):
             assert after.info[name] == before.info[name]
         assert_array_equal(after, COLOURS)
+
+
+def png_with(path, pixels=COLOURS, **chunks):
+    """A PNG with further chunks after its header."""
+    data = saved(path, pixels).read_bytes()
+    added = b""
+    for name, content in chunks.items():
+        chunk = name.encode() + content
+        added += struct.pack(">I", len(content)) + chunk + struct.pack(">I", zlib.crc32(chunk))
+    path.write_bytes(data[:33] + added + data[33:])
+    return path
+
+
+CICP, WHITE = bytes([9, 16, 0, 1]), struct.pack(">3H", 255, 255, 255)
+
+
+def test_chunks_of_png_that_stay_true_stay(tmp_path):
+    chunks = {"cICP": CICP, "cLLI": bytes(8), "bKGD": WHITE, "sBIT": bytes([8, 8, 8])}
+    data = copied(png_with(tmp_path / "a.png", **chunks)).read_bytes()
+    for name, content in chunks.items():
+        assert data.count(name.encode() + content) == 1
+        assert data.index(name.encode()) < data.index(b"IDAT")
+    with Image.open(tmp_path / "copy.png") as image:
+        assert_array_equal(image, COLOURS)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("tIME", bytes(7)), ("sBIT", bytes([5, 6, 5])), ("hIST", bytes(4)), ("oFFs", bytes(9))],
+)
+def test_chunks_of_png_that_may_not_be_true_are_left_out_and_named(tmp_path, name, content):
+    source = png_with(tmp_path / "a.png", **{name: content})
+    with pytest.warns(UserWarning, match=f"is written without the chunk {name} of PNG") as caught:
+        copy = copied(source)
+    assert len(caught) == 1
+    assert name.encode() not in copy.read_bytes()
+
+
+def test_colours_of_png_that_change_their_type_lose_what_refers_to_it(tmp_path):
+    picture = read_image(png_with(tmp_path / "a.png", cICP=CICP, bKGD=WHITE))
+    picture = picture._replace(pixels=picture.pixels.astype(np.uint16) * 257)
+    with pytest.warns(UserWarning, match=r"is written without the chunk bKGD of PNG\.$"):
+        write_image(tmp_path / "b.png", picture)
+    assert b"cICP" + CICP in (tmp_path / "b.png").read_bytes()
 
 
 def test_sixteen_bit_png_keeps_all_that_eight_bit_keeps(tmp_path):
@@ -207,6 +291,14 @@ def test_webp_keeps_every_bit_unless_its_source_was_lossy(tmp_path, rng, shape):
     assert_array_equal(read_image(copied(copy)).pixels, expected)
     lossy = saved(tmp_path / "b.webp", pixels, quality=50)
     assert b"VP8L" not in copied(lossy).read_bytes()
+
+
+@pytest.mark.parametrize("length", [240, 241])
+def test_webp_stays_lossless_whatever_stands_before_its_pixels(tmp_path, length):
+    options = {"lossless": True, "icc_profile": bytes(length)}
+    copy = copied(saved(tmp_path / "a.webp", **options))
+    assert b"VP8L" in copy.read_bytes()
+    assert_array_equal(read_image(copy).pixels, COLOURS)
 
 
 @pytest.mark.parametrize("shape", [(48, 32), (48, 32, 3)])

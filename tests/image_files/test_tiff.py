@@ -11,6 +11,7 @@ import tifffile
 from numpy.testing import assert_array_equal
 
 from kappaform.image_files import Picture, read_image, write_image
+from kappaform.image_files.picture import MOVIE, VOLUME
 
 OME = "{http://www.openmicroscopy.org/Schemas/OME/2016-06}"
 LUTS = [np.full((3, 256), value, np.uint8) for value in (1, 2, 3)]
@@ -189,13 +190,27 @@ def test_volumes_never_mix_channels_or_times(tmp_path, axes):
     pixels = values(*(lengths[axis] for axis in axes))
     written(tmp_path / "a.tif", pixels, metadata={"axes": axes})
     picture = read_image(tmp_path / "a.tif")
-    volumes = picture.as_stack(volumes=True)
+    volumes = picture.as_stack(VOLUME)
     n_volumes = pixels.size // (4 * 20 * 16)
     assert volumes.shape == (n_volumes, 4, 20, 16)
     others = axes.replace("Z", "")[:-2]
     first = pixels.transpose([*(axes.index(axis) for axis in others), axes.index("Z"), -2, -1])
     assert_array_equal(volumes, first.reshape(volumes.shape))
-    assert_array_equal(picture.with_stack(volumes, volumes=True).pixels, picture.pixels)
+    assert_array_equal(picture.with_stack(volumes, VOLUME).pixels, picture.pixels)
+
+
+@pytest.mark.parametrize("axes", ["TYX", "TZCYX", "ZTYX", "CTYX", "IYX", "ZYX"])
+def test_movies_never_mix_channels_or_depths(tmp_path, axes):
+    lengths = {"T": 5, "I": 5, "Z": 4, "C": 3, "Y": 20, "X": 16}
+    pixels = values(*(lengths[axis] for axis in axes))
+    written(tmp_path / "a.tif", pixels, metadata={"axes": axes})
+    picture = read_image(tmp_path / "a.tif")
+    movies = picture.as_stack(MOVIE)
+    time = next(axis for axis in "TIZ" if axis in axes)
+    others = axes.replace(time, "")[:-2]
+    first = pixels.transpose([*(axes.index(axis) for axis in others), axes.index(time), -2, -1])
+    assert_array_equal(movies, first.reshape(-1, lengths[time], 20, 16))
+    assert_array_equal(picture.with_stack(movies, MOVIE).pixels, picture.pixels)
 
 
 def test_colours_of_a_stack_come_last_and_keep_their_opacity(tmp_path):
@@ -204,20 +219,20 @@ def test_colours_of_a_stack_come_last_and_keep_their_opacity(tmp_path):
     written(tmp_path / "a.tif", pixels, metadata={"axes": "TZYXS"}, **options)
     picture = read_image(tmp_path / "a.tif")
     assert picture.as_stack().shape == (6, 9, 8, 3)
-    assert picture.as_stack(volumes=True).shape == (2, 3, 9, 8, 3)
+    assert picture.as_stack(VOLUME).shape == (2, 3, 9, 8, 3)
     assert_array_equal(picture.with_stack(picture.as_stack()).pixels, pixels)
 
 
 def test_channels_are_no_depth(tmp_path):
     written(tmp_path / "a.tif", values(3, 20, 16), metadata={"axes": "CYX"})
     with pytest.raises(ValueError, match=r"axes of the picture are CYX, none .* plane by plane"):
-        read_image(tmp_path / "a.tif").as_stack(volumes=True)
+        read_image(tmp_path / "a.tif").as_stack(VOLUME)
 
 
 def test_pages_without_names_may_be_a_volume():
     picture = Picture(values(4, 9, 8), False)
     assert picture.axes == "QYX"
-    assert picture.as_stack(volumes=True).shape == (1, 4, 9, 8)
+    assert picture.as_stack(VOLUME).shape == (1, 4, 9, 8)
 
 
 def test_axes_in_an_order_of_their_own_return_to_it(tmp_path):
@@ -281,6 +296,15 @@ def test_an_orientation_is_followed_and_told_no_more(tmp_path, orientation):
     assert tags_of(target, "Orientation") == [None]
 
 
+@pytest.mark.parametrize("orientation", [1, 3, 6, 8])
+def test_the_resolution_is_that_of_the_upright_picture(tmp_path, orientation):
+    tags = [(274, "H", 1, orientation, True)]
+    options = {"resolution": (300, 150), "resolutionunit": 2, "metadata": None}
+    source = written(tmp_path / "a.tif", values(9, 8), extratags=tags, **options)
+    expected = [(150, 1), (300, 1)] if orientation in (6, 8) else [(300, 1), (150, 1)]
+    assert tags_of(copied(source), "XResolution", "YResolution") == expected
+
+
 # --- What is not true
 
 
@@ -338,7 +362,7 @@ UNTRUE = {
         ome_text(data='<TiffData IFD="0" PlaneCount="1000000000"/>'),
         "it tells of 1000000000 planes",
     ),
-    "another size": (ome_text(X=80), "discontiguous storage"),
+    "another size": (ome_text(X=80), "it tells of 80 x 9 pixels, no page has this size"),
     "no number": (ome_text(Z="two"), "it cannot be read"),
     "another file": (
         f'<?xml version="1.0"?><OME xmlns="{OME[1:-1]}"><BinaryOnly MetadataFile="b.ome" '
@@ -403,8 +427,8 @@ def test_a_description_of_other_pixels_is_not_written(tmp_path):
 
 
 def test_a_large_file_is_no_trap_but_a_small_one_that_promises_as_much_is(tmp_path, monkeypatch):
-    monkeypatch.setattr("kappaform.image_files.tiff._MAX_PIXELS", 100)
-    monkeypatch.setattr("kappaform.image_files.tiff._MAX_BYTES", 200)
+    monkeypatch.setattr("kappaform.image_files.tiff_checks._MAX_PIXELS", 100)
+    monkeypatch.setattr("kappaform.image_files.tiff_checks._MAX_BYTES", 200)
     noise = np.random.default_rng(0).integers(0, 2**16, (200, 200), np.uint16)
     assert read_image(written(tmp_path / "a.tif", noise, compression="zlib")).pixels.size == 40_000
     written(tmp_path / "b.tif", np.zeros((900, 900), np.uint16), compression="zlib")

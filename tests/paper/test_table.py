@@ -59,6 +59,16 @@ def computed(dataset, tmp_path_factory):
     return out
 
 
+@pytest.mark.usefixtures("fast")
+def test_the_command_of_the_readme_runs_next_to_a_copy_of_the_repository(images):
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    assert "`kappaform reproduce table1`" in readme
+    images.rename("ConditionedTransformLearning")
+    words = ["--workers", "1", "--images", "Barbara", "--sigmas", "20"]
+    assert main(["reproduce", "table1", *words]) == 0
+    assert [row["image"] for row in rows("results")] == ["Barbara"] * 3
+
+
 def test_the_table_holds_ours_the_papers_and_the_difference(computed):
     assert [(row["image"], row["method"]) for row in rows(computed)] == [
         (image, method) for image in ("Barbara", "Man") for method in METHODS

@@ -19,13 +19,9 @@ from kappaform.cli import messages, pictures, results
 from kappaform.cli.options import check_patch_size, chosen, given_noise
 from kappaform.cli.words import ROUGH, compared, facts_of, is_rough, line_of, short, tell_duration
 from kappaform.files import check_readable
-from kappaform.image_files import (
-    Picture,
-    as_stored,
-    check_target,
-    write_image,
-)
-from kappaform.imaging.options import default_patch_shape
+from kappaform.image_files import Picture, as_stored, check_target, write_image
+from kappaform.image_files.picture import MOVIE, VOLUME
+from kappaform.imaging.options import default_patch_shape, sections
 
 _ROUNDING = 12**-0.5  # deviation of the error of rounding to whole numbers
 # Of the values, beyond a range that they are said to have. Noise brings at most about half of them
@@ -58,8 +54,9 @@ def denoise(arguments: Namespace) -> int:
     records: list[dict[str, Any]] = []
     codes: list[int] = []
 
-    def failed(source: Path, error: Exception) -> None:
-        code, text = messages.failure(error, arguments.debug, str(source))
+    def failed(source: Path, error: Exception, *files: Path | None) -> None:
+        names = [str(file) for file in files if file]
+        code, text = messages.failure(error, arguments.debug, str(source), names)
         codes.append(code)
         records.append({"input": str(source), "error": text})
         messages.complain(text)
@@ -70,14 +67,15 @@ def denoise(arguments: Namespace) -> int:
         try:
             with messages.warnings_about(job.source, job.target):
                 records.append(_denoised_or_kept(job, taken, given, arguments))
-            if not arguments.json:
-                messages.say(line_of(records[-1], arguments.verbose))
         except BrokenPipeError:
             raise
         except KeyboardInterrupt:
             raise _interrupted(len(records) - len(codes), len(jobs)) from None
         except Exception as error:
-            failed(job.source, error)
+            failed(job.source, error, job.target, job.reference, job.report)
+            continue
+        if not arguments.json:
+            messages.say(line_of(records[-1], arguments.verbose))
     _tell(records, len(codes), n_skipped, arguments)
     return max(codes, default=0)
 
@@ -151,7 +149,7 @@ def _learned_from_all(
         for number, job in enumerate(jobs, start=1):
             try:
                 picture = pictures.picture_with_pages(job.source, arguments)
-                stack = _floats(picture.as_stack(_has_volumes(picture, arguments)), None)
+                stack = _floats(picture.as_stack(_along(picture, arguments)), None)
             except Exception:
                 continue
             # Grey has one channel, so that it may stand beside colours.
@@ -191,20 +189,25 @@ def _denoised_or_kept(
         if job.reference:
             check_readable(job.reference)
         return {"input": str(job.source), "output": str(job.target), "kept": True}
-    return _denoise_file(job, taken, given, arguments)
+    picture = pictures.picture_with_pages(job.source, arguments)
+    with results.made_folders(job):
+        return _denoise_file(job, picture, taken, given, arguments)
 
 
 def _denoise_file(
-    job: results.Job, taken: set[results.Identity], given: Given | None, arguments: Namespace
+    job: results.Job,
+    picture: Picture,
+    taken: set[results.Identity],
+    given: Given | None,
+    arguments: Namespace,
 ) -> dict[str, Any]:
     """Denoise one picture; what came of it, for people and programs."""
-    picture = pictures.picture_with_pages(job.source, arguments)
-    volumes = _has_volumes(picture, arguments)
+    along = _along(picture, arguments)
     results.check_output(job.target, taken, overwrite=arguments.overwrite)
     check_target(job.target, picture)
     if job.report:
         results.check_output(job.report, taken, results.FIGURES, overwrite=arguments.overwrite)
-    noisy = picture.as_stack(volumes)
+    noisy = picture.as_stack(along)
     reference = _reference(job, picture, arguments)
     _warn_of_units(noisy, job.source, arguments)
     started = time.perf_counter()
@@ -218,7 +221,8 @@ def _denoise_file(
         "input": str(job.source),
         "output": str(job.target),
         **size,
-        "n_volumes": len(noisy) if volumes else 0,
+        "n_volumes": len(noisy) if along == VOLUME else 0,
+        "n_movies": len(noisy) if along == MOVIE else 0,
         **facts_of(details, n_channels),
         "noise_estimated": arguments.sigma is None and arguments.gain is None,
         "strength": arguments.strength,
@@ -226,8 +230,9 @@ def _denoise_file(
     }
     if reference is not None:
         axes = {name: options[name] for name in ("channel_axis", "stack_axis")}
-        record |= compared(reference, noisy, cleaned, **axes)
-    done = picture.with_stack(cleaned, volumes)
+        images = [_frames(each) if along == MOVIE else each for each in (reference, noisy, cleaned)]
+        record |= compared(*images, **axes)
+    done = picture.with_stack(cleaned, along)
     if job.report:
         shown, channel_axis = replace(details, image=cleaned), picture.channel_axis
         figure = kf.plots.plot_denoising(noisy, shown, reference, channel_axis=channel_axis)
@@ -251,9 +256,29 @@ def _details(
         tell_duration(title, n_pixels * n_channels, arguments.quality)
     with messages.progress(title, f"{short(n_pixels / 1e6)} megapixels") as progress:
         image = _floats(noisy, arguments.device)
-        details = kf.denoise_with_details(image, **options, progress=progress)
-    tensor: Any = details.image
-    return replace(details, image=tensor.cpu().numpy()) if arguments.device else details
+        movies = image if options["movie"] else [image]
+        parts = zip(movies, sections(progress, [1] * len(movies)), strict=True)
+        found = [kf.denoise_with_details(each, **options, progress=part) for each, part in parts]
+    if arguments.device:
+        tensors: list[Any] = [each.image for each in found]
+        arrays = [tensor.cpu().numpy() for tensor in tensors]
+        found = [replace(each, image=array) for each, array in zip(found, arrays, strict=True)]
+    return _of_movies(found) if options["movie"] else found[0]
+
+
+def _of_movies(found: list[kf.DenoiseResult]) -> kf.DenoiseResult:
+    """What came of several movies of the same size, each of which has its own noise."""
+    several = len(found) > 1
+    noises: Any = tuple(each.noise for each in found)  # one each: frames share it
+    return replace(
+        found[0],
+        image=np.stack([each.image for each in found]),
+        sparsity_map=np.stack([each.sparsity_map for each in found]),
+        noise=noises if several else noises[0],
+        sigma=np.stack([each.sigma for each in found]) if several else found[0].sigma,
+        transforms=tuple(matrix for each in found for matrix in each.transforms),
+        history=tuple(result for each in found for result in each.history),
+    )
 
 
 def _write(path: Path, picture: Picture, arguments: Namespace) -> None:
@@ -265,8 +290,15 @@ def _size(picture: Picture) -> dict[str, int]:
     return {"width": width, "height": height, "n_pages": math.prod(pages)}
 
 
-def _has_volumes(picture: Picture, arguments: Namespace) -> bool:
-    return arguments.volume and picture.has_pages
+def _along(picture: Picture, arguments: Namespace) -> str:
+    """What the pages of a picture are together: a volume, a movie, or nothing."""
+    if not picture.has_pages:
+        return ""
+    return VOLUME if arguments.volume else MOVIE if arguments.movie else ""
+
+
+def _frames(movies: NDArray) -> NDArray:
+    return movies.reshape(-1, *movies.shape[2:])
 
 
 def _reference(job: results.Job, picture: Picture, arguments: Namespace) -> NDArray | None:
@@ -275,7 +307,7 @@ def _reference(job: results.Job, picture: Picture, arguments: Namespace) -> NDAr
         return None
     reference = pictures.picture_with_pages(job.reference, arguments)
     pictures.check_reference(job.reference, reference, job.source, picture)
-    return picture.with_colours(reference.colours).as_stack(_has_volumes(picture, arguments))
+    return picture.with_colours(reference.colours).as_stack(_along(picture, arguments))
 
 
 def _warn_of_units(values: NDArray, source: Path, arguments: Namespace) -> None:
@@ -324,18 +356,16 @@ def _options(picture: Picture, given: Given | None, arguments: Namespace) -> dic
     options = chosen(arguments, *names)
     options |= {"noise": given_noise(arguments), "rng": arguments.seed}
     options |= {"channel_axis": picture.channel_axis, "stack_axis": 0}
-    dtype = picture.pixels.dtype
-    if not arguments.value_range and not arguments.preset and dtype in (np.uint8, np.uint16):
-        options["value_range"] = (0, np.iinfo(dtype).max)  # a preset has its own
+    options["movie"] = _along(picture, arguments) == MOVIE
     if arguments.preset:
-        options["quality"] = None  # likewise
+        options["quality"] = None  # it has its own, and its own range
+    elif not arguments.value_range:
+        options["value_range"] = picture.value_range
     if given is not None:
         options["transform"] = given.transform
         options["patch_size"] = arguments.patch_size or given.patch_shape
     elif arguments.share:
         options["share"] = True
-    if arguments.movie:
-        options["movie"] = True
     if arguments.volume:  # declared, so that there is no doubt
         warnings.filterwarnings("ignore", "image has shape .* is taken for a volume")
     return options

@@ -98,7 +98,6 @@ def _printable(name: str) -> str:
 def _explored(
     picture: Picture, part: tuple[slice, slice], arguments: Namespace, progress: Any
 ) -> Exploration:
-    dtype = picture.pixels.dtype
     try:
         return explored(
             picture.colours[part],
@@ -107,7 +106,7 @@ def _explored(
             noise=given_noise(arguments),
             patch_size=arguments.patch_size,
             n_nonzero=arguments.n_nonzero,
-            value_range=(0, np.iinfo(dtype).max) if dtype in (np.uint8, np.uint16) else None,
+            value_range=picture.value_range,
             rng=arguments.seed,
             progress=progress,
         )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
+import math
+from argparse import ArgumentTypeError, Namespace
+from collections.abc import Callable
 from typing import Any
 
 import kappaform as kf
@@ -39,6 +41,40 @@ CONDITIONED = ("objective", "norm", "variant", "n_rounds")
 # Pixels of a patch. Time grows with their square: denoising 512 x 512 pixels was measured to take
 # 2 s with patches of 11 x 11, 36 s with 24 x 24 and 177 s with 32 x 32, on two busy cores.
 _SLOW_PATCH, _LARGEST_PATCH = 24**2, 64**2
+
+
+# --- Numbers
+
+
+def at_least(least: float, kind: type = float, most: float = math.inf) -> Callable[[str], float]:
+    """What reads a number that is not less than `least`."""
+
+    def number(text: str) -> float:
+        value: float = kind(text)
+        if not least <= value <= most or math.isinf(value):
+            rule = "an integer" if kind is int else "a finite number"
+            end = f" >= {least:g}" if most == math.inf else f" from {least:g} to {most:g}"
+            end = "" if least == -math.inf else end
+            raise ArgumentTypeError(f"{text}: give {rule}{end}")
+        return value
+
+    return number
+
+
+def positive(text: str) -> float:
+    """A finite number above 0."""
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise ArgumentTypeError(f"{text}: give a finite number > 0")
+    return value
+
+
+def norm(text: str) -> float | str:
+    """A Frobenius norm, or "auto"."""
+    return text if text == "auto" else at_least(1e-6, most=1e6)(text)
+
+
+# --- Which go together
 
 
 def complete(arguments: Namespace) -> None:

@@ -11,15 +11,17 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, NoReturn
 
 from kappaform.cli import messages
-from kappaform.cli.options import SIZES_OF_NOISE, complete
+from kappaform.cli.options import SIZES_OF_NOISE, at_least, complete, norm, positive
 
 _SIGPIPE = 13  # `signal.SIGPIPE`, which Windows does not have
+#: Arguments that name a file or a folder, besides `inputs`.
+_OF_FILES = ("input", "output", "report", "compare", "model", "signals", "codes", "plot", "init")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -29,13 +31,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     kappaform; or 128 and the number of the signal that ended it, 130 for Ctrl-C, 141 if the reader
     of its output, say `head`, has seen enough and left.
     """
+    messages.open_closed_streams()
     try:
         code = _run(argv)
-        sys.stdout.flush()
+        messages.write_output()
         return code
     except BrokenPipeError:
         messages.drop_what_nobody_reads()
         return 128 + _SIGPIPE
+    except OSError as error:
+        code, text = messages.failure(error)
+        messages.complain(text)
+        return code
 
 
 def _run(argv: Sequence[str] | None) -> int:
@@ -44,7 +51,7 @@ def _run(argv: Sequence[str] | None) -> int:
     except SystemExit as leaving:  # --help and --version, or wrong usage
         return int(leaving.code or 0)
     with warnings.catch_warnings(), _signals_interrupt() as received:
-        warnings.showwarning = messages.warn
+        warnings.showwarning = messages.show_warning
         try:
             complete(arguments)
             command = import_module(f"kappaform.cli.{arguments.module}")
@@ -55,9 +62,15 @@ def _run(argv: Sequence[str] | None) -> int:
         except BrokenPipeError:
             raise
         except Exception as error:
-            code, text = messages.failure(error, arguments.debug)
+            code, text = messages.failure(error, arguments.debug, names=_files(arguments))
             messages.complain(text)
     return 128 + received[0] if received else int(code)
+
+
+def _files(arguments: argparse.Namespace) -> list[str]:
+    """Names of files and folders that the arguments give."""
+    given = [getattr(arguments, name, None) for name in (*_OF_FILES, "folder", "data")]
+    return [*(getattr(arguments, "inputs", None) or ()), *(name for name in given if name)]
 
 
 @contextmanager
@@ -83,50 +96,28 @@ def _signals_interrupt() -> Iterator[list[int]]:
             signal.signal(number, signal.SIG_DFL)
 
 
-def _at_least(least: float, kind: type = float, most: float = math.inf) -> Callable[[str], float]:
-    def number(text: str) -> float:
-        value: float = kind(text)
-        if not least <= value <= most or math.isinf(value):
-            rule = "an integer" if kind is int else "a finite number"
-            end = f" >= {least:g}" if most == math.inf else f" from {least:g} to {most:g}"
-            end = "" if least == -math.inf else end
-            raise argparse.ArgumentTypeError(f"{text}: give {rule}{end}")
-        return value
-
-    return number
-
-
-def _positive(text: str) -> float:
-    value = float(text)
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text}: give a finite number > 0")
-    return value
-
-
-def _norm(text: str) -> float | str:
-    return text if text == "auto" else _at_least(1e-6, most=1e6)(text)
-
-
 _VARIANTS = ("public", "reference", "paper", "monotone")
-_COUNT, _SEED, _SHARE = _at_least(1, int), _at_least(0, int), _at_least(0, most=1)
-_QUALITY, _NUMBER = _at_least(1, int, most=100), _at_least(-math.inf)
+_COUNT, _SEED, _SHARE = at_least(1, int), at_least(0, int), at_least(0, most=1)
+_QUALITY, _NUMBER = at_least(1, int, most=100), at_least(-math.inf)
 
 
 # --- What each subcommand does with files
 
 _EPILOG = """\
 kappaform COMMAND --help shows the options of a command and an example.
-Ends with 0, or 2 for bad input, 3 for a bug of kappaform, or with 128 and the number of the signal
-that ended it (130 after Ctrl-C, 141 if the reader of its output left)."""
+Ends with 0, or 1 if reproduce had to leave something out, 2 for bad input, 3 for a bug of
+kappaform, or with 128 and the number of the signal that ended it (130 after Ctrl-C, 141 if the
+reader of its output left)."""
 _DENOISE = """
 The noise is estimated: whether it is white, that of photons (shot), or shared by neighbouring
 pixels (correlated), and how strong it is. The line of each picture says what was assumed.
 
 The formats are PNG, JPEG, WebP, BMP, TIFF (8 and 16 bit, float, pages) and NPY. The result has the
-type of its input and is written beside it, unless -o or --suffix say otherwise. An opacity channel
-is kept, and so is what the file says besides its pixels. Of a folder every picture is denoised,
-other files are skipped. A result that is there already is kept, which is no error: the same command
-goes on after an interruption."""
+type of its input (palettes become RGB, single bits become 8 bit) and is written next to it, unless
+-o or --suffix say otherwise. An opacity channel is kept, and so is what the file says besides its
+pixels. In a folder every picture is denoised and other files are skipped. A result that exists is
+skipped, which is no error: the same command resumes after an interruption. Only a file that -o
+names must not exist."""
 _LEARN = """
 Signals are the rows of .npy files, as they are, or random patches of pictures, whose means are
 removed. After Ctrl-C what was learned until then is saved."""
@@ -164,7 +155,8 @@ class _Parser(argparse.ArgumentParser):
         self.set_defaults(defaults=self.later_defaults)
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"kappaform: error: {message}; see {self.prog} --help\n")
+        messages.complain(f"{message}; see {self.prog} --help")
+        self.exit(2)
 
     def add(self, name: str, text: str, kind: Any = str, **options: Any) -> None:
         """Add an argument, whose help shows its default.
@@ -236,8 +228,10 @@ def _add_denoise(commands: Any) -> None:
     add("--model", "use this transform, saved by learn, instead of learning one")
     text = "learn one transform from all pictures and pages, which are read twice"
     parser.add_flag("--share", text)
-    text = "pages are frames of a movie: look for similar patches in the frames around, too "
-    text += "(with --quality fast frames share a transform only)"
+    text = (
+        "pages along T, or along the only axis of pages, are frames of a movie: look for similar "
+    )
+    text += "patches in the frames around, too (with --quality fast frames share a transform only)"
     parser.add_flag("--movie", text)
     text = "least and largest possible value (default: those of 8 and 16 bit files)"
     add("--value-range", text, float, nargs=2, metavar=("LO", "HI"))
@@ -257,7 +251,7 @@ def _add_pictures(parser: _Parser) -> None:
     parser.add_flag("--recursive", text)
     add("-o --output", "file to write, or folder (NAME/, made if new)", metavar="OUT")
     add("--suffix", "end of the new names (default: _denoised; none in a folder -o)")
-    parser.add_flag("--overwrite", "replace results that are there, instead of keeping them")
+    parser.add_flag("--overwrite", "replace results that exist")
     text = "of JPEG and WebP, 1 to 100 (default: as the input, if it has the same format; else 95,"
     add("--jpeg-quality", f"{text} and WebP loses nothing)", _QUALITY)
     pages = parser.add_mutually_exclusive_group()
@@ -272,10 +266,10 @@ def _add_noise(parser: _Parser) -> None:
     text = "kind of noise to estimate; auto: the kind that fits"
     add("--noise", text, choices=tuple(SIZES_OF_NOISE), default="auto")
     text = "deviation of white noise, in values of the file (default: estimated)"
-    add("--sigma", text, _at_least(0))
+    add("--sigma", text, at_least(0))
     text = "of shot noise: values of the file for one photon (default: estimated)"
-    add("--gain", text, _positive)
-    add("--read-noise", "beside --gain: deviation without light", _at_least(0), default=0.0)
+    add("--gain", text, positive)
+    add("--read-noise", "beside --gain: deviation without light", at_least(0), default=0.0)
     add("--offset", "beside --gain: value without light", _NUMBER, default=0.0)
 
 
@@ -316,7 +310,7 @@ def _add_path(commands: Any) -> None:
     path = _command(commands, "models", "path", text, example, _PATH)
     _add_signals(path, tol=1e-3)
     bounds = [1, 1.25, 1.5, 2, 3, 5, 10]
-    path.add("--bounds", "bounds >= 1", _at_least(1), nargs="+", default=bounds)
+    path.add("--bounds", "bounds >= 1", at_least(1), nargs="+", default=bounds)
     _add_conditioned(path)
     errors = ("reconstruction", "relative", "absolute")
     path.add("--choose-by", "error that chooses a bound", choices=errors, default=errors[0])
@@ -333,7 +327,7 @@ def _add_explore(commands: Any) -> None:
     parser.add("input", "a picture", metavar="IN")
     _add_output(parser, "page to write (.html)")
     bounds = [1, 1.1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 7, 10, 20]
-    parser.add("--bounds", "two bounds >= 1 or more", _at_least(1), nargs="+", default=bounds)
+    parser.add("--bounds", "two bounds >= 1 or more", at_least(1), nargs="+", default=bounds)
     _add_noise(parser)
     parser.add("--patch-size", "side of the patches", _COUNT, default=8)
     parser.add("--n-nonzero", "coefficients of a patch (default: a tenth)", _COUNT, metavar="N")
@@ -343,7 +337,7 @@ def _add_explore(commands: Any) -> None:
 
 def _add_reproduce(commands: Any) -> None:
     text = "compute the table and the figures of the paper"
-    example = "--data ConditionedTransformLearning -o results --quick"
+    example = "--data ConditionedTransformLearning --quick"
     group = _command(commands, "", "reproduce", text, f"table1 {example}", _REPRODUCE)
     parts = group.add_subparsers(metavar="WHAT", required=True)
     text = "Table 1: denoising with the paper's settings"
@@ -359,8 +353,9 @@ def _add_reproduce(commands: Any) -> None:
     figures.add("--n-iter", "default: 300; quick: 60", _COUNT)
     for parser in (table, figures):
         add = parser.add
-        add("--data", "folder of the paper's images", required=True, metavar="DIR")
-        add("-o --output", "folder for results, made if new", required=True, metavar="OUT")
+        text = "folder of the paper's images"
+        add("--data", text, default="ConditionedTransformLearning", metavar="DIR")
+        add("-o --output", "folder for results, made if new", default="results", metavar="OUT")
         add("--workers", "processes of one thread each (default: all processors)", _COUNT)
         add("--seed", "of the random choices", _SEED, default=0)
         parser.add_flag("--quick", "a small part of it in seconds, marked as such")
@@ -370,14 +365,14 @@ def _add_method(parser: _Parser, bound: float) -> None:
     methods = ("conditioned", "log-det", "orthonormal")
     parser.add("--method", "kind of transform to learn", choices=methods, default="conditioned")
     text = "bound on the condition number of the conditioned one"
-    parser.add("--max-condition", text, _at_least(1), default=bound)
+    parser.add("--max-condition", text, at_least(1), default=bound)
 
 
 def _add_conditioned(parser: _Parser) -> None:
     add, errors = parser.add, ("absolute", "relative")
     add("--objective", "error to minimise", choices=errors, default="absolute")
     text = "Frobenius norm of the transform, or auto: that of an orthonormal one"
-    add("--norm", text, _norm, default="auto")
+    add("--norm", text, norm, default="auto")
     text = "steps that never raise the loss (monotone), or published ones"
     add("--variant", text, choices=_VARIANTS, default="monotone")
     add("--n-rounds", "rounds of the monotone steps in an iteration", _COUNT, default=5)
@@ -394,7 +389,7 @@ def _add_signals(parser: _Parser, tol: float) -> None:
     add("--patch-size", "side of the patches of pictures", _COUNT, default=8)
     add("--n-patches", "patches drawn in all", _COUNT, default=20_000)
     text = "nonzeros of a code (default: a tenth)"
-    add("--n-nonzero", text, _at_least(0, int), dest="n_nonzero_coefs", metavar="N")
+    add("--n-nonzero", text, at_least(0, int), dest="n_nonzero_coefs", metavar="N")
     add("--max-iter", "most iterations", _COUNT, default=500)
-    add("--tol", "relative change at which learning ends", _at_least(0), default=tol)
+    add("--tol", "relative change at which learning ends", at_least(0), default=tol)
     add("--seed", "of the random choices", _SEED, default=0)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from kappaform.arrays import warn
 from kappaform.image_files import SUFFIXES, Picture, read_image
 from kappaform.imaging.options import looks_like_colour
 
@@ -17,6 +18,14 @@ class Found(NamedTuple):
 
     file: Path
     below: Path = Path()
+
+
+def split_name(file: Path) -> tuple[str, str]:
+    """The name of a file and its suffix, that of OME files (.ome.tif) as a whole."""
+    stem, suffix = file.stem, file.suffix
+    if suffix.lower() in (".tif", ".tiff") and stem.lower().endswith(".ome"):
+        stem, suffix = stem[:-4], stem[-4:] + suffix
+    return stem, suffix
 
 
 def picture_files(
@@ -32,7 +41,7 @@ def picture_files(
     """
 
     def is_wanted(file: Path) -> bool:
-        is_result = bool(own_suffix) and file.stem.endswith(own_suffix)
+        is_result = bool(own_suffix) and split_name(file)[0].endswith(own_suffix)
         return file.suffix.lower() in SUFFIXES and not file.name.startswith(".") and not is_result
 
     found: list[Found] = []
@@ -93,6 +102,11 @@ def picture_with_pages(path: Path, arguments: Namespace) -> Picture:
             f"{path} has pages, shape {picture.pixels.shape}: add --stack to denoise each on its "
             "own, --movie if they are frames, or --volume if they are slices of one volume."
         )
+    if picture.metadata.is_bilevel and arguments.sigma is None and arguments.gain is None:
+        raise ValueError(
+            f"{path} has one bit per pixel: the noise of black and white cannot be estimated; give "
+            "--sigma to denoise it anyway."
+        )
     return picture
 
 
@@ -104,6 +118,12 @@ def _read(path: Path, declared: bool = False) -> Picture:
         picture = picture._replace(has_channels=looks_like_colour(shape))
     if len(shape) - picture.has_channels < 2:
         raise ValueError(f"{path} has shape {shape}: a picture has rows and columns.")
+    if n_pixels := picture.n_without_data:
+        warn(
+            f"{path}: {n_pixels} values are {picture.metadata.no_data:g}, which means no data "
+            "(GDAL_NODATA). They are taken for ordinary values and change those around them: crop "
+            "or fill them first."
+        )
     return picture
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kappaform.cli.pictures import Found
+from kappaform.cli.pictures import Found, split_name
 from kappaform.files import check_writable, replaced_when_complete
 from kappaform.image_files import LOSSY_SUFFIXES, SUFFIXES
 
@@ -62,12 +62,32 @@ def _is_folder(option: str, given: str, many: bool, suffixes: tuple[str, ...]) -
     return many
 
 
-def _made_folder(folder: str, below: Path) -> Path:
-    """The folder of some results, made if it is new; what it lies in must be there."""
-    Path(folder).mkdir(exist_ok=True)
-    home = Path(folder) / below
-    home.mkdir(parents=True, exist_ok=True)
-    return home
+def _home(option: str, folder: str, below: Path) -> Path:
+    """The folder of some results. It may be new, but what it lies in must be there."""
+    root = Path(folder)
+    if not root.is_dir():
+        if root.exists():
+            raise ValueError(f"{option} {folder} is a file: give a folder.")
+        check_writable(root)
+    return root / below
+
+
+@contextmanager
+def made_folders(job: Job) -> Iterator[None]:
+    """The folders of the results of a job, made if new; they go again if it fails."""
+    made: list[Path] = []
+    try:
+        for home in job.folders:
+            for folder in reversed((home, *home.parents)):
+                if not folder.exists():
+                    folder.mkdir()
+                    made.append(folder)
+        yield
+    except BaseException:
+        for folder in reversed(made):
+            with suppress(OSError):  # something else may be in it by now
+                folder.rmdir()
+        raise
 
 
 @contextmanager
@@ -89,6 +109,8 @@ class Job(NamedTuple):
     reference: Path | None
     report: Path | None
     title: str  #: which of how many
+    folders: tuple[Path, ...]  #: where results go, if that may be new
+    is_named: bool  #: whether the user gave the name of the result
 
 
 def jobs_of(found: list[Found], arguments: Namespace) -> list[Job]:
@@ -115,20 +137,27 @@ def jobs_of(found: list[Found], arguments: Namespace) -> list[Job]:
 def _job(found: Found, title: str, many: bool, arguments: Namespace) -> Job:
     file, output, suffix = found.file, arguments.output, arguments.suffix
     in_folder = output and _is_folder("-o", output, many, SUFFIXES)
-    if output and suffix is not None and not in_folder:
+    is_named = bool(output) and not in_folder
+    if suffix is not None and is_named:
         raise ValueError(f"--suffix has no effect with -o {output}, a file: leave one of them out.")
     if suffix is None:
         suffix = "" if output else OWN_SUFFIX
-    target = file.with_name(f"{file.stem}{suffix}{file.suffix}")
-    if output:
-        target = _made_folder(output, found.below) / target.name if in_folder else Path(output)
+    stem, end = split_name(file)
+    target = file.with_name(f"{stem}{suffix}{end}")
+    folders: list[Path] = []
+    if is_named:
+        target = Path(output)
+    elif output:
+        folders.append(_home("-o", output, found.below))
+        target = folders[-1] / target.name
     reference = Path(arguments.compare) if arguments.compare else None
     if reference and reference.is_dir():
         reference = reference / found.below / file.name
     report = Path(arguments.report) if arguments.report else None
     if report and _is_folder("--report", arguments.report, many, FIGURES):
-        report = _made_folder(arguments.report, found.below) / f"{file.name}_report.png"
-    return Job(file, target, reference, report, title)
+        folders.append(_home("--report", arguments.report, found.below))
+        report = folders[-1] / f"{file.name}_report.png"
+    return Job(file, target, reference, report, title, tuple(folders), is_named)
 
 
 def is_lossy(path: Path) -> bool:
@@ -136,5 +165,9 @@ def is_lossy(path: Path) -> bool:
 
 
 def is_kept(job: Job, taken: set[Identity], arguments: Namespace) -> bool:
+    """Whether the result is there already, from an earlier run of the same command.
+
+    A file that the user names may be any: it is not taken for a result.
+    """
     is_there = job.target.is_file() and not identities([job.target]) & taken
-    return is_there and not arguments.overwrite
+    return is_there and not job.is_named and not arguments.overwrite

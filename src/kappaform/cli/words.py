@@ -23,8 +23,9 @@ def line_of(record: dict[str, Any], verbose: bool) -> str:
         return f"{names}: kept, it is there already (--overwrite replaces it)"
     facts = ["{width} × {height}".format(**record)]
     if record["n_pages"] > 1:
-        volumes = " as {n_volumes} volumes".format(**record) if record["n_volumes"] > 1 else ""
-        facts.append("{n_pages} pages".format(**record) + volumes)
+        kinds = [kind for kind in ("volumes", "movies") if record[f"n_{kind}"] > 1]
+        several = "".join(f" as {record[f'n_{kind}']} {kind}" for kind in kinds)
+        facts.append("{n_pages} pages".format(**record) + several)
     facts.append(noise_in_words(record) + " (estimated)" * record["noise_estimated"])
     if record["strength"] != 1:
         facts.append("strength {strength:g}".format(**record))

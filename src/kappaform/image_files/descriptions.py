@@ -9,11 +9,13 @@ _COUNTS = ("SizeZ", "SizeC", "SizeT")
 _SIZES = ("PhysicalSizeX", "PhysicalSizeY", "PhysicalSizeZ")
 
 
-def ome_misfit(text: str, n_planes: int) -> str:
-    """Why an OME text cannot be true of a file of so many planes; empty if it can.
+def ome_misfit(text: str, sizes: list[tuple[int, int]], n_samples: int) -> str:
+    """Why an OME text cannot be true of a file; empty if it can.
 
-    It is asked before anything is reserved for the planes that the text promises.
+    `sizes` are width and height of its pages, each of which has so many samples. It is asked before
+    anything is reserved for what the text promises.
     """
+    n_planes = len(sizes) * n_samples
     try:
         root = ElementTree.fromstring(text.encode())
         for pixels in _found(root, "Pixels"):
@@ -22,9 +24,23 @@ def ome_misfit(text: str, n_planes: int) -> str:
                 counts += [int(data.get(name, 0)) for name in ("PlaneCount", "NumPlanes")]
             if max(counts) > n_planes:
                 return f"it tells of {max(counts)} planes, the file has {n_planes}"
+            width, height = (int(pixels.attrib[name]) for name in ("SizeX", "SizeY"))
+            if (width, height) not in sizes:
+                return f"it tells of {width} x {height} pixels, no page has this size"
+        most = max((_labels(element) for element in root.iter()), default=0)
+        if most > n_planes:  # tifffile would list them all
+            return f"it tells of {most:g} labels along an axis, the file has {n_planes} planes"
     except (ElementTree.ParseError, KeyError, ValueError) as error:
         return f"it cannot be read ({error})"
     return ""
+
+
+def _labels(element: ElementTree.Element) -> float:
+    """Number of labels that an element gives to an axis by their start, end and step."""
+    if not _name(element)[:-1].endswith("Along") or "Start" not in element.attrib:
+        return 0
+    start, end, step = (float(element.get(name, 1)) for name in ("Start", "End", "Step"))
+    return abs((end - start) / step) + 1 if step else math.inf
 
 
 def ome_of_the_first(text: str, n_planes: int, n_pictures: int, doubts: list[str]) -> bytes:
@@ -52,8 +68,20 @@ def ome_of_the_first(text: str, n_planes: int, n_pictures: int, doubts: list[str
         tag = f"{{{namespace}}}TiffData" if namespace else "TiffData"
         data = ElementTree.Element(tag, IFD="0", PlaneCount=str(n_planes))
         pixels.insert(first, data)
-    ElementTree.register_namespace("", namespace)
+    _make_default(root, namespace)
     return ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
+
+
+def _make_default(root: ElementTree.Element, namespace: str) -> None:
+    """Let a namespace need no prefix in this text.
+
+    `register_namespace` would do so in every text that the process writes from then on.
+    """
+    prefix = f"{{{namespace}}}"
+    for element in root.iter():
+        element.tag = str(element.tag).removeprefix(prefix)
+    if namespace:
+        root.set("xmlns", namespace)
 
 
 def imagej_text(text: str, doubts: list[str]) -> bytes:

@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 from PIL import Image
 
-from kappaform.image_files.picture import Resolution
+from kappaform.image_files.picture import SIDEWAYS, Resolution
 
 MARK = b"Exif\0\0"  # in front of the block in a JPEG
 ORIENTATION = 0x0112
@@ -16,7 +16,8 @@ RESOLUTION = (0x011A, 0x011B, 0x0128)  # along x, along y, and the unit
 _CAMERA, _PLACE = 0x8769, 0x8825  # tags that say where further tags are
 #: What EXIF holds besides texts and resolution; TIFF is written without it.
 DETAILS = {_CAMERA: "EXIF of the camera", _PLACE: "EXIF of the place"}
-_SIZES = {0xA002: 0, 0xA003: 1}  # width and height of the picture
+_SIZES = {0xA002: 0, 0xA003: 1, 0x0100: 0, 0x0101: 1}  # width and height of the picture
+_ALONG_X_AND_Y = (RESOLUTION[:2], (0xA20E, 0xA20F))  # resolutions: of the picture, of the sensor
 _LONG, _SHORT = 4, 3  # types of values
 
 #: Tags that are text in EXIF and in TIFF alike: name, description, maker, model, page, software,
@@ -24,35 +25,44 @@ _LONG, _SHORT = 4, 3  # types of values
 TEXTS = (269, 270, 271, 272, 285, 305, 306, 315, 316, 33432)
 
 
-def upright(block: bytes, size: tuple[int, int], without: Collection[int] = ()) -> bytes:
-    """The block with the orientation 1 and the size of the picture, without preview and some tags.
+def upright(
+    block: bytes, size: tuple[int, int], orientation: int, without: Collection[int] = ()
+) -> bytes:
+    """The block of a picture that was turned upright, without preview and some tags.
 
-    All else stays where it is: notes of a maker refer to places within the block.
+    The orientation becomes 1, width and height are those of `size`, and resolutions along x and y
+    change places if the picture was on its side. All else stays where it is: notes of a maker refer
+    to places within the block.
     """
     data = bytearray(block)
     order = {b"II": "<", b"MM": ">"}[block[:2]]
 
-    def entries(start: int) -> range:
+    def directory(start: int) -> dict[int, int]:
+        """Where the entries of tags are."""
         (n_entries,) = struct.unpack_from(f"{order}H", data, start)
-        return range(start + 2, start + 2 + 12 * n_entries, 12)
+        places = range(start + 2, start + 2 + 12 * n_entries, 12)
+        return {struct.unpack_from(f"{order}H", data, place)[0]: place for place in places}
 
     (start,) = struct.unpack_from(f"{order}I", data, 4)
-    places, kept = entries(start), []
-    struct.unpack_from(f"{order}I", data, places.stop)  # where the preview is: it must be there
-    for place in places:
-        tag, _, _, value = struct.unpack_from(f"{order}HHII", data, place)
-        if tag == ORIENTATION:
-            struct.pack_into(f"{order}HIHH", data, place + 2, _SHORT, 1, 1, 0)
-        elif tag == _CAMERA:
-            for detail in entries(value):
-                (number,) = struct.unpack_from(f"{order}H", data, detail)
-                if number in _SIZES:
-                    side = size[_SIZES[number]]
-                    struct.pack_into(f"{order}HII", data, detail + 2, _LONG, 1, side)
-        if tag not in without:
-            kept.append(bytes(data[place : place + 12]))
+    main = directory(start)
+    stop = start + 2 + 12 * struct.unpack_from(f"{order}H", data, start)[0]
+    struct.unpack_from(f"{order}I", data, stop)  # where the preview is: it must be there
+    directories = [main]
+    if _CAMERA in main:
+        directories.append(directory(*struct.unpack_from(f"{order}I", data, main[_CAMERA] + 8)))
+    for tags in directories:
+        for tag, side in _SIZES.items():
+            if tag in tags:
+                struct.pack_into(f"{order}HII", data, tags[tag] + 2, _LONG, 1, size[side])
+        for across, down in _ALONG_X_AND_Y:
+            if orientation in SIDEWAYS and {across, down} <= tags.keys():
+                x, y = (slice(tags[tag] + 2, tags[tag] + 12) for tag in (across, down))
+                data[x], data[y] = data[y], data[x]
+    if ORIENTATION in main:
+        struct.pack_into(f"{order}HIHH", data, main[ORIENTATION] + 2, _SHORT, 1, 1, 0)
+    kept = [bytes(data[place : place + 12]) for tag, place in main.items() if tag not in without]
     content = struct.pack(f"{order}H", len(kept)) + b"".join(kept)
-    length = places.stop + 4 - start
+    length = stop + 4 - start
     data[start : start + length] = content.ljust(length, b"\0")  # zeros: no preview follows
     return bytes(data)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import struct
 import warnings
-from collections.abc import Mapping
+import zlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -26,14 +27,23 @@ from kappaform.image_files.picture import (
     turned,
 )
 
-_XMP_OF_PNG = "XML:com.adobe.xmp"  # key of its text
-_PROFILE_AS_TEXT = "Raw profile type "  # how ImageMagick keeps EXIF and the like in a PNG
-_PNG_HEADER = 33  # bytes up to the end of IHDR, after which other chunks may stand
-_LONGEST_TEXT = 1024  # characters of a text that is not compressed
 _LONGEST_IN_JPEG = {"exif": 65_527, "xmp": 65_504}  # bytes in its one segment
 _MOST_DPI = {"JPEG": 2**16 - 1, "PNG": 5e7, "BMP": 5e7}  # 16 bit; 31 bit, in pixels per metre
 _QUALITY = 95  # of JPEG and of lossy WebP, where the file that was read has no tables
+
+_XMP_OF_PNG = "XML:com.adobe.xmp"  # key of its text
+_PROFILE_AS_TEXT = "Raw profile type "  # how ImageMagick keeps EXIF and the like
+_LONGEST_TEXT = 1024  # characters of a text that is not compressed
 _FILTERED = 1  # strategy of zlib for rows that are differences: files are 5 % smaller
+
+_PNG_SIGNATURE = 8  # bytes in front of the first chunk
+_PNG_HEADER = 33  # bytes up to the end of IHDR, after which other chunks may stand
+_PNG_FORMAT = slice(24, 26)  # bits of a value, and kind of colours: in IHDR
+#: Chunks that hold the pixels or are read and written by other means; iDOT is an index into IDAT.
+_KNOWN = {"IHDR", "PLTE", "tRNS", "IDAT", "IEND", "iDOT", "gAMA", "cHRM", "sRGB", "iCCP", "pHYs"}
+_KNOWN |= {"eXIf", "tEXt", "zTXt", "iTXt"}
+_OF_COLOURS = ("cICP", "mDCV", "cLLI")  # what values mean: as true of the denoised ones
+_BACKGROUND, _BITS = "bKGD", "sBIT"  # true while bits and kind of colours are the same
 
 
 # --- Reading
@@ -61,14 +71,6 @@ def read_flat(path: Path) -> Picture:
     has_channels = pixels.ndim == 3
     has_alpha = has_channels and pixels.shape[-1] in (2, 4)
     return Picture(pixels, has_channels, profile, has_alpha, metadata=metadata)
-
-
-def _pixels_of_png(path: Path) -> NDArray:
-    """Pixels of all rows. Pillow leaves missing ones black, and keeps 8 of 16 bits of a colour."""
-    import imagecodecs
-
-    with complaints_of("imagecodecs"):
-        return imagecodecs.png_decode(path.read_bytes())
 
 
 def _pixels(image: Image.Image) -> NDArray:
@@ -112,15 +114,17 @@ def _metadata(
         doubts.append(f"all but the first of its {image.n_frames} pictures")
     try:
         without = exif.RESOLUTION if is_doubtful else ()
-        block = exif.upright(block, size, without) if block else b""
+        orientation = tags.get(exif.ORIENTATION, 1)
+        block = exif.upright(block, size, orientation, without) if block else b""
     except (struct.error, KeyError) as error:
         doubts.append(f"EXIF: {_in_one_line(error)}")
         block = b""
     xmp = image.info.get("xmp", b"")
     xmp = exif.upright_xmp(xmp) if xmp else b""
-    texts = _texts(image, doubts) if kind == "PNG" and not is_broken else {}
-    options = _options(path, image, kind)
-    return Metadata(kind, options, resolution, block, xmp, texts, tuple(doubts))
+    texts = _texts_of_png(image, doubts) if kind == "PNG" and not is_broken else {}
+    options = _options(path, image, kind, doubts)
+    is_bilevel = image.mode == "1"
+    return Metadata(kind, options, resolution, block, xmp, texts, tuple(doubts), is_bilevel)
 
 
 def _resolution(
@@ -128,38 +132,31 @@ def _resolution(
 ) -> tuple[Resolution | None, bool]:
     """The resolution, and whether that of EXIF is doubtful."""
     resolution, n_doubts = None, len(doubts)
+    orientation = tags.get(exif.ORIENTATION, 1)
     if exif.RESOLUTION[0] in tags:
         x, y, unit = (tags.get(tag) for tag in exif.RESOLUTION)
-        resolution = resolution_of(x, y, unit or INCH, doubts)
+        resolution = resolution_of(x, y, unit or INCH, orientation, doubts)
     is_doubtful = len(doubts) > n_doubts
     # Pillow makes up the resolution of a JPEG that has none.
     is_given = image.format not in ("JPEG", "MPO") or image.info.get("jfif_unit", 0) > 0
     if "dpi" in image.info and is_given:
         x, y = image.info["dpi"]
-        resolution = resolution_of(x, y, INCH, doubts)
+        resolution = resolution_of(x, y, INCH, orientation, doubts)
     return resolution, is_doubtful
 
 
-def _texts(image: Any, doubts: list[str]) -> dict[str, str]:
-    """Texts of a PNG, but those that are written in another way."""
-    texts = dict(image.text)
-    texts.pop(_XMP_OF_PNG, None)
-    for key in [key for key in texts if key.startswith(_PROFILE_AS_TEXT)]:
-        doubts.append(f"the text {key!r}")  # it may tell an orientation
-        del texts[key]
-    return texts
-
-
-def _options(path: Path, image: Any, kind: str) -> dict[str, Any]:
-    """How Pillow writes a file like this one."""
+def _options(path: Path, image: Any, kind: str, doubts: list[str]) -> dict[str, Any]:
+    """How a file like this one is written."""
     info = image.info
+    if kind == "PNG":
+        return _options_of_png(path, image, doubts)
     if kind == "JPEG":
         sampling = max(0, JpegImagePlugin.get_sampling(image))  # one without a name becomes 4:4:4
         options = {"qtables": image.quantization, "subsampling": sampling}
         return options | {key: info[key] for key in ("progressive", "comment") if key in info}
     if kind == "WEBP":
         return {} if _is_lossless_webp(path.read_bytes()) else {"quality": _QUALITY}
-    return {key: info[key] for key in ("gamma", "srgb", "chromaticity") if key in info}
+    return {}
 
 
 def _is_lossless_webp(data: bytes) -> bool:
@@ -184,8 +181,7 @@ def write_flat(file: BinaryIO, picture: Picture, kind: str, quality: int | None)
     doubts: list[str] = []
     options = _said(picture, kind, doubts)
     if kind == "PNG":
-        _write_png(file, picture, options)
-        return doubts
+        return doubts + _write_png(file, picture, options)
     like = dict(picture.metadata.options) if picture.metadata.kind == kind else {}
     if kind == "JPEG":
         options |= {"subsampling": 0} | like
@@ -224,13 +220,65 @@ def _said(picture: Picture, kind: str, doubts: list[str]) -> dict[str, Any]:
     return options
 
 
-def _write_png(file: BinaryIO, picture: Picture, options: dict[str, Any]) -> None:
-    """Pixels by imagecodecs, which has 16 bit; the rest as Pillow writes it beside one pixel."""
+# --- PNG
+
+
+def _pixels_of_png(path: Path) -> NDArray:
+    """Pixels of all rows. Pillow leaves missing ones black, and keeps 8 of 16 bits of a colour."""
     import imagecodecs
 
-    said = PngInfo()
+    with complaints_of("imagecodecs"):
+        return imagecodecs.png_decode(path.read_bytes())
+
+
+def _texts_of_png(image: Any, doubts: list[str]) -> dict[str, str]:
+    """All texts but those that are written in another way."""
+    texts = dict(image.text)
+    texts.pop(_XMP_OF_PNG, None)
+    for key in [key for key in texts if key.startswith(_PROFILE_AS_TEXT)]:
+        doubts.append(f"the text {key!r}")  # it may tell an orientation
+        del texts[key]
+    return texts
+
+
+def _options_of_png(path: Path, image: Any, doubts: list[str]) -> dict[str, Any]:
+    """What a file says of its colours; chunks that cannot be true of other pixels are doubted."""
+    data = path.read_bytes()
+    options = {
+        key: image.info[key] for key in ("gamma", "srgb", "chromaticity") if key in image.info
+    }
+    chunks = {name: content for name, content in _chunks(data) if name not in _KNOWN}
+    kept = {name: chunks.pop(name) for name in (*_OF_COLOURS, _BACKGROUND) if name in chunks}
+    n_bits = data[_PNG_FORMAT][0]
+    if set(chunks.get(_BITS, ())) == {n_bits}:  # else values had fewer bits than they have now
+        kept[_BITS] = chunks.pop(_BITS)
+    doubts += [f"the chunk {name} of PNG" for name in chunks]
+    return options | {"chunks": kept, "format": data[_PNG_FORMAT]}
+
+
+def _chunks(data: bytes) -> Iterator[tuple[str, bytes]]:
+    position = _PNG_SIGNATURE
+    while position + 12 <= len(data):
+        length, name = struct.unpack_from(">I4s", data, position)
+        yield name.decode("latin-1"), data[position + 8 : position + 8 + length]
+        position += 12 + length
+
+
+def _write_png(file: BinaryIO, picture: Picture, options: dict[str, Any]) -> list[str]:
+    """Write a picture with `options` of Pillow; what of its metadata is left out."""
+    import imagecodecs
+
+    encoded = imagecodecs.png_encode(picture.pixels, strategy=_FILTERED)
+    said, others, doubts = PngInfo(), b"", []
     if picture.metadata.kind == "PNG":
-        _add_colours(said, picture.metadata.options)
+        of_file = picture.metadata.options
+        _add_colours(said, of_file)
+        is_same = of_file["format"] == encoded[_PNG_FORMAT]
+        for name, content in of_file["chunks"].items():
+            if is_same or name in _OF_COLOURS:
+                others += _chunk(name, content)
+            else:
+                doubts.append(f"the chunk {name} of PNG")
     for key, text in picture.metadata.texts.items():
         said.add_text(key, text, zip=len(text) > _LONGEST_TEXT)
     if xmp := options.pop("xmp", None):
@@ -239,9 +287,14 @@ def _write_png(file: BinaryIO, picture: Picture, options: dict[str, Any]) -> Non
     Image.new("L", (1, 1)).save(beside, "PNG", pnginfo=said, **options)
     chunks = beside.getvalue()
     chunks = chunks[_PNG_HEADER : chunks.rindex(b"IDAT") - 4]
-    encoded = imagecodecs.png_encode(picture.pixels, strategy=_FILTERED)
-    for part in (encoded[:_PNG_HEADER], chunks, encoded[_PNG_HEADER:]):
+    for part in (encoded[:_PNG_HEADER], others, chunks, encoded[_PNG_HEADER:]):
         file.write(part)
+    return doubts
+
+
+def _chunk(name: str, content: bytes) -> bytes:
+    named = name.encode("latin-1") + content
+    return struct.pack(">I", len(content)) + named + struct.pack(">I", zlib.crc32(named))
 
 
 def _add_colours(said: PngInfo, options: Mapping[str, Any]) -> None:

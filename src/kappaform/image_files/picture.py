@@ -14,8 +14,12 @@ from numpy.typing import NDArray
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 NO_UNIT, INCH, CENTIMETRE = 1, 2, 3  # units of resolution, as TIFF and EXIF number them
-#: Page axes that may be the depth of a volume, the likeliest first: channels never are.
-_DEPTH = "ZQIT"
+#: Axes of pages that may be the depth of a volume or the time of a movie, the likeliest first.
+#: Channels are neither.
+VOLUME, MOVIE = "ZQIT", "TQIZ"
+_ALONG = {VOLUME: "the depth of a volume", MOVIE: "the time of a movie"}
+#: Orientations of EXIF that exchange width and height.
+SIDEWAYS = (5, 6, 7, 8)
 _LUMINANCE = (0.2126, 0.7152, 0.0722)  # of red, green and blue, ITU-R BT.709
 
 
@@ -45,6 +49,8 @@ class Metadata(NamedTuple):
     xmp: bytes = b""
     texts: Mapping[str, str] = _NOTHING  #: of PNG
     doubts: tuple[str, ...] = ()  #: what is left out, each with its reason
+    is_bilevel: bool = False  #: whether the file has one bit per pixel
+    no_data: float | None = None  #: value of pixels without data, by GDAL
 
 
 class Picture(NamedTuple):
@@ -60,6 +66,26 @@ class Picture(NamedTuple):
     @property
     def has_pages(self) -> bool:
         return self.pixels.ndim - self.has_channels > 2
+
+    @property
+    def value_range(self) -> tuple[int, int] | None:
+        """The least and the largest possible value of 8 and 16 bit without a sign, else None."""
+        dtype = self.pixels.dtype
+        is_bounded = dtype.kind == "u" and dtype.itemsize <= 2  # whatever the order of its bytes
+        return (0, int(np.iinfo(dtype).max)) if is_bounded else None
+
+    @property
+    def n_without_data(self) -> int:
+        """How many values say that there is no data."""
+        value = self.metadata.no_data
+        if value is None:
+            return 0
+        if self.pixels.dtype.kind == "f":  # rounded as they are
+            missing = self.pixels.dtype.type(value)
+            found = np.isnan(self.pixels) if np.isnan(missing) else self.pixels == missing
+        else:
+            found = self.pixels == value
+        return int(np.count_nonzero(found))
 
     @property
     def axes(self) -> str:
@@ -95,46 +121,48 @@ class Picture(NamedTuple):
             colours = np.concatenate([colours, opacity], axis=-1)
         return self._replace(pixels=colours)
 
-    def as_stack(self, volumes: bool = False) -> NDArray:
-        """The colours as (n, Y, X), every plane an image of its own, or as (n, Z, Y, X).
+    def as_stack(self, along: str = "") -> NDArray:
+        """The colours as (n, Y, X), every plane an image of its own.
 
-        Channels of colour, if any, come last. Channels of a microscope (C) are pages, and so
-        images of their own.
+        `along` is VOLUME for n volumes (n, Z, Y, X), or MOVIE for n movies (n, T, Y, X). Channels
+        of colour, if any, come last. Channels of a microscope (C) are pages, and so images,
+        volumes or movies of their own.
         """
-        colours, n_pages = self._depth_last(volumes)
-        n_pages -= volumes
+        colours, n_pages = self._with_last(along)
+        n_pages -= bool(along)
         return colours.reshape(-1, *colours.shape[n_pages:])
 
-    def with_stack(self, stack: NDArray, volumes: bool = False) -> Picture:
+    def with_stack(self, stack: NDArray, along: str = "") -> Picture:
         """The same picture with other colours, given as `as_stack` gives them."""
-        colours, n_pages = self._depth_last(volumes)
+        colours, n_pages = self._with_last(along)
         colours = stack.reshape(colours.shape)
-        if volumes:
-            colours = np.moveaxis(colours, n_pages - 1, self._depth_axis())
+        if along:
+            colours = np.moveaxis(colours, n_pages - 1, self._axis(along))
         return self.with_colours(colours)
 
-    def _depth_last(self, volumes: bool) -> tuple[NDArray, int]:
-        """The colours, with the depth as the last axis of pages, and the number of these axes."""
+    def _with_last(self, along: str) -> tuple[NDArray, int]:
+        """The colours, with depth or time as the last axis of pages; the number of these axes."""
         n_pages = self.axes.index("Y")
         colours = self.colours
-        if volumes:
-            colours = np.moveaxis(colours, self._depth_axis(), n_pages - 1)
+        if along:
+            colours = np.moveaxis(colours, self._axis(along), n_pages - 1)
         return colours, n_pages
 
-    def _depth_axis(self) -> int:
+    def _axis(self, along: str) -> int:
+        """The axis of pages that is the depth or the time."""
         pages = self.axes[: self.axes.index("Y")]
-        for letter in _DEPTH:
+        for letter in along:
             if letter in pages:
                 return pages.rindex(letter)
         raise ValueError(
-            f"the axes of the picture are {self.axes}, none of which is the depth of a volume: "
+            f"the axes of the picture are {self.axes}, none of which is {_ALONG[along]}: "
             "denoise it plane by plane."
         )
 
 
 def turned(pixels: NDArray, orientation: int, y: int) -> NDArray:
     """Pixels as EXIF says that they are seen; `y` is their first axis, followed by x."""
-    if orientation in (5, 6, 7, 8):
+    if orientation in SIDEWAYS:
         pixels = pixels.swapaxes(y, y + 1)
     if orientation in (3, 4, 7, 8):
         pixels = np.flip(pixels, y)
@@ -143,11 +171,18 @@ def turned(pixels: NDArray, orientation: int, y: int) -> NDArray:
     return np.ascontiguousarray(pixels)
 
 
-def resolution_of(x: Any, y: Any, unit: Any, doubts: list[str]) -> Resolution | None:
-    """A resolution that can be true: both numbers are finite and positive."""
+def resolution_of(
+    x: Any, y: Any, unit: Any, orientation: int, doubts: list[str]
+) -> Resolution | None:
+    """The resolution of a picture that is turned upright, given as that of the stored pixels.
+
+    None if it cannot be true: both numbers must be finite and positive.
+    """
     try:
         across, down = (Fraction(*n) if isinstance(n, tuple) else Fraction(n) for n in (x, y))
         if min(across, down) > 0 and unit in (NO_UNIT, INCH, CENTIMETRE):
+            if orientation in SIDEWAYS:
+                across, down = down, across
             return Resolution(across, down, int(unit))
     except (ArithmeticError, TypeError, ValueError):
         pass  # no numbers, or none that are finite

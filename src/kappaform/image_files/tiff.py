@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import re
-import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
@@ -17,7 +14,7 @@ from numpy.typing import NDArray
 
 from kappaform.files import UnsupportedError
 from kappaform.image_files import exif
-from kappaform.image_files.descriptions import imagej_text, ome_misfit, ome_of_the_first
+from kappaform.image_files.descriptions import imagej_text, ome_of_the_first
 from kappaform.image_files.picture import (
     INCH,
     Metadata,
@@ -26,10 +23,12 @@ from kappaform.image_files.picture import (
     resolution_of,
     turned,
 )
-
-_MAX_PIXELS = 178_956_970  # what Pillow refuses by itself, for TIFF too
-_MAX_BYTES = 8 * _MAX_PIXELS  # as many pixels of RGBA, 16 bit, the most that PNG holds
-_MAX_RATIO = 20  # of pixels to file, above these limits: noise hardly shrinks, a trap does
+from kappaform.image_files.tiff_checks import (
+    check_pages,
+    check_pixels,
+    description_misfit,
+    harmless,
+)
 
 _OPACITY = (1, 2)  # kinds of extra samples: colours multiplied by it, or not
 _WHITE_IS_ZERO, _GREY, _RGB, _PALETTE, _CMYK, _YCBCR = 0, 1, 2, 3, 5, 6  # kinds of colours
@@ -41,8 +40,9 @@ _JPEG_QUALITY = {"compressionargs": {"level": 95}, "subsampling": (1, 1)}  # as 
 
 _DESCRIPTION, _ORIENTATION, _XMP, _PROFILE = 270, 274, 700, 34675  # tags
 _IMAGEJ = 50839  # ranges and colours of its channels, labels, regions
+_NO_DATA = 42113  # the value that means it, by GDAL
 #: Where the picture lies on Earth, and which value means no data: GeoTIFF and GDAL.
-_ON_EARTH = (33550, 33922, 34264, 34735, 34736, 34737, 42112, 42113)
+_ON_EARTH = (33550, 33922, 34264, 34735, 34736, 34737, 42112, _NO_DATA)
 _IN_DOUBT = "the description"
 #: Kinds of description that tell shapes, so that a wrong one misleads its readers.
 _STRUCTURED = ("ome", "imagej", "shaped")
@@ -52,7 +52,8 @@ def read_tiff(path: Path) -> Picture:
     """All pages of the first series of a file."""
     doubts: list[str] = []
     with _opened(path) as (file, complaints):
-        misfit = _misfit(file, _n_pages(file)) or _reason(complaints)
+        sizes = check_pages(file)
+        misfit = description_misfit(file, sizes, complaints)
     plain: dict[str, Any] = {}
     if misfit:
         doubts.append(f"{_IN_DOUBT}: {misfit}")
@@ -60,14 +61,13 @@ def read_tiff(path: Path) -> Picture:
     with _opened(path, **plain) as (file, complaints):
         series = file.series[0]
         _check_colours(series.keyframe)
-        _check_size(series, file.filehandle.size)
-        if series.dataoffset is None:  # else tifffile reads all pages at once, or fails
-            _check_parts(series.pages, file.filehandle.size)
+        check_pixels(series, file.filehandle.size)
         pixels = series.asarray()
-        if reason := _reason(complaints):
-            doubts.append(reason)
+        doubts += harmless(complaints)
         if len(file.series) > 1:
             doubts.append(f"all but the first of its {len(file.series)} pictures")
+        if len(series.levels) > 1:
+            doubts.append(f"the {len(series.levels) - 1} smaller levels of its pyramid")
         return _picture(file, pixels, doubts)
 
 
@@ -79,76 +79,6 @@ def _opened(path: Path, **flags: Any) -> Iterator[tuple[Any, list[str]]]:
         tifffile.TiffFile(path, _multifile=False, **flags) as file,
     ):
         yield file, complaints
-
-
-def _reason(complaints: list[str]) -> str:
-    """What tifffile found wrong besides the pixels; an error if it is the pixels."""
-    for complaint in complaints:
-        if "offset" in complaint or "corrupt" in complaint:
-            raise ValueError(complaint)
-    texts = [re.sub("<[^>]*> ", "", complaint) for complaint in complaints]  # without names
-    return "; ".join(texts)
-
-
-def _misfit(file: Any, n_pages: int) -> str:
-    """Why what a description tells of axes and shape cannot be true; empty if it can."""
-    if file.is_ome:
-        page = file.pages.first
-        if misfit := ome_misfit(page.description, n_pages * page.samplesperpixel):
-            return misfit
-    try:
-        series = file.series[0]
-        if series.dataoffset is None:  # else the pixels of all pages follow each other
-            n_values = sum(page.size for page in series.pages if page is not None)
-            if n_values != series.size:
-                return f"it tells of the shape {series.shape}, the pages hold {n_values} values"
-    except Exception as error:  # whatever the text makes tifffile do
-        return f"it cannot be read ({error})"
-    return ""
-
-
-def _check_size(series: Any, n_bytes_of_file: int) -> None:
-    """Refuse what may have been made to exhaust the memory of its reader."""
-    page = series.keyframe
-    n_pixels = math.prod(series.shape) // max(1, page.samplesperpixel)
-    n_bytes = max(series.nbytes, math.prod(page.chunks) * series.dtype.itemsize)
-    for size, limit, unit in ((n_pixels, _MAX_PIXELS, "pixels"), (n_bytes, _MAX_BYTES, "bytes")):
-        limit = max(limit, _MAX_RATIO * n_bytes_of_file)
-        if size > limit:
-            raise UnsupportedError(
-                f"it has {size} {unit}, more than the limit of {limit}: crop it."
-            )
-    if series.dataoffset is not None and series.dataoffset + series.nbytes > n_bytes_of_file:
-        raise ValueError(f"it lacks some of the {series.nbytes} bytes of its pixels.")
-
-
-def _n_pages(file: Any) -> int:
-    """Number of pages. A circle of them is refused: tifffile would read it for ever."""
-    layout, handle = file.tiff, file.filehandle
-    offset, seen = file.pages.first.offset, set()
-    while offset:
-        if offset in seen:
-            raise ValueError("its pages follow each other in a circle.")
-        seen.add(offset)
-        handle.seek(offset)
-        (n_tags,) = struct.unpack(layout.tagnoformat, handle.read(layout.tagnosize))
-        handle.seek(offset + layout.tagnosize + n_tags * layout.tagsize)
-        (offset,) = struct.unpack(layout.offsetformat, handle.read(layout.offsetsize))
-    return len(seen)
-
-
-def _check_parts(pages: Any, n_bytes: int) -> None:
-    """Refuse tiles and strips that are not in the file: tifffile would read them as zeros."""
-    for number, page in enumerate(pages):
-        if page is None:
-            raise ValueError(f"page {number} is missing.")
-        offsets, lengths = page.dataoffsets, page.databytecounts
-        n_parts = 1 if page.is_contiguous else math.prod(page.chunked)
-        if min(len(offsets), len(lengths)) < n_parts:
-            raise ValueError(f"page {number} has {len(offsets)} of its {n_parts} tiles or strips.")
-        for offset, length in zip(offsets, lengths, strict=False):
-            if not 0 < length <= n_bytes - offset:
-                raise ValueError(f"page {number} has tiles or strips that are not in the file.")
 
 
 # --- What a file says
@@ -285,7 +215,8 @@ def _metadata(file: Any, options: dict[str, Any], doubts: list[str]) -> Metadata
     is_imagej = file.series[0].kind == "imagej"
     if is_imagej and isinstance(imagej := _value(page, _IMAGEJ), dict):
         tags += tifffile.imagej_metadata_tag(imagej, "<")
-    if _value(page, _ORIENTATION, 1) == 1:
+    orientation = _value(page, _ORIENTATION, 1)
+    if orientation == 1:
         found = (page.tags.get(code) for code in _ON_EARTH)
         tags += [(tag.code, int(tag.dtype), tag.count, tag.value, True) for tag in found if tag]
     options["arguments"]["extratags"] = tags
@@ -293,13 +224,23 @@ def _metadata(file: Any, options: dict[str, Any], doubts: list[str]) -> Metadata
     resolution = None
     if exif.RESOLUTION[0] in page.tags:
         x, y, unit = (_value(page, tag, INCH) for tag in exif.RESOLUTION)
-        resolution = resolution_of(x, y, int(unit), doubts)
+        resolution = resolution_of(x, y, int(unit), orientation, doubts)
     texts = {tag: _value(page, tag) for tag in exif.TEXTS} | {_DESCRIPTION: _plain_text(page)}
     texts = {tag: text.encode() for tag, text in texts.items() if text and isinstance(text, str)}
     xmp = _value(page, _XMP)
     xmp = exif.upright_xmp(xmp.encode() if isinstance(xmp, str) else xmp or b"")
     block = exif.block_of(texts, resolution)
-    return Metadata("TIFF", options, resolution, block, xmp, doubts=tuple(doubts))
+    is_bilevel = file.series[0].keyframe.bitspersample == 1
+    metadata = Metadata("TIFF", options, resolution, block, xmp, doubts=tuple(doubts))
+    return metadata._replace(is_bilevel=is_bilevel, no_data=_no_data(page))
+
+
+def _no_data(page: Any) -> float | None:
+    """The value that means no data, where the file says one."""
+    try:
+        return float(_value(page, _NO_DATA))
+    except (TypeError, ValueError):
+        return None
 
 
 def _value(page: Any, tag: int, default: Any = None) -> Any:
