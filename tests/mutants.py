@@ -312,7 +312,7 @@ MUTANTS = [
         "learning/archive.py",
         "momentum=_momentum(method, header, arrays)",
         "momentum=Momentum()",
-        ("test_persistence.py::test_learning_resumes_from_a_file_after_exploration",),
+        ("persistence/test_resuming.py::test_learning_resumes_from_a_file_after_exploration",),
     ),
     Mutant(
         "the leader of a race goes on, whether or not it falls",
@@ -410,14 +410,16 @@ MUTANTS = [
         "learning/method.py",
         "if condition <= bound * (1 + _ROUNDING):",
         "if condition <= 1e6 * bound:",
-        ("test_persistence.py::test_headers_that_contradict_the_transform_are_refused",),
+        ("persistence/test_validation.py::test_headers_that_contradict_the_transform_are_refused",),
     ),
     Mutant(
         "files are written in place",
         "files.py",
         'temporary = file.with_name(f".{secrets.token_hex(6)}.part")',
         "temporary = file\n    file.unlink(missing_ok=True)",
-        ("test_persistence.py::test_an_interrupted_save_leaves_the_old_file_and_nothing_else",),
+        (
+            "persistence/test_files.py::test_an_interrupted_save_leaves_the_old_file_and_nothing_else",
+        ),
     ),
     Mutant(
         "photographs are not turned upright",
