@@ -35,11 +35,8 @@ from kappaform.threads import single_threaded_blas
 _FORMAT = "kappaform transform"
 # 1, of version 0.1: an estimator has no `variant` and `n_rounds`; 2, of 0.2: only one candidate.
 _FORMAT_VERSION, _OF_ONE_CANDIDATE = 3, 2
-_HAS_LEARNED = "has learned the transform: set it back, or fit again."
-_PIECE = 2**20  # bytes that are read at once
-_ROUNDING = (
-    1e-9  # by which version 0.2 let the bound of an estimator differ from that of its method
-)
+_PIECE = 2**16  # bytes that are read at once
+_ROUNDING = 1e-9  # of the bound of an estimator: one that was a mean, in files of version 0.2
 _DTYPES = {"float32": np.float32, "float64": np.float64}
 
 
@@ -336,13 +333,19 @@ def _check_parameters(estimator: SparsifyingTransform, result: LearnResult) -> N
         raise ValueError(f"init={estimator.init!r} is unknown: choose one of {get_args(Init)}.")
     given, learned = estimator._method(), result.method
     if type(given) is not type(learned):
-        raise ValueError(f"method={given!r}, but {learned!r} {_HAS_LEARNED}")
+        raise ValueError(
+            f"method={given!r}: the transform was learned by {learned!r}; set it back, or fit "
+            "again."
+        )
     if isinstance(estimator, LearnedTransform):
         return
     others = parameters_of(given)
     for name, value in parameters_of(learned).items():
         if not _agree(others[name], value):
-            raise ValueError(f"{name}={others[name]!r}, but {name}={value!r} {_HAS_LEARNED}")
+            raise ValueError(
+                f"{name}={others[name]!r}: the transform was learned with {name}={value!r}; set it "
+                "back, or fit again."
+            )
 
 
 def _agree(one: Any, other: Any) -> bool:

@@ -42,6 +42,7 @@ def paths(signals):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:signals has shape:UserWarning")
 @parametrize_with_checks([chooser(1, max_conditions=(1.0, 2.0), cv=2, max_iter=3)])
 def test_scikit_learn_finds_nothing_to_complain_about(estimator, check):
     check(estimator)

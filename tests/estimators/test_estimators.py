@@ -43,6 +43,7 @@ def signals(rng):
 
 # Their data may take more iterations than these, and the warning is right.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:signals has shape:UserWarning")
 @parametrize_with_checks([estimator(max_iter=30) for estimator in ESTIMATORS])
 def test_scikit_learn_finds_nothing_to_complain_about(estimator, check):
     check(estimator)

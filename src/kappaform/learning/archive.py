@@ -269,9 +269,8 @@ def _stream(described: Any, arrays: Arrays, state: State) -> tuple[State, bool]:
     lines = []
     for number, energies in enumerate(described["energies"]):
         cross = arrays[_numbered("cross", number)]
-        sums = Statistics(
-            gram, cross, *(_number(energies, name) for name in _ENERGIES), weight, exponent
-        )
+        kept, discarded = (_number(energies, name) for name in _ENERGIES)
+        sums = Statistics(gram, cross, kept, discarded, weight, exponent)
         lines.append(replace(before.lines[number], statistics=sums))
     counts: dict[str, Any] = {name: _count(described, name) for name in _COUNTS}
     n_nonzero = _sparsity(described, state.n_features)

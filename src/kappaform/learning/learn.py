@@ -7,17 +7,16 @@ uses and forgets one batch in each.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.arrays import reading, sparsity_of, warn
+from kappaform.arrays import reading, sparsity_of
 from kappaform.engines import Engine, SignalsUnreadable, Statistics, engine_for
-from kappaform.learning.method import Method, MethodFailed, bound_of
+from kappaform.learning.advice import warn_of_empty_codes, warn_of_float32, warn_of_little
+from kappaform.learning.method import Method, MethodFailed
 from kappaform.learning.methods import (
     MAX_ITER,
     N_UPDATES,
@@ -48,10 +47,6 @@ from kappaform.learning.state import (
 )
 from kappaform.learning.updates import Transform, as_matrix
 from kappaform.threads import single_threaded_blas, users_blas
-
-# Bound beyond which float32 coefficients are rounding: measured on patches, the relative error of
-# float32 signals is then off by more than 1 % (docs/mathematics.md, section 8).
-_LARGEST_BOUND_OF_FLOAT32 = 1e6
 
 
 def learn(
@@ -122,7 +117,7 @@ def learn(
     """
     options = checked_options(method, n_nonzero_coefs, init, callback, max_iter=max_iter, tol=tol)
     engine = engine_for(signals)
-    _warn_of_columns(engine, n_nonzero_coefs)
+    warn_of_little(engine, n_nonzero_coefs)
     state: State | None = None
     try:
         state, reason = learn_on(engine, options)
@@ -136,7 +131,7 @@ def learn(
 def learn_on(engine: Engine, options: Options) -> tuple[State, StopReason]:
     """`learn` on the signals of an engine: the last state, with statistics, and why it ended."""
     n_nonzero = sparsity_of(options.n_nonzero, engine.n_signals, engine.n_features)
-    _warn_of_float32(engine, options.method)
+    warn_of_float32(engine, options.method)
     latest: list[State] = []
     try:
         with single_threaded_blas():
@@ -200,24 +195,6 @@ def _stop_reason(state: State, problem: Problem) -> StopReason | None:
     if problem.is_exact(state.best.records[-1]):
         return StopReason.EXACT
     return None if state.races else state.line.settled
-
-
-def _warn_of_columns(engine: Engine, n_nonzero: Any) -> None:
-    if engine.n_signals < engine.n_features and np.ndim(n_nonzero) == 0:
-        warn(
-            f"signals has shape ({engine.n_signals}, {engine.n_features}), fewer signals than "
-            "features: signals are rows; transpose them if yours are columns."
-        )
-
-
-def _warn_of_float32(engine: Engine, method: Method) -> None:
-    bound = bound_of(method)
-    if engine.dtype == np.float32 and _LARGEST_BOUND_OF_FLOAT32 < bound < math.inf:
-        warn(
-            f"max_condition={bound:g} with float32 signals: beyond "
-            f"{_LARGEST_BOUND_OF_FLOAT32:g} the smallest coefficients are rounding, and so are the "
-            "errors; give float64 signals."
-        )
 
 
 def learn_stream(
@@ -327,7 +304,8 @@ def begin_stream(options: Options, engine: Engine) -> State:
     Starts that depend on signals are made with those of the engine, the first batch.
     """
     init, method = learned(options.init, "init"), options.method
-    _warn_of_float32(engine, method)
+    warn_of_float32(engine, method)
+    warn_of_empty_codes(options.n_nonzero)
     n_nonzero = int(sparsity_of(options.n_nonzero, engine.n_signals, engine.n_features))
     state = resumable(init, (method, n_nonzero, engine.n_features), stream=True)
     if state is not None:
