@@ -199,6 +199,7 @@ def test_a_choice_that_was_interrupted_changes_nothing(signals, chosen):
     assert {**vars(found), "callback": None} == before
 
 
+@pytest.mark.filterwarnings("ignore:signals has shape:UserWarning")
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [

@@ -85,6 +85,7 @@ def test_by_default_a_tenth_of_the_coefficients_is_kept(estimator_class, n_featu
     assert estimator.n_nonzero_coefs is None
 
 
+@pytest.mark.filterwarnings("ignore:n_nonzero_coefs=0:UserWarning")
 @each_estimator
 @each_dtype
 @pytest.mark.parametrize("n_nonzero", [0, 1, 3, N_FEATURES])
@@ -101,6 +102,7 @@ def test_codes_are_the_largest_coefficients(estimator_class, dtype, n_nonzero, s
     np.testing.assert_allclose(codes, expected, atol=tolerance)
 
 
+@pytest.mark.filterwarnings("ignore:n_nonzero_coefs=0:UserWarning")
 @pytest.mark.parametrize("estimator_class", [kf.ConditionedTransform, kf.LogDetTransform])
 @pytest.mark.parametrize("n_nonzero", [0, 1, 3, N_FEATURES])
 def test_by_default_codes_are_those_that_rebuild_best(estimator_class, n_nonzero, signals):

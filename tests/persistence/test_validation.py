@@ -314,6 +314,30 @@ def test_factors_that_are_no_decomposition_are_refused(signals, tmp_path, rng):
             kf.load(tmp_path / "t.npz")
 
 
+@pytest.mark.parametrize(
+    ("method", "arrays", "reason"),
+    [
+        (kf.Conditioned(), {"spectrum_1": np.r_[3.0, np.ones(15)]}, "beyond max_condition=2"),
+        (kf.Conditioned(), {"spectrum_1": np.full(16, 2.0)}, "has norm 8.0, not 4.0"),
+        (kf.Conditioned(), {"left_1": np.ones((16, 16))}, "columns of left_1 are not orthonormal"),
+        (kf.Orthonormal(), {"start_1": np.diag(np.arange(1.0, 17))}, "of its start_1, .*not ortho"),
+        (kf.LogDet(), {"start_1": np.ones((16, 16))}, "start_1 is singular"),
+        (kf.LogDet(), {"records_1": np.full((1, 6), -1.0)}, "its records have errors"),
+        (kf.LogDet(), {"records_1": np.ones((9, 6))}, "records of 3 iterations"),
+    ],
+)
+def test_a_candidate_that_does_not_lead_is_checked_as_the_result_is(
+    method, arrays, reason, signals, tmp_path
+):
+    result = kf.learn(signals, method, n_nonzero_coefs=3, init=("dct", "identity"), max_iter=3)
+    assert result.state.lines[0] is result.state.best
+    assert len(result.state.lines) == 2
+    kf.save(tmp_path / "t.npz", result)
+    rewrite(tmp_path / "t.npz", arrays)
+    with pytest.raises(ValueError, match=f"damaged: .*{reason}"):
+        kf.load(tmp_path / "t.npz")
+
+
 @pytest.mark.parametrize("scale", [0.5, 2.0, 1e100])
 def test_transforms_of_another_norm_than_the_method_keeps_are_refused(scale, signals, tmp_path):
     for method, told in ((kf.Conditioned(), "norm"), (kf.Orthonormal(), "not orthonormal")):
