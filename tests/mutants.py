@@ -482,7 +482,7 @@ MUTANTS = [
     ),
     Mutant(
         "learning from empty codes is not worth a word",
-        "learning/advice.py",
+        "learning/learn.py",
         "if n_nonzero == 0:",
         "if False:",
         ("learning/test_edges.py::test_codes_without_an_entry_are_pointed_out",),

@@ -34,8 +34,7 @@ from kappaform.learning import (
     StopReason,
     evaluate,
 )
-from kappaform.learning.advice import warn_of_little
-from kappaform.learning.learn import begin_stream, learn_on
+from kappaform.learning.learn import begin_stream, learn_on, warn_of_little
 from kappaform.learning.methods import (
     MAX_ITER,
     Coding,

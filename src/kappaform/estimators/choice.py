@@ -12,7 +12,7 @@ from kappaform.engines.rows import take_rows
 from kappaform.estimators.base import SparsifyingTransform
 from kappaform.estimators.transforms import ConditionedTransform
 from kappaform.learning import Conditioned, ConditionPath, Method
-from kappaform.learning.advice import warn_of_little
+from kappaform.learning.learn import warn_of_little
 from kappaform.learning.methods import MAX_ITER, Coding, Objective, Options, Variant
 from kappaform.learning.path import (
     ErrorName,

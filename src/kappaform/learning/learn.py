@@ -7,16 +7,17 @@ uses and forgets one batch in each.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.arrays import reading, sparsity_of
+from kappaform.arrays import reading, sparsity_of, warn
 from kappaform.engines import Engine, SignalsUnreadable, Statistics, engine_for
-from kappaform.learning.advice import warn_of_empty_codes, warn_of_float32, warn_of_little
-from kappaform.learning.method import Method, MethodFailed
+from kappaform.learning.method import Method, MethodFailed, bound_of
 from kappaform.learning.methods import (
     MAX_ITER,
     N_UPDATES,
@@ -47,6 +48,10 @@ from kappaform.learning.state import (
 )
 from kappaform.learning.updates import Transform, as_matrix
 from kappaform.threads import single_threaded_blas, users_blas
+
+# Bound beyond which float32 coefficients are rounding: measured on patches, the relative error of
+# float32 signals is then off by more than 1 % (docs/mathematics.md, section 8).
+_LARGEST_BOUND_OF_FLOAT32 = 1e6
 
 
 def learn(
@@ -131,7 +136,7 @@ def learn(
 def learn_on(engine: Engine, options: Options) -> tuple[State, StopReason]:
     """`learn` on the signals of an engine: the last state, with statistics, and why it ended."""
     n_nonzero = sparsity_of(options.n_nonzero, engine.n_signals, engine.n_features)
-    warn_of_float32(engine, options.method)
+    _warn_of_float32(engine, options.method)
     latest: list[State] = []
     try:
         with single_threaded_blas():
@@ -195,6 +200,33 @@ def _stop_reason(state: State, problem: Problem) -> StopReason | None:
     if problem.is_exact(state.best.records[-1]):
         return StopReason.EXACT
     return None if state.races else state.line.settled
+
+
+def warn_of_little(engine: Engine, n_nonzero: Any) -> None:
+    """Warn of signals or codes from which little can be learned."""
+    if np.ndim(n_nonzero) > 0:  # one for each signal: rows are signals for sure
+        return
+    _warn_of_empty_codes(n_nonzero)
+    if engine.n_signals < engine.n_features:
+        warn(
+            f"signals has shape ({engine.n_signals}, {engine.n_features}), fewer signals than "
+            "features: signals are rows; transpose them if yours are columns."
+        )
+
+
+def _warn_of_empty_codes(n_nonzero: Any) -> None:
+    if n_nonzero == 0:
+        warn("n_nonzero_coefs=0: all codes are zero, so nothing is learned; give at least 1.")
+
+
+def _warn_of_float32(engine: Engine, method: Method) -> None:
+    bound = bound_of(method)
+    if engine.dtype == np.float32 and _LARGEST_BOUND_OF_FLOAT32 < bound < math.inf:
+        warn(
+            f"max_condition={bound:g} with float32 signals: beyond "
+            f"{_LARGEST_BOUND_OF_FLOAT32:g} the smallest coefficients are rounding, and so are the "
+            "errors; give float64 signals."
+        )
 
 
 def learn_stream(
@@ -304,8 +336,8 @@ def begin_stream(options: Options, engine: Engine) -> State:
     Starts that depend on signals are made with those of the engine, the first batch.
     """
     init, method = learned(options.init, "init"), options.method
-    warn_of_float32(engine, method)
-    warn_of_empty_codes(options.n_nonzero)
+    _warn_of_float32(engine, method)
+    _warn_of_empty_codes(options.n_nonzero)
     n_nonzero = int(sparsity_of(options.n_nonzero, engine.n_signals, engine.n_features))
     state = resumable(init, (method, n_nonzero, engine.n_features), stream=True)
     if state is not None:

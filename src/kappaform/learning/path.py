@@ -20,9 +20,8 @@ from kappaform.arrays import (
     sparsity_of,
 )
 from kappaform.engines import Engine, SignalsUnreadable, engine_for
-from kappaform.learning.advice import warn_of_little
 from kappaform.learning.evaluate import evaluated_on
-from kappaform.learning.learn import learn_on
+from kappaform.learning.learn import learn_on, warn_of_little
 from kappaform.learning.method import Method, MethodFailed, parameters_of
 from kappaform.learning.methods import (
     MAX_ITER,
