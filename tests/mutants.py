@@ -40,6 +40,8 @@ MOMENTUM = "learning/test_momentum.py"
 POLAR = "linalg/test_polar.py"
 PASS = "engines/test_numpy_engine.py"
 LEARN = "learning/test_learn.py"
+RESUMING = "persistence/test_resuming.py"
+REFUSED = "persistence/test_validation.py"
 QUALITY = "imaging/test_quality_of_denoising.py"
 GROUPS = "imaging/test_groups.py"
 
@@ -318,9 +320,9 @@ MUTANTS = [
     Mutant(
         "a file forgets the momentum",
         "learning/archive.py",
-        "momentum=_momentum(method, header, arrays)",
+        "momentum=_momentum(method, described, arrays, number)",
         "momentum=Momentum()",
-        ("test_persistence.py::test_learning_resumes_from_a_file_after_exploration",),
+        ("persistence/test_resuming.py::test_learning_resumes_from_a_file_after_exploration",),
     ),
     Mutant(
         "the leader of a race goes on, whether or not it falls",
@@ -418,14 +420,87 @@ MUTANTS = [
         "learning/method.py",
         "if condition <= bound * (1 + _ROUNDING):",
         "if condition <= 1e6 * bound:",
-        ("test_persistence.py::test_headers_that_contradict_the_transform_are_refused",),
+        ("persistence/test_validation.py::test_headers_that_contradict_the_transform_are_refused",),
     ),
     Mutant(
         "files are written in place",
         "files.py",
         'temporary = file.with_name(f".{secrets.token_hex(6)}.part")',
         "temporary = file\n    file.unlink(missing_ok=True)",
-        ("test_persistence.py::test_an_interrupted_save_leaves_the_old_file_and_nothing_else",),
+        (
+            "persistence/test_files.py::test_an_interrupted_save_leaves_the_old_file_and_nothing_else",
+        ),
+    ),
+    # --- files from which learning goes on
+    Mutant(
+        "of a race a file has the best candidate only",
+        "learning/archive.py",
+        "    state = result.state\n",
+        "    state = replace(result.state, lines=(result.state.best,), active=0)\n",
+        (f"{RESUMING}::test_a_fit_that_ends_within_a_race_goes_on_from_its_file",),
+    ),
+    Mutant(
+        "a file forgets which candidate explores",
+        "learning/archive.py",
+        "        explore,\n        _records(",
+        "        None,\n        _records(",
+        (f"{RESUMING}::test_a_race_over_batches_goes_on_from_a_file",),
+    ),
+    Mutant(
+        "a file forgets how long the turn has been",
+        "learning/archive.py",
+        'turn=_count(header, "turn")',
+        "turn=0",
+        (f"{RESUMING}::test_a_race_goes_on_from_a_file_of_any_iteration[absolute-float64]",),
+    ),
+    Mutant(
+        "factors in a file may break the bound if they are not those of the result",
+        "learning/archive.py",
+        "    _check_spectrum(method, np.sort(factors.spectrum)[::-1], names[1])\n",
+        "",
+        (f"{REFUSED}::test_a_candidate_that_does_not_lead_is_checked_as_the_result_is",),
+    ),
+    Mutant(
+        "errors in a file may be negative",
+        "learning/archive.py",
+        "not min(errors) >= 0 or",
+        "",
+        (f"{REFUSED}::test_a_candidate_that_does_not_lead_is_checked_as_the_result_is",),
+    ),
+    Mutant(
+        "a file may have another bound for what is to come",
+        "persistence.py",
+        "if not _agree(others[name], value):",
+        "if False:",
+        (f"{REFUSED}::test_headers_that_contradict_the_transform_are_refused",),
+    ),
+    Mutant(
+        "a file that cannot be read is called damaged",
+        "persistence.py",
+        "        _check_readable(file, path)\n",
+        "",
+        (f"{REFUSED}::test_a_file_that_cannot_be_read_is_not_called_damaged",),
+    ),
+    Mutant(
+        "a file replaces the link to another",
+        "files.py",
+        "file = Path(os.path.realpath(path)) if path.is_symlink() else path",
+        "file = path",
+        ("persistence/test_files.py::test_saving_through_a_link_replaces_what_it_leads_to",),
+    ),
+    Mutant(
+        "learning from empty codes is not worth a word",
+        "learning/learn.py",
+        "if n_nonzero == 0:",
+        "if False:",
+        ("learning/test_edges.py::test_codes_without_an_entry_are_pointed_out",),
+    ),
+    Mutant(
+        "estimators do not warn of few signals",
+        "estimators/base.py",
+        "        warn_of_little(engine, options.n_nonzero)\n",
+        "",
+        ("learning/test_edges.py::test_signals_that_are_few_or_given_as_columns_are_pointed_out",),
     ),
     Mutant(
         "photographs are not turned upright",

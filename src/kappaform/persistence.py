@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import numbers
 import os
 import zipfile
 from importlib.metadata import version
@@ -24,7 +25,7 @@ from kappaform.estimators.base import SparsifyingTransform
 from kappaform.estimators.transforms import ESTIMATORS, LearnedTransform
 from kappaform.files import replaced_when_complete
 from kappaform.learning import LearnResult, Method
-from kappaform.learning.archive import from_arrays, shapes_of, to_arrays
+from kappaform.learning.archive import from_arrays, shapes_of, to_arrays, upgraded
 from kappaform.learning.method import parameters_of
 from kappaform.learning.methods import Coding
 from kappaform.learning.starts import Init
@@ -32,7 +33,10 @@ from kappaform.learning.state import State
 from kappaform.threads import single_threaded_blas
 
 _FORMAT = "kappaform transform"
-_FORMAT_VERSION = 2  # 1, of version 0.1: an estimator has no `variant` and `n_rounds`
+# 1, of version 0.1: an estimator has no `variant` and `n_rounds`; 2, of 0.2: only one candidate.
+_FORMAT_VERSION, _OF_ONE_CANDIDATE = 3, 2
+_PIECE = 2**16  # bytes that are read at once
+_ROUNDING = 1e-9  # of the bound of an estimator: one that was a mean, in files of version 0.2
 _DTYPES = {"float32": np.float32, "float64": np.float64}
 
 
@@ -74,11 +78,16 @@ def save(
     >>> result = kf.learn(signals, n_nonzero_coefs=4)
     >>> kf.save("transform.kappaform", result)
     """
+    if isinstance(path, LearnResult | SparsifyingTransform):
+        raise TypeError(
+            f"path is a {type(path).__name__}, model a {type(model).__name__}: give the name of "
+            "the file first, save(path, model)."
+        )
     path, result, stream = Path(path), *_learned(model)
     model = model if isinstance(model, LearnResult) else model._as_saved()
     n_features = len(result.transform)
     sparsity = _sparsity(result if n_nonzero_coefs is None else n_nonzero_coefs, n_features)
-    parameters = _parameters(model)
+    parameters = _parameters(model, result)
     if n_nonzero_coefs is not None or model is result:
         parameters["n_nonzero_coefs"] = sparsity
     if patch_shape is None:
@@ -109,7 +118,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     No more memory is needed than the file is long, and nothing in it is run (it holds no pickle).
     What was said about the signals is in its attributes `patch_shape_` and `patch_mean_`. Its
     `result_` can be resumed, and `partial_fit` goes on with it and with its method, bitwise like
-    the saved one unless several starts still raced in it: only the best was kept.
+    the saved one, also in the middle of a race of several starts.
 
     Parameters
     ----------
@@ -118,6 +127,8 @@ def load(path: str | os.PathLike[str]) -> Any:
     Raises
     ------
     FileNotFoundError
+    OSError
+        If the file cannot be read.
     ValueError
         If the file is damaged, of another kind or of a newer version, or if the transform is not
         what the header says, its condition number included.
@@ -135,6 +146,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     """
     path = Path(path)
     with path.open("rb") as file:
+        _check_readable(file, path)
         header, arrays = _read(file, path)
     try:
         with single_threaded_blas(), np.errstate(all="ignore"):  # NaN and inf are refused
@@ -171,11 +183,11 @@ def _sparsity(given: Any, n_features: int) -> int:
     return int(sparsity_of(sparsity, 1, n_features))
 
 
-def _parameters(model: SparsifyingTransform | LearnResult) -> dict[str, Any]:
+def _parameters(model: SparsifyingTransform | LearnResult, result: LearnResult) -> dict[str, Any]:
     """Parameters of the estimator to load: the model, or the one for the method of a result."""
     if isinstance(model, LearnResult):
         return _described(model.method, "refit")
-    _check_parameters(model, model.n_features_in_)  # what could not be loaded is not saved
+    _check_parameters(model, result)  # what could not be loaded is not saved
     parameters = model.get_params(deep=False)
     for name in ("callback", "method"):
         parameters.pop(name, None)
@@ -199,6 +211,16 @@ def _plain_number(value: Any) -> Any:
 # --- what is read --------------------------------------------------------------------------------
 
 
+def _check_readable(file: BinaryIO, path: Path) -> None:
+    """Read a file once, for the errors of its disk: `zipfile` takes these for a damaged archive."""
+    try:
+        for _ in range(0, os.fstat(file.fileno()).st_size + 1, _PIECE):
+            file.read(_PIECE)
+        file.seek(0)
+    except OSError as error:
+        raise OSError(error.errno, f"cannot be read: {error.strerror}", str(path)) from error
+
+
 def _read(file: BinaryIO, path: Path) -> tuple[dict[str, Any], dict[str, NDArray]]:
     """Header and arrays of a file, once it is known to be one of ours and not a newer one."""
     try:
@@ -212,8 +234,10 @@ def _read(file: BinaryIO, path: Path) -> tuple[dict[str, Any], dict[str, NDArray
             if header["format"] != _FORMAT:
                 raise ValueError(f"it is a {header['format']!r}.")
             its_format, writer = int(header["format_version"]), header["kappaform_version"]
+            if its_format <= _OF_ONE_CANDIDATE:
+                header = upgraded(header)
             if its_format <= _FORMAT_VERSION:
-                return header, _arrays(archive, header["n_features"])
+                return header, _arrays(archive, header)
     except Exception as error:  # foreign or damaged archives fail anywhere, each in its own way
         raise ValueError(
             f"{path} is not a transform that kappaform saved, or it is damaged: {_reason(error)}"
@@ -231,14 +255,13 @@ def _parsed_integer(digits: str) -> int:
     return value
 
 
-def _arrays(archive: zipfile.ZipFile, n_features: Any) -> dict[str, NDArray]:
-    """The arrays that a result of so many features may have."""
-    if type(n_features) is not int or n_features < 1:
-        raise ValueError(f"n_features is {n_features!r}, not a number of features.")
+def _arrays(archive: zipfile.ZipFile, header: dict[str, Any]) -> dict[str, NDArray]:
+    """The arrays that a result with this header may have."""
+    names = set(archive.namelist())
     return {
         name: _array(archive, name, shape, np.float64)
-        for name, shape in shapes_of(n_features).items()
-        if f"{name}.npy" in archive.namelist()
+        for name, shape in shapes_of(header).items()
+        if f"{name}.npy" in names
     }
 
 
@@ -281,11 +304,14 @@ def _restored(header: dict[str, Any], result: LearnResult, stream: State) -> Any
     if kind is LearnedTransform:
         parameters = parameters | {"method": result.method}
     estimator = kind(**parameters)
-    _check_parameters(estimator, n_features)
+    _check_parameters(estimator, result)
+    if kind is not LearnedTransform:
+        estimator.set_params(**parameters_of(result.method))
     features: dict[str, Any] = {"n_features_in_": n_features}
     if names is not None:
-        if len(names) != n_features or not all(isinstance(name, str) for name in names):
-            raise ValueError(f"it has no names for its {n_features} features.")
+        are_texts = isinstance(names, list) and all(isinstance(name, str) for name in names)
+        if not are_texts or len(names) != n_features:
+            raise ValueError(f"feature_names is not a list of {n_features} texts.")
         features["feature_names_in_"] = np.array(names, dtype=object)
     estimator._take(
         result,
@@ -298,13 +324,34 @@ def _restored(header: dict[str, Any], result: LearnResult, stream: State) -> Any
     return estimator
 
 
-def _check_parameters(estimator: SparsifyingTransform, n_features: int) -> None:
-    """Refuse parameters with which an estimator could not go on."""
+def _check_parameters(estimator: SparsifyingTransform, result: LearnResult) -> None:
+    """Refuse parameters with which an estimator could not go on from what it has learned."""
     estimator._fit_options()
     estimator._stream_options()
-    sparsity_of(estimator.n_nonzero_coefs, 1, n_features)
+    sparsity_of(estimator.n_nonzero_coefs, 1, len(result.transform))
     if isinstance(estimator.init, str) and estimator.init not in get_args(Init):
         raise ValueError(f"init={estimator.init!r} is unknown: choose one of {get_args(Init)}.")
+    given, learned = estimator._method(), result.method
+    if type(given) is not type(learned):
+        raise ValueError(
+            f"method={given!r}: the transform was learned by {learned!r}; set it back, or fit "
+            "again."
+        )
+    if isinstance(estimator, LearnedTransform):
+        return
+    others = parameters_of(given)
+    for name, value in parameters_of(learned).items():
+        if not _agree(others[name], value):
+            raise ValueError(
+                f"{name}={others[name]!r}: the transform was learned with {name}={value!r}; set it "
+                "back, or fit again."
+            )
+
+
+def _agree(one: Any, other: Any) -> bool:
+    if all(isinstance(value, numbers.Real) for value in (one, other)):
+        return math.isclose(one, other, rel_tol=_ROUNDING)
+    return bool(one == other)
 
 
 def _checked_shape(shape: Any, n_features: int) -> tuple[int, ...] | None:

@@ -42,6 +42,7 @@ def paths(signals):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:signals has shape:UserWarning")
 @parametrize_with_checks([chooser(1, max_conditions=(1.0, 2.0), cv=2, max_iter=3)])
 def test_scikit_learn_finds_nothing_to_complain_about(estimator, check):
     check(estimator)
@@ -198,6 +199,7 @@ def test_a_choice_that_was_interrupted_changes_nothing(signals, chosen):
     assert {**vars(found), "callback": None} == before
 
 
+@pytest.mark.filterwarnings("ignore:signals has shape:UserWarning")
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [

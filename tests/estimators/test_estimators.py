@@ -43,6 +43,7 @@ def signals(rng):
 
 # Their data may take more iterations than these, and the warning is right.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:signals has shape:UserWarning")
 @parametrize_with_checks([estimator(max_iter=30) for estimator in ESTIMATORS])
 def test_scikit_learn_finds_nothing_to_complain_about(estimator, check):
     check(estimator)
@@ -84,6 +85,7 @@ def test_by_default_a_tenth_of_the_coefficients_is_kept(estimator_class, n_featu
     assert estimator.n_nonzero_coefs is None
 
 
+@pytest.mark.filterwarnings("ignore:n_nonzero_coefs=0:UserWarning")
 @each_estimator
 @each_dtype
 @pytest.mark.parametrize("n_nonzero", [0, 1, 3, N_FEATURES])
@@ -100,6 +102,7 @@ def test_codes_are_the_largest_coefficients(estimator_class, dtype, n_nonzero, s
     np.testing.assert_allclose(codes, expected, atol=tolerance)
 
 
+@pytest.mark.filterwarnings("ignore:n_nonzero_coefs=0:UserWarning")
 @pytest.mark.parametrize("estimator_class", [kf.ConditionedTransform, kf.LogDetTransform])
 @pytest.mark.parametrize("n_nonzero", [0, 1, 3, N_FEATURES])
 def test_by_default_codes_are_those_that_rebuild_best(estimator_class, n_nonzero, signals):

@@ -48,6 +48,7 @@ def test_a_start_beyond_the_bound_is_never_returned_nor_shown(method, max_iter, 
         assert_admissible(transform, method)
 
 
+@pytest.mark.filterwarnings("ignore:n_nonzero_coefs=0:UserWarning")
 @each_published
 def test_where_there_is_nothing_to_learn_bound_and_norm_hold(method, rng):
     start = 1e-3 * ill_conditioned(rng, 9, 1e7)
@@ -119,12 +120,43 @@ def test_evaluate_does_not_care_for_the_unit_of_the_transform(exponent, dtype, s
     assert scaled == pytest.approx(expected, rel=1e-6 if dtype == np.float32 else 1e-12)
 
 
-def test_signals_given_as_columns_are_pointed_out(small):
-    with pytest.warns(UserWarning, match=r"shape \(9, 60\), fewer signals than features: .* rows"):
-        kf.learn(small.T, n_nonzero_coefs=2, max_iter=1)
+WAYS_TO_LEARN = {
+    "learn": lambda signals, n: kf.learn(signals, n_nonzero_coefs=n, max_iter=1),
+    "path": lambda signals, n: kf.condition_path(signals, [2], n_nonzero_coefs=n, max_iter=1),
+    "fit": lambda signals, n: kf.OrthonormalTransform(n, tol=1).fit(signals),
+    "choice": lambda signals, n: kf.ConditionedTransformCV(n, max_conditions=[1], cv=2, tol=1).fit(
+        signals
+    ),
+}
+each_way_to_learn = pytest.mark.parametrize("way", WAYS_TO_LEARN)
+
+
+@each_way_to_learn
+def test_signals_that_are_few_or_given_as_columns_are_pointed_out(way, small):
+    told = r"shape \({}, {}\), fewer signals than features: .* rows"
+    with pytest.warns(UserWarning, match=told.format(9, 60)):
+        WAYS_TO_LEARN[way](small.T, 2)
+    if way != "choice":  # which cannot fold one signal
+        with pytest.warns(UserWarning, match=told.format(1, 9)):
+            WAYS_TO_LEARN[way](small[:1], 2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        kf.learn(small, n_nonzero_coefs=2, max_iter=1)
+        WAYS_TO_LEARN[way](small, 2)
+
+
+@each_way_to_learn
+def test_codes_without_an_entry_are_pointed_out(way, small):
+    with pytest.warns(UserWarning, match="n_nonzero_coefs=0: .* nothing is learned"):
+        WAYS_TO_LEARN[way](small, 0)
+
+
+def test_streams_of_codes_without_an_entry_are_pointed_out(small):
+    for learn in (
+        lambda: kf.learn_stream([small], n_nonzero_coefs=0),
+        lambda: kf.OrthonormalTransform(0).partial_fit(small),
+    ):
+        with pytest.warns(UserWarning, match="n_nonzero_coefs=0: .* nothing is learned"):
+            learn()
 
 
 def test_bounds_that_float32_cannot_see_are_pointed_out(small):

@@ -34,7 +34,7 @@ from kappaform.learning import (
     StopReason,
     evaluate,
 )
-from kappaform.learning.learn import begin_stream, learn_on
+from kappaform.learning.learn import begin_stream, learn_on, warn_of_little
 from kappaform.learning.methods import (
     MAX_ITER,
     Coding,
@@ -86,7 +86,9 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         """
         options = self._fit_options()
         signals, features = self._received(X, reset=True)
-        return self._learn(engine_for(signals), options, features)
+        engine = engine_for(signals)
+        warn_of_little(engine, options.n_nonzero)
+        return self._learn(engine, options, features)
 
     def _learn(self, engine: Engine, options: Options, learned: dict[str, Any]) -> Self:
         """Learn, and be fitted with what is learned, beside what is `learned` already."""

@@ -12,6 +12,7 @@ from kappaform.engines.rows import take_rows
 from kappaform.estimators.base import SparsifyingTransform
 from kappaform.estimators.transforms import ConditionedTransform
 from kappaform.learning import Conditioned, ConditionPath, Method
+from kappaform.learning.learn import warn_of_little
 from kappaform.learning.methods import MAX_ITER, Coding, Objective, Options, Variant
 from kappaform.learning.path import (
     ErrorName,
@@ -131,6 +132,7 @@ class ConditionedTransformCV(SparsifyingTransform):
         checked_error(self.choose_by)
         signals, features = self._received(X, reset=True)
         engine = engine_for(signals)
+        warn_of_little(engine, options.n_nonzero)
         if validation is not None:
             others = validation_engine(validation, engine.n_features)
             return self._take_best(self._path(engine, others, methods, options), engine, features)

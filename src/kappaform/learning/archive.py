@@ -1,14 +1,14 @@
 """A result as a header and arrays, and back: what a file keeps of it.
 
-Of several lines only the best is kept. What comes back has been checked: it is a result that
-learning could have given, or it is refused.
+A file has every candidate that still races, so that learning goes on from it as from memory. What
+comes back has been checked: it is a result that learning could have given, or it is refused.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +19,15 @@ from kappaform.learning.method import Method, parameters_of
 from kappaform.learning.methods import Conditioned, LogDet, Orthonormal, Saved
 from kappaform.learning.result import LearnResult, Record, StopReason
 from kappaform.learning.state import LARGEST_FACTOR, Line, Momentum, State, as_stream
-from kappaform.learning.updates import Factors, Transform, decompose
+from kappaform.learning.updates import Factors, Steps, Transform
 
 _METHODS = {method.__name__: method for method in (Conditioned, LogDet, Orthonormal, Saved)}
+_NEVER_NEGATIVE = (Conditioned, Orthonormal)  # methods whose loss is an error
 _LONGEST_DESCRIPTION = 1000
 _FACTORS = ("left", "spectrum", "right")
 _COUNTS = ("n_signals", "n_updates", "n_iter", "n_passes")  # of a stream
-_SUMS = ("code_energy", "discarded_energy")
+_ENERGIES = ("code_energy", "discarded_energy")  # of a candidate in a stream
+_SETTLED = (None, StopReason.TOLERANCE.name, StopReason.ROSE.name)
 
 # Squares of larger numbers, or of their inverses, would overflow in sums over signals.
 _LARGEST = 1e150
@@ -35,24 +37,39 @@ _ROUNDING = 1e-9
 _ROUNDING_OF_SINGLE = 1e-6
 
 Header = dict[str, Any]
+Arrays = dict[str, NDArray]
 
 
-def shapes_of(n_features: int) -> dict[str, tuple[int | None, ...]]:
-    """The arrays, all float64, that a result of so many features may have; None: any length."""
+def shapes_of(header: Header) -> dict[str, tuple[int | None, ...]]:
+    """The arrays, all float64, that a file with this header may have; None: any length."""
+    n_features, candidates = header["n_features"], header["candidates"]
+    if type(n_features) is not int or n_features < 1:
+        raise ValueError(f"n_features is {n_features!r}, not a number of features.")
+    if not isinstance(candidates, list) or not candidates:
+        raise ValueError(f"its candidates are {candidates!r}.")
     square = (n_features, n_features)
-    squares = ("transform", "start", "left", "right", "gram", "cross")
-    return {
-        **dict.fromkeys((*squares, "last_left", "last_right"), square),
+    each: dict[str, tuple[int | None, ...]] = {
+        **dict.fromkeys(("start", "left", "right", "last_left", "last_right", "cross"), square),
         **dict.fromkeys(("spectrum", "last_spectrum"), (n_features,)),
         "records": (None, len(Record._fields)),
     }
+    numbered = {
+        _numbered(name, number): shape
+        for number in range(len(candidates))
+        for name, shape in each.items()
+    }
+    return {"transform": square, "gram": square} | numbered
 
 
 def to_arrays(
     result: LearnResult, stream: State | None, n_nonzero: int
 ) -> tuple[Header, dict[str, NDArray]]:
     """Header and arrays of a result, and of the stream that goes on from it, if there is one."""
-    kept, momentum = result.state.best.transform, result.state.best.momentum
+    state = result.state
+    if type(result.method) not in _METHODS.values():
+        # A custom method is not in the file, which cannot even compare its candidates by it.
+        state = replace(state, lines=(state.best,), active=0, turn=0)
+        stream = state if state.is_stream else stream
     header: Header = {
         "n_features": len(result.transform),
         "n_nonzero_coefs": n_nonzero,
@@ -61,32 +78,70 @@ def to_arrays(
         "n_iter": result.n_iter,
         "n_passes": result.n_passes,
         "stop_reason": result.stop_reason.name,
-        "momentum_factor": momentum.factor,
+        "active": state.active,
+        "turn": state.turn,
+        "candidates": [
+            {
+                "explore": line.explore,
+                "settled": line.settled and line.settled.name,
+                "momentum_factor": line.momentum.factor,
+            }
+            for line in state.lines
+        ],
         "stream": None,
     }
-    arrays = {"transform": result.transform, "records": np.array(result.records)}
-    if result.method.in_factors:
-        factors = kept if isinstance(kept, Factors) else decompose(result.transform)
-        arrays |= {name: getattr(factors, name) for name in _FACTORS}
-        if not isinstance(kept, Factors):  # a published variant before its first update
-            arrays["start"] = kept
-    if isinstance(momentum.last, Factors):
-        arrays |= {f"last_{name}": getattr(momentum.last, name) for name in _FACTORS}
+    arrays = {"transform": result.transform}
+    for number, line in enumerate(state.lines):
+        arrays |= _numbered_all(_arrays_of(line, result.transform), number)
     if stream is not None:
-        statistics = stream.best.statistics or Statistics.empty(stream.n_features)
+        sums = [line.statistics or Statistics.empty(stream.n_features) for line in stream.lines]
         header["stream"] = {
             "is_result": result.state.is_stream,
             "n_nonzero_coefs": stream.n_nonzero,
-            "scale": statistics.scale,
-            "weight": statistics.n_signals,
+            "scale": sums[0].scale,  # all have seen the same signals
+            "weight": sums[0].n_signals,
+            "energies": [{name: getattr(each, name) for name in _ENERGIES} for each in sums],
             **{name: getattr(stream, name) for name in _COUNTS},
-            **{name: getattr(statistics, name) for name in _SUMS},
         }
-        arrays |= {"gram": statistics.gram, "cross": statistics.cross}
+        arrays["gram"] = sums[0].gram
+        for number, each in enumerate(sums):
+            arrays |= _numbered_all({"cross": each.cross}, number)
     return header, arrays
 
 
-def from_arrays(header: Header, arrays: dict[str, NDArray]) -> tuple[LearnResult, State]:
+def _arrays_of(line: Line, transform: NDArray) -> Arrays:
+    """The arrays of one candidate; without factors and `start`, it is the transform itself."""
+    kept, last = line.transform, line.momentum.last
+    arrays = {"records": np.array(line.records).reshape(-1, len(Record._fields))}
+    if isinstance(kept, Factors):
+        arrays |= {name: getattr(kept, name) for name in _FACTORS}
+    elif kept is not transform:
+        arrays["start"] = kept
+    if isinstance(last, Factors):
+        arrays |= {f"last_{name}": getattr(last, name) for name in _FACTORS}
+    return arrays
+
+
+def _numbered(name: str, number: int) -> str:
+    """The name of an array of a candidate: the first has the plain one, as in older files."""
+    return f"{name}_{number}" if number else name
+
+
+def _numbered_all(arrays: Arrays, number: int) -> Arrays:
+    return {_numbered(name, number): array for name, array in arrays.items()}
+
+
+def upgraded(header: Header) -> Header:
+    """A header of format 1 or 2, in which there was one candidate, as one of format 3."""
+    factor = header.get("momentum_factor", Momentum().factor)
+    candidate = {"explore": None, "settled": None, "momentum_factor": factor}
+    stream = header["stream"]
+    if isinstance(stream, dict):
+        stream = stream | {"energies": [{name: stream[name] for name in _ENERGIES}]}
+    return header | {"active": 0, "turn": 0, "candidates": [candidate], "stream": stream}
+
+
+def from_arrays(header: Header, arrays: Arrays) -> tuple[LearnResult, State]:
     """The result that `to_arrays` described, and the stream that goes on from it.
 
     Arrays have the shapes of `shapes_of`. Raises KeyError for what is missing, TypeError or
@@ -94,26 +149,31 @@ def from_arrays(header: Header, arrays: dict[str, NDArray]) -> tuple[LearnResult
     """
     method = _method(header["method"])
     for name, array in arrays.items():
-        if name != "records" and not np.abs(array).max() <= _LARGEST:
+        if not name.startswith("records") and not np.abs(array).max() <= _LARGEST:
             raise ValueError(f"{name} contains NaN or values beyond {_LARGEST:g}.")
-    transform = arrays["transform"]
-    records = tuple(Record(*row) for row in arrays["records"].tolist())
-    n_iter, n_passes = _count(header, "n_iter"), _count(header, "n_passes")
-    if not 1 <= len(records) <= n_iter + 1:
-        raise ValueError(f"it has {len(records)} records of {n_iter} iterations.")
-    n_nonzero = _sparsity(header, len(transform))
-    reason = StopReason[header["stop_reason"]]
-    line = Line(
-        _kept(method, transform, arrays),
-        records=records,
-        momentum=_momentum(method, header, arrays),
+    transform, reason = arrays["transform"], StopReason[header["stop_reason"]]
+    lines = tuple(
+        _line(method, described, arrays, number)
+        for number, described in enumerate(header["candidates"])
     )
-    state = State(method, n_nonzero, (line,), n_iter=n_iter, n_passes=n_passes)
-    described = header["stream"]
-    stream = as_stream(state) if described is None else _stream(described, arrays, state)
-    is_stream = described is not None and described["is_result"]
-    result = LearnResult(transform, reason, stream if is_stream else state)
-    _check_promises(result, _number(header, "condition_number"))  # last: it costs most
+    state = State(
+        method,
+        _sparsity(header, len(transform)),
+        lines,
+        active=_count(header, "active", len(lines) - 1),
+        n_iter=_count(header, "n_iter"),
+        n_passes=_count(header, "n_passes"),
+        turn=_count(header, "turn"),
+    )
+    stream, is_result = _stream(header["stream"], arrays, state)
+    result = LearnResult(transform, reason, stream if is_result else state)
+    _check_history(result.state)
+    _check_close(
+        method.shown(result.state.best.transform),
+        transform,
+        "the transform is not that of its best candidate, the product of left, spectrum and right.",
+    )
+    _check_condition(result, _number(header, "condition_number"))  # last: it costs most
     return result, stream
 
 
@@ -131,85 +191,144 @@ def _method(described: Any) -> Method:
     return _METHODS[parameters.pop("name")](**parameters)
 
 
-def _kept(method: Method, transform: NDArray, arrays: dict[str, NDArray]) -> Transform:
-    """What the next update goes on from."""
-    if not method.in_factors:
-        return transform
-    if "start" in arrays and not method.monotone:
-        start = arrays["start"]
-        _check_close(method.shown(start), transform, "the transform does not belong to its start.")
-        return start
-    factors = _factors(arrays)
-    _check_close(
-        factors.matrix, transform, "the transform is not the product of left, spectrum and right."
+# --- candidates ----------------------------------------------------------------------------------
+
+
+def _line(method: Method, described: Any, arrays: Arrays, number: int) -> Line:
+    """One candidate, whose transform obeys the method even if another one is the result."""
+    if not isinstance(described, dict):
+        raise TypeError(f"a candidate is {described!r}.")
+    explore, settled = described["explore"], described["settled"]
+    if explore not in (None, *get_args(Steps)) or settled not in _SETTLED:
+        raise ValueError(f"a candidate explores by {explore!r} and settled by {settled!r}.")
+    return Line(
+        _kept(method, arrays, number),
+        explore,
+        _records(method, arrays[_numbered("records", number)]),
+        settled=settled and StopReason[settled],
+        momentum=_momentum(method, described, arrays, number),
     )
+
+
+def _kept(method: Method, arrays: Arrays, number: int) -> Transform:
+    """What the next update goes on from."""
+    start = arrays.get(_numbered("start", number))
+    if method.in_factors and (start is None or method.monotone):
+        return _factors(method, arrays, "", number)
+    if start is None:
+        return arrays["transform"]
+    spectrum = np.linalg.svd(method.shown(start), compute_uv=False)
+    _check_spectrum(method, spectrum, _numbered("start", number))
+    return start
+
+
+def _factors(method: Method, arrays: Arrays, prefix: str, number: int) -> Factors:
+    names = [_numbered(prefix + name, number) for name in _FACTORS]
+    factors = Factors(*(arrays[name] for name in names))
+    for name, vectors in ((names[0], factors.left), (names[2], factors.right)):
+        identity = np.eye(len(vectors))
+        _check_close(vectors.T @ vectors, identity, f"the columns of {name} are not orthonormal.")
+    _check_spectrum(method, np.sort(factors.spectrum)[::-1], names[1])
     return factors
 
 
-def _factors(arrays: dict[str, NDArray], prefix: str = "") -> Factors:
-    left, spectrum, right = (arrays[prefix + name] for name in _FACTORS)
-    for name, vectors in ((prefix + "left", left), (prefix + "right", right)):
-        identity = np.eye(len(vectors))
-        _check_close(vectors.T @ vectors, identity, f"the columns of {name} are not orthonormal.")
-    if not spectrum.min() > 0:
-        raise ValueError(f"its {prefix}spectrum has values that are not positive.")
-    return Factors(left, spectrum, right)
+def _records(method: Method, array: NDArray) -> tuple[Record, ...]:
+    records = tuple(Record(*row) for row in array.tolist())
+    least = 0.0 if isinstance(method, _NEVER_NEGATIVE) else -math.inf
+    for record in records:
+        before = record.absolute_before, record.relative_before  # NaN, of a start
+        errors = record.absolute, record.relative, record.coef_norm
+        if not record.loss >= least or not min(errors) >= 0 or any(each < 0 for each in before):
+            raise ValueError(f"its records have errors that cannot be: {record}.")
+    return records
 
 
-def _momentum(method: Method, header: Header, arrays: dict[str, NDArray]) -> Momentum:
+def _momentum(method: Method, described: Header, arrays: Arrays, number: int) -> Momentum:
     """What carries the next step on; files up to version 0.2 have none."""
-    if "momentum_factor" not in header or not method.momentum:
+    factor = _number(described, "momentum_factor", LARGEST_FACTOR)
+    if not method.momentum:
         return Momentum()
-    factor = _number(header, "momentum_factor", LARGEST_FACTOR)
-    if "last_left" not in arrays:
+    if _numbered("last_left", number) not in arrays:
         return Momentum(None, factor)
-    last = _factors(arrays, "last_")
-    broken = method.broken_promise(np.sort(last.spectrum)[::-1])
-    if broken:
-        raise ValueError(f"of its last update, {broken}")
-    return Momentum(last, factor)
+    return Momentum(_factors(method, arrays, "last_", number), factor)
 
 
-def _stream(described: Any, arrays: dict[str, NDArray], state: State) -> State:
-    """The stream that goes on from a state; if it is the result itself, with its records."""
-    if not isinstance(described, dict):
+# --- the stream ----------------------------------------------------------------------------------
+
+
+def _stream(described: Any, arrays: Arrays, state: State) -> tuple[State, bool]:
+    """The stream that goes on from a state, and whether it is the result itself."""
+    if described is None:
+        return as_stream(state), False
+    if not isinstance(described, dict) or not isinstance(described["is_result"], bool):
         raise TypeError(f"its stream is {described!r}.")
-    weight, code_energy, discarded_energy = (
-        _number(described, name) for name in ("weight", *_SUMS)
-    )
-    scale = _number(described, "scale", most=2.0**1023)
-    mantissa, exponent = math.frexp(scale)
-    if mantissa != 0.5:
-        raise ValueError(f"the scale of its stream is {scale}, not a power of two.")
-    gram, cross = arrays["gram"], arrays["cross"]
+    before = state if described["is_result"] else as_stream(state)
+    if len(described["energies"]) != len(before.lines):
+        raise ValueError("its stream has not the energies of each candidate.")
+    gram, weight, exponent = _gram(arrays), _number(described, "weight"), _exponent(described)
+    lines = []
+    for number, energies in enumerate(described["energies"]):
+        cross = arrays[_numbered("cross", number)]
+        kept, discarded = (_number(energies, name) for name in _ENERGIES)
+        sums = Statistics(gram, cross, kept, discarded, weight, exponent)
+        lines.append(replace(before.lines[number], statistics=sums))
+    counts: dict[str, Any] = {name: _count(described, name) for name in _COUNTS}
+    n_nonzero = _sparsity(described, state.n_features)
+    stream = replace(before, lines=tuple(lines), n_nonzero=n_nonzero, **counts)
+    return stream, described["is_result"]
+
+
+def _gram(arrays: Arrays) -> NDArray:
+    gram = arrays["gram"]
     largest = np.abs(gram).max()
     if not np.abs(gram - gram.T).max() <= _ROUNDING_OF_SINGLE * largest:
         raise ValueError("gram is not symmetric.")
     if not np.linalg.eigvalsh(gram)[0] >= -_ROUNDING_OF_SINGLE * largest:
         raise ValueError("gram has negative eigenvalues.")
-    sums = Statistics(gram, cross, code_energy, discarded_energy, weight, exponent - 1)
-    line = replace(state.line, statistics=sums)
-    counts: dict[str, Any] = {name: _count(described, name) for name in _COUNTS}
-    return replace(
-        state,
-        lines=(line if described["is_result"] else replace(line, records=()),),
-        n_nonzero=_sparsity(described, state.n_features),
-        **counts,
-    )
+    return gram
 
 
-def _check_promises(result: LearnResult, stated: float) -> None:
+def _exponent(described: Header) -> int:
+    scale = _number(described, "scale", most=2.0**1023)
+    mantissa, exponent = math.frexp(scale)
+    if mantissa != 0.5:
+        raise ValueError(f"the scale of its stream is {scale}, not a power of two.")
+    return exponent - 1
+
+
+# --- checks --------------------------------------------------------------------------------------
+
+
+def _check_history(state: State) -> None:
+    """Refuse more records than iterations, and a best candidate without any.
+
+    A batch of a stream adds a record to each candidate, any other iteration one in all.
+    """
+    lengths = [len(line.records) for line in state.lines]
+    n_records = max(lengths) if state.is_stream else sum(lengths)
+    if not n_records <= state.n_iter + 1 or not (state.is_stream or state.best.records):
+        raise ValueError(f"it has {n_records} records of {state.n_iter} iterations.")
+    if state.is_stream and not min(lengths):
+        raise ValueError("a candidate of its stream has no records.")
+
+
+def _check_condition(result: LearnResult, stated: float) -> None:
     """Refuse a transform without the condition number stated, or beyond what its method allows."""
-    spectrum, method, n_features = result.spectrum, result.method, len(result.transform)
-    if not spectrum[-1] >= 1 / _LARGEST:
-        raise ValueError("the transform is singular.")
+    n_features = len(result.transform)
+    _check_spectrum(result.method, result.spectrum, "transform")
     found = result.condition_number
     rounding = _ROUNDING + 10 * n_features * float(np.finfo(np.float64).eps) * found
     if not abs(found - stated) <= rounding * found:
         raise ValueError(f"the transform has condition number {found}, the header says {stated}.")
+
+
+def _check_spectrum(method: Method, spectrum: NDArray, name: str) -> None:
+    """Refuse singular values, largest first, that the method does not allow."""
+    if not spectrum[-1] >= 1 / _LARGEST:
+        raise ValueError(f"{name} is singular.")
     broken = method.broken_promise(spectrum)
     if broken:
-        raise ValueError(broken)
+        raise ValueError(f"of its {name}, {broken}")
 
 
 def _check_close(found: NDArray, expected: NDArray, message: str) -> None:
@@ -221,10 +340,10 @@ def _sparsity(header: Header, n_features: int) -> int:
     return int(sparsity_of(_count(header, "n_nonzero_coefs"), 1, n_features))
 
 
-def _count(header: Header, name: str) -> int:
+def _count(header: Header, name: str, most: int = 2**63 - 1) -> int:
     value = header[name]
-    if type(value) is not int or not 0 <= value < 2**63:
-        raise ValueError(f"its {name} is {value!r}, not an integer >= 0.")
+    if type(value) is not int or not 0 <= value <= most:
+        raise ValueError(f"its {name} is {value!r}, not an integer from 0 to {most}.")
     return value
 
 

@@ -122,7 +122,7 @@ def learn(
     """
     options = checked_options(method, n_nonzero_coefs, init, callback, max_iter=max_iter, tol=tol)
     engine = engine_for(signals)
-    _warn_of_columns(engine, n_nonzero_coefs)
+    warn_of_little(engine, n_nonzero_coefs)
     state: State | None = None
     try:
         state, reason = learn_on(engine, options)
@@ -202,12 +202,21 @@ def _stop_reason(state: State, problem: Problem) -> StopReason | None:
     return None if state.races else state.line.settled
 
 
-def _warn_of_columns(engine: Engine, n_nonzero: Any) -> None:
-    if engine.n_signals < engine.n_features and np.ndim(n_nonzero) == 0:
+def warn_of_little(engine: Engine, n_nonzero: Any) -> None:
+    """Warn of signals or codes from which little can be learned."""
+    if np.ndim(n_nonzero) > 0:  # one for each signal: rows are signals for sure
+        return
+    _warn_of_empty_codes(n_nonzero)
+    if engine.n_signals < engine.n_features:
         warn(
             f"signals has shape ({engine.n_signals}, {engine.n_features}), fewer signals than "
             "features: signals are rows; transpose them if yours are columns."
         )
+
+
+def _warn_of_empty_codes(n_nonzero: Any) -> None:
+    if n_nonzero == 0:
+        warn("n_nonzero_coefs=0: all codes are zero, so nothing is learned; give at least 1.")
 
 
 def _warn_of_float32(engine: Engine, method: Method) -> None:
@@ -328,6 +337,7 @@ def begin_stream(options: Options, engine: Engine) -> State:
     """
     init, method = learned(options.init, "init"), options.method
     _warn_of_float32(engine, method)
+    _warn_of_empty_codes(options.n_nonzero)
     n_nonzero = int(sparsity_of(options.n_nonzero, engine.n_signals, engine.n_features))
     state = resumable(init, (method, n_nonzero, engine.n_features), stream=True)
     if state is not None:

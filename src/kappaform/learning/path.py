@@ -21,7 +21,7 @@ from kappaform.arrays import (
 )
 from kappaform.engines import Engine, SignalsUnreadable, engine_for
 from kappaform.learning.evaluate import evaluated_on
-from kappaform.learning.learn import learn_on
+from kappaform.learning.learn import learn_on, warn_of_little
 from kappaform.learning.method import Method, MethodFailed, parameters_of
 from kappaform.learning.methods import (
     MAX_ITER,
@@ -177,6 +177,7 @@ def condition_path(
     options = checked_options(methods[0], sparsity, "auto", callback, max_iter=max_iter, tol=tol)
     measure = checked_coding(coding), checked_error(choose_by)
     engine = engine_for(signals)
+    warn_of_little(engine, sparsity)
     others = None if validation is None else validation_engine(validation, engine.n_features)
     return path_on(
         (engine, others),

@@ -73,6 +73,7 @@ class LearnResult:
     n_nonzero_coefs : int or array of shape (m,)
     n_iter : int
         Iterations of all starts together: updates, and measurements of the starts but the first.
+        `loss` is that of one start, without steps that were dropped, and so may be shorter.
     n_passes : int
         Passes over the data in all: those of the iterations, of the starts and, for the results of
         a `condition_path`, of the errors that it measures.

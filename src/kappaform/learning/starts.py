@@ -134,7 +134,9 @@ def _as_matrix(init: Any, n_features: int) -> NDArray:
     except TypeError as error:
         raise TypeError(f"{error} As a start, {_accepted(n_features)}") from error
     largest = float(np.abs(matrix).max())
-    if not (largest == 0 or 1e-6 <= largest <= 1e6):
+    if largest == 0:
+        raise ValueError("init is zero: give a matrix that is not, or 'identity'.")
+    if not 1e-6 <= largest <= 1e6:
         raise ValueError(
             f"init has entries up to {largest:g}: scale it, so that the largest is between 1e-6 "
             "and 1e6."
