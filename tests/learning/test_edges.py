@@ -54,6 +54,15 @@ def test_where_there_is_nothing_to_learn_bound_and_norm_hold(method, rng):
     for signals, n_nonzero in ((np.zeros((20, 9)), 2), (rng.standard_normal((20, 9)), 0)):
         result = kf.learn(signals, method, n_nonzero_coefs=n_nonzero, init=start, max_iter=3)
         assert_admissible(result.transform, method)
+        coefs = signals @ result.transform.T
+        assert result.errors.absolute[-1] == pytest.approx(np.linalg.norm(coefs), rel=1e-12)
+
+
+def test_a_start_that_changes_after_learning_changes_no_result(small, rng):
+    given = ill_conditioned(rng, 9, 1e3)
+    options = {"n_nonzero_coefs": 2, "init": ("dct", given), "max_iter": 1}
+    begun = kf.learn(small, kf.Conditioned(2.0, variant="public"), **options)
+    assert not any(np.shares_memory(line.transform, given) for line in begun.state.lines)
 
 
 @each_published

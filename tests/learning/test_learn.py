@@ -381,8 +381,9 @@ def test_spectrum_and_condition_number_are_computed_from_the_transform(photo_pat
 def test_the_transform_of_a_result_cannot_be_overwritten(photo_patches):
     result = kf.learn(photo_patches[::8], n_nonzero_coefs=6, max_iter=2)
     for same in (result, pickle.loads(pickle.dumps(result)), copy.deepcopy(result)):
-        with pytest.raises(ValueError, match="read-only"):
-            same.transform[0, 0] = 1.0
+        for array in (same.transform, same.spectrum, same.loss, *same.errors):
+            with pytest.raises(ValueError, match="read-only"):
+                array[0] = 1.0
 
 
 def test_a_result_shows_no_matrix_and_keeps_no_statistics(photo_patches):
@@ -431,6 +432,16 @@ def test_float32_signals_learn_nearly_the_same_error(photo_patches):
         photo_patches.astype(np.float32), kf.Orthonormal(), n_nonzero_coefs=6, max_iter=30
     )
     assert single.errors.absolute[-1] == pytest.approx(double.errors.absolute[-1], rel=5e-3)
+
+
+@pytest.mark.parametrize("method", [METHODS["relative"], METHODS["log-det"]])
+def test_signals_in_another_unit_are_other_signals(few_patches, method):
+    """Also where the loss is the same in every unit."""
+    options = {"n_nonzero_coefs": 3, "max_iter": 3, "init": "dct"}
+    begun = kf.learn(few_patches, method, **options)
+    louder = kf.learn(1000 * few_patches, method, **options | {"init": begun})
+    assert len(louder.loss) == 4  # none of the old ones
+    assert louder.errors.absolute[0] == pytest.approx(1000 * begun.errors.absolute[-1])
 
 
 def test_no_loss_of_other_signals_decides_a_race(rng):
