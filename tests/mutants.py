@@ -356,8 +356,8 @@ MUTANTS = [
     Mutant(
         "exact steps forget the norm",
         "learning/updates.py",
-        "project = partial(project_spectrum, norm=constraints.norm)",
-        "project = project_spectrum",
+        "project = partial(closest_spectrum, norm=constraints.norm)",
+        "project = closest_spectrum",
         (f"{LEARN}::test_norm_of_the_transform_is_the_one_asked_for",),
     ),
     Mutant(

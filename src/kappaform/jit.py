@@ -1,8 +1,8 @@
 """How kernels are compiled: in one way for all of them.
 
-Kernels, and all that they are compiled from, are in files named ``*kernels.py``. Numba compiles again
-what changed in the file of a kernel, but does not look into the files that this one imports: here
-the cache depends on the contents of all these files.
+Kernels, and all that they are compiled from, are in files named ``*kernels.py``. Numba compiles a
+kernel again when its file changed, but does not look into the files that this one imports: here the
+cache depends on the contents of all these files.
 
 What a kernel calls is inlined into it. Otherwise numba keeps a compiled copy for every caller, and
 which of them is linked depends on what was compiled or loaded before: where sums may be reordered

@@ -184,6 +184,15 @@ def test_the_orthonormal_method_decomposes_no_gram_matrix(small, monkeypatch):
     kf.learn(small, kf.Orthonormal(), n_nonzero_coefs=2, max_iter=2)
 
 
+@pytest.mark.parametrize("method", [kf.Conditioned(3.0), PUBLISHED[0]])
+def test_steps_do_not_check_spectra_of_their_own_making(method, small, monkeypatch):
+    def fail(*_):
+        raise AssertionError("these are checked where users give them")
+
+    monkeypatch.setattr(import_module("kappaform.linalg.spectrum"), "_checked", fail)
+    kf.learn(small, method, n_nonzero_coefs=2, max_iter=2)
+
+
 def test_callbacks_run_with_the_blas_threads_of_the_user(small):
     def numbers():
         found = ThreadpoolController().select(user_api="blas").info()

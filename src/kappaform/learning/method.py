@@ -257,9 +257,7 @@ def _title(method: Method) -> str:
 
 def _seen(statistics: Statistics) -> Statistics:
     """Statistics as a method is given them."""
-    return replace(
-        statistics, gram=_read_only(statistics.gram), cross=_read_only(statistics.cross)
-    )
+    return replace(statistics, gram=_read_only(statistics.gram), cross=_read_only(statistics.cross))
 
 
 def _read_only(array: NDArray) -> NDArray:

@@ -23,7 +23,7 @@ from kappaform.learning.updates import (
     least_squares,
     within,
 )
-from kappaform.linalg import polar, project_spectrum, svd
+from kappaform.linalg import closest_spectrum, polar, svd
 
 
 def update_published(
@@ -40,9 +40,9 @@ def update_published(
     gram, cross = statistics.gram, statistics.cross
     factors = transform if isinstance(transform, Factors) else None
     if not cross.any():
-        # Nothing to learn: the start, which need not keep bound and norm, is moved to where it does.
+        # Nothing to learn: the start, which need not keep bound and norm, moves to where it does.
         return factors or within(transform, constraints.kappa).scaled_to(constraints.norm)
-    project = first_accepted_spectrum if variant == "public" else project_spectrum
+    project = first_accepted_spectrum if variant == "public" else closest_spectrum
     fit = partial(fit_spectrum, gram=gram, cross=cross, constraints=constraints, project=project)
     if variant == "paper":
         factors = factors or _printed_start(statistics, constraints.kappa)
