@@ -145,6 +145,26 @@ def test_bounds_that_float32_cannot_see_are_pointed_out(small):
         kf.learn_stream([signals], method, n_nonzero_coefs=2)
 
 
+def test_bounds_that_float64_cannot_see_are_pointed_out(small):
+    warning = r"max_condition=1e\+13 with float64 signals: beyond 1e\+12 .* a smaller bound"
+    with pytest.warns(UserWarning, match=warning):
+        kf.learn(small, kf.Conditioned(1e13), n_nonzero_coefs=2, max_iter=1)
+    kf.learn(small, kf.Conditioned(1e12), n_nonzero_coefs=2, max_iter=1)
+
+
+def test_well_below_the_warning_errors_of_float64_signals_are_true(rng):
+    """Of signals with no energy in most directions, where rounding does most harm."""
+    signals = rng.standard_normal((4, 9))
+    method = kf.Conditioned(1e10)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # fewer signals than features
+        result = kf.learn(signals, method, n_nonzero_coefs=2, max_iter=20)
+    coefs = signals.astype(np.longdouble) @ result.transform.astype(np.longdouble).T
+    discarded = np.sort(np.abs(coefs), axis=1)[:, :-2]
+    true = float(np.sqrt(np.sum(discarded**2)))
+    assert result.errors.absolute[-1] == pytest.approx(true, rel=1e-2)
+
+
 # The worst start has its largest singular value where the signals have no energy: here the error of
 # float32 signals is off by 0.02 % at a bound of 1e6 (docs/mathematics.md, section 8).
 @pytest.mark.filterwarnings("ignore:max_condition=1e:UserWarning")

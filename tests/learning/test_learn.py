@@ -266,6 +266,26 @@ def test_a_rise_is_told_however_large_the_coefficients_become(rng):
     assert not problem.rises(before, before._replace(loss=1.0 + 1e-12, coef_norm=10.0))
 
 
+@pytest.mark.parametrize("method", [kf.Orthonormal(), kf.Conditioned(2.0)])
+def test_a_rise_of_a_tenth_is_told_though_errors_are_small_and_signals_float32(method, rng):
+    problem = Problem(engine_for(rng.standard_normal((20, 4)).astype(np.float32)), method, 2)
+    before = Record(1e-2, 1e-2, 1e-3, 1e-2, 1e-3, coef_norm=10.0)
+    assert problem.rises(before, before._replace(loss=1.1e-2))
+    assert not problem.rises(before, before._replace(loss=1.001e-2))  # rounding may do this
+
+
+@pytest.mark.parametrize("kind", ["photograph", "gaussian"])
+def test_rounding_of_float32_signals_raises_no_objective(kind, method, photo_patches, rng):
+    signals = photo_patches[::8] if kind == "photograph" else rng.standard_normal((400, 16))
+    result = kf.learn(
+        signals.astype(np.float32), method, n_nonzero_coefs=3, max_iter=60, tol=0, init="dct"
+    )
+    assert result.stop_reason != StopReason.ROSE  # no update had to be dropped
+    scale = 1.0 if isinstance(method, kf.LogDet) else result.loss[0] / result.errors.relative[0]
+    squares = (result.loss / scale) ** (1 if isinstance(method, kf.LogDet) else 2)
+    assert np.all(np.diff(squares) <= 1e-7 * max(1.0, np.abs(squares).max()))
+
+
 def test_a_fitted_estimator_serves_as_its_result(photo_patches):
     signals = photo_patches[::8]
     estimator = kf.OrthonormalTransform(6, callback=lambda state: state.n_iter == 3).fit(signals)

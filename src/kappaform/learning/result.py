@@ -24,8 +24,8 @@ class StopReason(Enum):
     INTERRUPTED = "learning was interrupted"
     EXACT = "the codes are exact: nothing but rounding is left of the error"
     ROSE = (
-        "the loss would have risen by more than tol and rounding explain, so the last step was "
-        "dropped: the update of the method is not monotone"
+        "the loss would have risen by more than tol, so the last step was dropped: the update of a "
+        "custom method is not monotone, or rounding hides what is left to gain"
     )
     STREAM_END = "the stream ended: nothing says whether another batch would change much"
     RUNNING = "learning goes on"

@@ -43,8 +43,9 @@ _RECENCY = 4
 # Records of a stream that are kept: its state does not grow with its length.
 _MOST_RECORDS = 1000
 
-# Rise of a loss, relative to its scale, that rounding explains.
-_ROUNDING = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 1e-6}
+# Rise of a loss, relative to its scale, that rounding explains. For float32 it was at most 5e-8 of
+# the energy, in 8,900 updates for signals of 18 kinds at bounds up to 20.
+_ROUNDING = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 1e-7}
 # Difference of a loss, relative to itself, that another engine or other blocks explain.
 _SAME_LOSS = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-4}
 
