@@ -218,11 +218,11 @@ def same_method(one: Method, other: Method) -> bool:
     """Whether two methods are equal; those with fields that are arrays, entry by entry."""
     try:
         return bool(one == other)
-    except ValueError:  # arrays have no one truth
-        compared = [each.name for each in fields(one) if each.compare] if is_dataclass(one) else []
-        return type(one) is type(other) and all(
-            np.array_equal(getattr(one, name), getattr(other, name)) for name in compared
-        )
+    except ValueError:  # the truth of an array is ambiguous
+        if not is_dataclass(one) or type(one) is not type(other):
+            return False
+        names = (each.name for each in fields(one) if each.compare)
+        return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
 
 
 def bound_of(method: Method) -> float:
