@@ -42,6 +42,7 @@ PASS = "engines/test_numpy_engine.py"
 LEARN = "learning/test_learn.py"
 RESUMING = "persistence/test_resuming.py"
 REFUSED = "persistence/test_validation.py"
+OWN = "learning/test_own_methods.py"
 QUALITY = "imaging/test_quality_of_denoising.py"
 GROUPS = "imaging/test_groups.py"
 
@@ -53,6 +54,84 @@ MUTANTS = [
         "forceinline=True",
         "forceinline=False",
         ("engines/test_jit.py::test_what_a_kernel_calls_becomes_a_part_of_it",),
+    ),
+    # --- custom methods, resuming, rounding, kernels
+    Mutant(
+        "codes of rows that keep every entry stay scaled",
+        "engines/blocks.py",
+        "codes[whole] = np.ldexp(coefs[whole, :n], -weights.exponent)",
+        "codes[whole] = coefs[whole, :n]",
+        ("engines/test_refit.py::test_signals_that_keep_every_entry_are_rebuilt_exactly",),
+    ),
+    Mutant(
+        "the cache of a kernel looks at its own file only",
+        "jit.py",
+        "index._source_stamp = (index._source_stamp, _contents())",
+        "_contents()",
+        ("engines/test_jit.py",),
+    ),
+    Mutant(
+        "a float32 loss may rise by a tenth of the norm",
+        "learning/state.py",
+        "np.dtype(np.float32): 1e-7}",
+        "np.dtype(np.float32): 1e-2}",
+        (f"{LEARN}::test_a_rise_of_a_tenth_is_told_though_errors_are_small_and_signals_float32",),
+    ),
+    Mutant(
+        "a loss that rose counts as converged",
+        "learning/state.py",
+        "StopReason.TOLERANCE if settles else StopReason.ROSE",
+        "StopReason.TOLERANCE",
+        (f"{OWN}::test_a_monotone_method_stops_where_its_loss_rises",),
+    ),
+    Mutant(
+        "signals in another unit are taken for the same",
+        "learning/state.py",
+        "pairs = (record.loss, measured.loss), (record.coef_norm, measured.coef_norm)",
+        "pairs = ((record.loss, measured.loss),)",
+        (f"{LEARN}::test_signals_in_another_unit_are_other_signals",),
+    ),
+    Mutant(
+        "an extrapolation that breaks the bound is used",
+        "learning/method.py",
+        "return reached if self._refusal(matrix) else matrix",
+        "return matrix",
+        (f"{OWN}::test_momentum_never_used_changes_nothing_but_the_factor",),
+    ),
+    Mutant(
+        "an extrapolation that was refused is tried further out",
+        "learning/state.py",
+        "change = _LONGER if carried else _SHORTER",
+        "change = _LONGER",
+        (f"{OWN}::test_momentum_never_used_changes_nothing_but_the_factor",),
+    ),
+    Mutant(
+        "methods with unequal arrays are the same",
+        "learning/method.py",
+        "all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)",
+        "any(names)",
+        (f"{OWN}::test_methods_with_equal_arrays_go_on_from_each_other",),
+    ),
+    Mutant(
+        "a transform whose squares vanish is accepted",
+        "learning/method.py",
+        "if not _LEAST_SCALE <= largest <= _LARGEST_SCALE:",
+        "if not largest <= _LARGEST_SCALE:",
+        (f"{OWN}::test_a_failing_method_is_named_and_what_was_learned_is_kept",),
+    ),
+    Mutant(
+        "a published variant with nothing to learn keeps its start",
+        "learning/published.py",
+        "return factors or within(transform, constraints.kappa).scaled_to(constraints.norm)",
+        "return transform",
+        ("learning/test_edges.py::test_where_there_is_nothing_to_learn_bound_and_norm_hold",),
+    ),
+    Mutant(
+        "a start is the user's own array",
+        "learning/starts.py",
+        'as_transform(init, n_features, "init").copy()',
+        'as_transform(init, n_features, "init")',
+        ("learning/test_edges.py::test_a_start_that_changes_after_learning_changes_no_result",),
     ),
     # --- codes that rebuild best, the choice of a bound, methods of one's own
     Mutant(
@@ -95,7 +174,7 @@ MUTANTS = [
     Mutant(
         "a singular transform of a method of one's own is taken",
         "learning/method.py",
-        "if spectrum[-1] <= len(matrix) * _EPS * spectrum[0]:",
+        "if spectrum[-1] <= len(matrix) * _EPS * largest:",
         "if spectrum[-1] < 0:",
         (
             "learning/test_own_methods.py::test_a_failing_method_is_named_and_what_was_learned_is_kept",
@@ -292,7 +371,7 @@ MUTANTS = [
     Mutant(
         "no step has momentum",
         "learning/state.py",
-        "return Momentum(reached, min(longer, LARGEST_FACTOR))",
+        "return Momentum(reached, min(factor, LARGEST_FACTOR))",
         "return self",
         (f"{MOMENTUM}::test_momentum_takes_fewer_passes_to_as_low_a_loss[10.0-relative]",),
     ),
@@ -366,8 +445,8 @@ MUTANTS = [
     Mutant(
         "exact steps forget the norm",
         "learning/updates.py",
-        "project = partial(project_spectrum, norm=constraints.norm)",
-        "project = project_spectrum",
+        "project = partial(closest_spectrum, norm=constraints.norm)",
+        "project = closest_spectrum",
         (f"{LEARN}::test_norm_of_the_transform_is_the_one_asked_for",),
     ),
     Mutant(

@@ -1,7 +1,8 @@
 """How kernels are compiled: in one way for all of them.
 
-A kernel calls functions of its own file only: numba compiles again what changed in a file, but does
-not look into the files that it imports.
+Kernels, and all that they are compiled from, are in files named ``*kernels.py``. Numba compiles a
+kernel again when its file changed, but does not look into the files that this one imports: here the
+cache depends on the contents of all these files.
 
 What a kernel calls is inlined into it. Otherwise numba keeps a compiled copy for every caller, and
 which of them is linked depends on what was compiled or loaded before: where sums may be reordered
@@ -12,6 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from numba import njit
@@ -34,11 +38,21 @@ def kernel(fastmath: set[str]) -> Callable[[Callable[..., Any]], Any]:
             found = njit(cache=True, **options)(function)
         except (RuntimeError, OSError):  # numba finds no place for its cache
             return njit(**options)(function)
+        index = found._cache._cache_file
+        index._source_stamp = (index._source_stamp, _contents())
         for operation in ("load_overload", "save_overload"):
             setattr(found._cache, operation, _if_possible(getattr(found._cache, operation)))
         return found
 
     return compiled
+
+
+@cache
+def _contents() -> str:
+    """Digest of all files that kernels are compiled from, and of this one."""
+    here = Path(__file__)
+    files = (here, *sorted(here.parent.rglob("*kernels.py")))
+    return sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
 def _if_possible(operation: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,11 +2,15 @@
 
 import importlib
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from numba.core.dispatcher import Dispatcher
+
+from kappaform import jit
 
 BEFORE_IMPORT = """
 from numba.core import caching
@@ -60,14 +64,6 @@ def compiled_in(module):
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_a_kernel_calls_only_kernels_of_its_own_file(module):
-    """Numba compiles again what changed in a file, but does not look into files it imports."""
-    kernels = compiled_in(module)
-    assert len(kernels) > 2
-    assert {kernel.py_func.__module__ for kernel in kernels.values()} == {module}
-
-
-@pytest.mark.parametrize("module", MODULES)
 def test_what_a_kernel_calls_becomes_a_part_of_it(module):
     """A second compiled copy may round differently, and the cache decides which one is linked."""
     kernels = compiled_in(module)
@@ -75,3 +71,32 @@ def test_what_a_kernel_calls_becomes_a_part_of_it(module):
     found = [kernels[name].targetoptions for name in called & kernels.keys()]
     assert found
     assert all(options.get("forceinline") for options in found)
+
+
+def test_a_kernel_is_compiled_again_where_a_file_that_it_imports_changed(tmp_path):
+    shutil.copy(jit.__file__, tmp_path / "jit.py")
+    (tmp_path / "kernels.py").write_text(
+        "from jit import kernel\nfrom other_kernels import VALUE\n\n"
+        "@kernel(set())\ndef value():\n    return VALUE\n"
+    )
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    for value in ("1", "2"):
+        (tmp_path / "other_kernels.py").write_text(f"VALUE = {value}\n")
+        done = subprocess.run(
+            [sys.executable, "-B", "-c", "import kernels; print(kernels.value())"],
+            env=environment,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.stdout.strip() == value, done.stderr
+    assert list((tmp_path / "cache").rglob("*.nbi"))
+
+
+def test_kernels_are_where_their_cache_looks_for_changes():
+    package = Path(jit.__file__).parent
+    users = [file for file in package.rglob("*.py") if "kappaform.jit import" in file.read_text()]
+    assert len(users) > 2
+    assert all(file.name.endswith("kernels.py") for file in users)

@@ -119,6 +119,25 @@ def as_tensor(signals):
     return pytest.importorskip("torch").from_numpy(signals)
 
 
+@pytest.mark.parametrize("convert", [np.asarray, as_dask, as_tensor])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("entry", [600.0, 1e4])
+def test_signals_that_keep_every_entry_are_rebuilt_exactly(entry, dtype, convert, rng):
+    """Also next to signals that do not, and with rows so large that they are scaled."""
+    signals = rng.standard_normal((700, 4)).astype(dtype)
+    signals[1:, 1] *= 1 / entry  # so that rounding does not decide
+    transform = np.eye(4)
+    transform[0, 1] = entry
+    wanted = np.append(1, np.full(699, 4))
+    engine, refit = engine_for(convert(signals)), refit_of(transform)
+    codes = np.asarray(engine.encode(transform, wanted, refit), np.float64)
+    coefs = signals[1:].astype(np.float64) @ transform.T
+    np.testing.assert_allclose(codes[1:], coefs, rtol=0, atol=20 * np.finfo(dtype).eps)
+    found = engine.energies(transform, scaled_inverse(transform), wanted, refit)
+    alone = lost(signals[:1], codes[:1], transform)[0] / np.linalg.norm(signals)
+    assert found.reconstruction == pytest.approx(alone, rel=1e-3)
+
+
 @pytest.mark.parametrize("convert", [as_dask, as_tensor])
 @pytest.mark.parametrize("n_nonzero", [3, "each"])
 def test_other_engines_give_the_same_codes(n_nonzero, convert, rng):

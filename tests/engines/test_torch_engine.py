@@ -1,5 +1,6 @@
 """Tensors are passed over as arrays are, on the device where they live."""
 
+import importlib
 import logging
 import sys
 import warnings
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 import kappaform as kf
-from kappaform.engines import NumpyEngine, engine_for
+from kappaform.engines import NumpyEngine, engine_for, refit_of
 from kappaform.linalg import scaled_inverse
 
 torch = pytest.importorskip("torch")
@@ -274,6 +275,20 @@ def test_sparsities_may_be_a_tensor(rng):
     wanted = rng.integers(0, 7, 50)
     found, expected = (kf.evaluate(signals, np.eye(6), s) for s in (torch.tensor(wanted), wanted))
     assert found == expected
+
+
+def test_a_last_block_of_one_row_keeps_the_sparsity_of_its_row(device, monkeypatch, rng):
+    module = importlib.import_module("kappaform.engines.torch_engine")
+    monkeypatch.setattr(module, "_BLOCK_BYTES", dict.fromkeys(("cpu", "cuda"), 8 * 8 * 20))
+    signals, wanted = rng.standard_normal((41, 8)), np.full(41, 7)
+    wanted[-1] = 2  # blocks have 20 rows, so that it is alone
+    transform = np.geomspace(1, 3, 8)[:, np.newaxis] * kf.random_basis(8, 0)
+    engine, plain = engine_for(torch.tensor(signals, device=device)), NumpyEngine(signals)
+    for refit in (None, refit_of(transform)):
+        codes = engine.encode(transform, wanted, refit).cpu().numpy()
+        assert (np.count_nonzero(codes, axis=1) == wanted).all()
+        np.testing.assert_allclose(codes, plain.encode(transform, wanted, refit), atol=1e-12)
+    assert_close(engine.run_pass(transform, wanted), plain.run_pass(transform, wanted), 1e-12)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no CUDA GPU")

@@ -55,6 +55,15 @@ def test_where_there_is_nothing_to_learn_bound_and_norm_hold(method, rng):
     for signals, n_nonzero in ((np.zeros((20, 9)), 2), (rng.standard_normal((20, 9)), 0)):
         result = kf.learn(signals, method, n_nonzero_coefs=n_nonzero, init=start, max_iter=3)
         assert_admissible(result.transform, method)
+        coefs = signals @ result.transform.T
+        assert result.errors.absolute[-1] == pytest.approx(np.linalg.norm(coefs), rel=1e-12)
+
+
+def test_a_start_that_changes_after_learning_changes_no_result(small, rng):
+    given = ill_conditioned(rng, 9, 1e3)
+    options = {"n_nonzero_coefs": 2, "init": ("dct", given), "max_iter": 1}
+    begun = kf.learn(small, kf.Conditioned(2.0, variant="public"), **options)
+    assert not any(np.shares_memory(line.transform, given) for line in begun.state.lines)
 
 
 @each_published
@@ -168,6 +177,26 @@ def test_bounds_that_float32_cannot_see_are_pointed_out(small):
         kf.learn_stream([signals], method, n_nonzero_coefs=2)
 
 
+def test_bounds_that_float64_cannot_see_are_pointed_out(small):
+    warning = r"max_condition=1e\+13 with float64 signals: beyond 1e\+12 .* a smaller bound"
+    with pytest.warns(UserWarning, match=warning):
+        kf.learn(small, kf.Conditioned(1e13), n_nonzero_coefs=2, max_iter=1)
+    kf.learn(small, kf.Conditioned(1e12), n_nonzero_coefs=2, max_iter=1)
+
+
+def test_well_below_the_warning_errors_of_float64_signals_are_true(rng):
+    """Of signals with no energy in most directions, where rounding does most harm."""
+    signals = rng.standard_normal((4, 9))
+    method = kf.Conditioned(1e10)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # fewer signals than features
+        result = kf.learn(signals, method, n_nonzero_coefs=2, max_iter=20)
+    coefs = signals.astype(np.longdouble) @ result.transform.astype(np.longdouble).T
+    discarded = np.sort(np.abs(coefs), axis=1)[:, :-2]
+    true = float(np.sqrt(np.sum(discarded**2)))
+    assert result.errors.absolute[-1] == pytest.approx(true, rel=1e-2)
+
+
 # The worst start has its largest singular value where the signals have no energy: here the error of
 # float32 signals is off by 0.02 % at a bound of 1e6 (docs/mathematics.md, section 8).
 @pytest.mark.filterwarnings("ignore:max_condition=1e:UserWarning")
@@ -205,6 +234,15 @@ def test_the_orthonormal_method_decomposes_no_gram_matrix(small, monkeypatch):
     monkeypatch.setattr(np.linalg, "eigh", fail)
     monkeypatch.setattr(np.linalg, "eigvalsh", fail)
     kf.learn(small, kf.Orthonormal(), n_nonzero_coefs=2, max_iter=2)
+
+
+@pytest.mark.parametrize("method", [kf.Conditioned(3.0), PUBLISHED[0]])
+def test_steps_do_not_check_spectra_of_their_own_making(method, small, monkeypatch):
+    def fail(*_):
+        raise AssertionError("these are checked where users give them")
+
+    monkeypatch.setattr(import_module("kappaform.linalg.spectrum"), "_checked", fail)
+    kf.learn(small, method, n_nonzero_coefs=2, max_iter=2)
 
 
 def test_callbacks_run_with_the_blas_threads_of_the_user(small):

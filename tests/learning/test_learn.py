@@ -266,6 +266,26 @@ def test_a_rise_is_told_however_large_the_coefficients_become(rng):
     assert not problem.rises(before, before._replace(loss=1.0 + 1e-12, coef_norm=10.0))
 
 
+@pytest.mark.parametrize("method", [kf.Orthonormal(), kf.Conditioned(2.0)])
+def test_a_rise_of_a_tenth_is_told_though_errors_are_small_and_signals_float32(method, rng):
+    problem = Problem(engine_for(rng.standard_normal((20, 4)).astype(np.float32)), method, 2)
+    before = Record(1e-2, 1e-2, 1e-3, 1e-2, 1e-3, coef_norm=10.0)
+    assert problem.rises(before, before._replace(loss=1.1e-2))
+    assert not problem.rises(before, before._replace(loss=1.001e-2))  # rounding may do this
+
+
+@pytest.mark.parametrize("kind", ["photograph", "gaussian"])
+def test_rounding_of_float32_signals_raises_no_objective(kind, method, photo_patches, rng):
+    signals = photo_patches[::8] if kind == "photograph" else rng.standard_normal((400, 16))
+    result = kf.learn(
+        signals.astype(np.float32), method, n_nonzero_coefs=3, max_iter=60, tol=0, init="dct"
+    )
+    assert result.stop_reason != StopReason.ROSE  # no update had to be dropped
+    scale = 1.0 if isinstance(method, kf.LogDet) else result.loss[0] / result.errors.relative[0]
+    squares = (result.loss / scale) ** (1 if isinstance(method, kf.LogDet) else 2)
+    assert np.all(np.diff(squares) <= 1e-7 * max(1.0, np.abs(squares).max()))
+
+
 def test_a_fitted_estimator_serves_as_its_result(photo_patches):
     signals = photo_patches[::8]
     estimator = kf.OrthonormalTransform(6, callback=lambda state: state.n_iter == 3).fit(signals)
@@ -381,8 +401,9 @@ def test_spectrum_and_condition_number_are_computed_from_the_transform(photo_pat
 def test_the_transform_of_a_result_cannot_be_overwritten(photo_patches):
     result = kf.learn(photo_patches[::8], n_nonzero_coefs=6, max_iter=2)
     for same in (result, pickle.loads(pickle.dumps(result)), copy.deepcopy(result)):
-        with pytest.raises(ValueError, match="read-only"):
-            same.transform[0, 0] = 1.0
+        for array in (same.transform, same.spectrum, same.loss, *same.errors):
+            with pytest.raises(ValueError, match="read-only"):
+                array[0] = 1.0
 
 
 def test_a_result_shows_no_matrix_and_keeps_no_statistics(photo_patches):
@@ -431,6 +452,16 @@ def test_float32_signals_learn_nearly_the_same_error(photo_patches):
         photo_patches.astype(np.float32), kf.Orthonormal(), n_nonzero_coefs=6, max_iter=30
     )
     assert single.errors.absolute[-1] == pytest.approx(double.errors.absolute[-1], rel=5e-3)
+
+
+@pytest.mark.parametrize("method", [METHODS["relative"], METHODS["log-det"]])
+def test_signals_in_another_unit_are_other_signals(few_patches, method):
+    """Also where the loss is the same in every unit."""
+    options = {"n_nonzero_coefs": 3, "max_iter": 3, "init": "dct"}
+    begun = kf.learn(few_patches, method, **options)
+    louder = kf.learn(1000 * few_patches, method, **options | {"init": begun})
+    assert len(louder.loss) == 4  # none of the old ones
+    assert louder.errors.absolute[0] == pytest.approx(1000 * begun.errors.absolute[-1])
 
 
 def test_no_loss_of_other_signals_decides_a_race(rng):

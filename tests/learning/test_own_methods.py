@@ -9,6 +9,8 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import kappaform as kf
+from kappaform.engines import engine_for
+from kappaform.learning.state import Momentum
 from kappaform.linalg import polar
 
 N_FEATURES = 12
@@ -72,6 +74,8 @@ FAILURES = {
     "inf": (lambda w: w * np.inf, "gave NaN or inf"),
     "singular": (lambda w: np.vstack([w[1:], w[-1:]]), "gave a singular transform"),
     "zero": (lambda w: 0 * w, "gave a singular transform"),
+    "tiny": (lambda w: 1e-200 * w, "singular values up to 1e-200: scale it, so that the largest"),
+    "huge": (lambda w: 1e200 * w, "singular values up to 1e.200: scale it, so that the largest"),
     "condition": (
         lambda w: w * np.geomspace(1, 1e7, len(w))[:, None],
         "broke its bound: the transform has condition number .*beyond max_condition=",
@@ -117,6 +121,64 @@ def test_momentum_of_ones_own_method_saves_passes(signals):
     np.testing.assert_allclose(faster.transform @ faster.transform.T, np.eye(N_FEATURES), atol=1e-9)
 
 
+@dataclass(frozen=True)
+class Bounded(kf.Method):
+    """The conditioned method without an `admissible` that keeps the bound."""
+
+    max_condition: float = 1.5
+    momentum: bool = False
+    monotone = True
+
+    def update(self, statistics, transform):
+        return kf.Conditioned(self.max_condition).update(statistics, transform)
+
+
+def test_momentum_that_would_break_the_bound_is_not_used(signals):
+    result = kf.learn(signals, Bounded(momentum=True), n_nonzero_coefs=6)
+    assert result.converged
+    assert result.condition_number <= 1.5 * (1 + 1e-9)
+    assert (np.diff(result.loss) <= 1e-9 * result.loss[0]).all()
+
+
+def test_momentum_never_used_changes_nothing_but_the_factor(signals):
+    class Still(Bounded):
+        def admissible(self, transform):
+            return 0 * transform if len(self.seen) else self.seen.append(1) or transform
+
+    still = Still(momentum=True)
+    object.__setattr__(still, "seen", [])
+    plain = kf.learn(signals, Bounded(), n_nonzero_coefs=3, max_iter=8, tol=0)
+    found = kf.learn(signals, still, n_nonzero_coefs=3, max_iter=8, tol=0)
+    np.testing.assert_array_equal(found.transform, plain.transform)
+    assert found.state.line.momentum.factor < 0.5 * Momentum().factor
+
+
+OURS = {
+    "orthonormal": kf.Orthonormal(),
+    "log-det": kf.LogDet(0.01),
+    "monotone": kf.Conditioned(3.0),
+    "relative": kf.Conditioned(3.0, objective="relative", norm=2.0),
+    "paper": kf.Conditioned(3.0, variant="paper"),
+    "public": kf.Conditioned(3.0, variant="public"),
+}
+
+
+@pytest.mark.parametrize("method", OURS.values(), ids=OURS)
+def test_the_hooks_of_our_methods_do_what_learning_does(method, signals):
+    basis = kf.dct_basis(N_FEATURES)
+    start = method.admissible(np.diag(np.geomspace(1, 1e3, N_FEATURES)))
+    np.testing.assert_allclose(method.admissible(start), start, atol=1e-12)
+    if isinstance(method, kf.Conditioned):
+        assert np.linalg.cond(start) == pytest.approx(3.0, rel=1e-9)
+        assert np.linalg.norm(start) == pytest.approx(2.0 if method.norm == 2 else 12**0.5)
+    before = kf.learn(signals, method, n_nonzero_coefs=3, init=basis, max_iter=1)
+    statistics = engine_for(signals).run_pass(method.admissible(basis), 3)
+    found = method.update(statistics, basis)
+    np.testing.assert_allclose(found, before.transform, atol=1e-9)
+    with pytest.raises(ValueError, match=r"transform has shape \(2, 2\)"):
+        method.update(statistics, np.eye(2))
+
+
 def test_starts_race_with_a_method_of_ones_own(signals, rng):
     starts = ("dct", "identity", rng.standard_normal((N_FEATURES, N_FEATURES)))
     raced = kf.learn(signals, Procrustes(), n_nonzero_coefs=3, init=starts)
@@ -132,6 +194,53 @@ def test_resuming_is_bitwise_the_same(signals):
     resumed = kf.learn(signals, Procrustes(), n_nonzero_coefs=3, max_iter=3, tol=0, init=half)
     whole = kf.learn(signals, Procrustes(), n_nonzero_coefs=3, max_iter=6, tol=0)
     np.testing.assert_array_equal(resumed.transform, whole.transform)
+
+
+@dataclass(frozen=True)
+class Weighted(Procrustes):
+    weights: np.ndarray = field(default_factory=lambda: np.arange(3.0))
+
+
+def test_methods_with_equal_arrays_go_on_from_each_other(signals):
+    options = {"n_nonzero_coefs": 3, "tol": 0}
+    half = kf.learn(signals, Weighted(), max_iter=3, **options)
+    resumed = kf.learn(signals, Weighted(), max_iter=3, init=half, **options)
+    whole = kf.learn(signals, Weighted(), max_iter=6, **options)
+    np.testing.assert_array_equal(resumed.transform, whole.transform)
+    assert resumed.n_iter == 6
+    for other in (np.arange(3.0) + 1, np.arange(4.0), None):
+        assert kf.learn(signals, Weighted(other), max_iter=3, init=half, **options).n_iter == 3
+
+
+@dataclass(frozen=True)
+class Derived(Stretched):
+    """A field that follows from another, and perhaps no bound."""
+
+    twice: float = field(init=False)
+
+    def __post_init__(self):
+        object.__setattr__(self, "twice", 2 * (self.max_condition or 1))
+
+    def update(self, statistics, transform):
+        return polar(statistics.cross, near=transform)
+
+
+def test_a_path_leaves_fields_that_follow_from_others_to_the_method(signals):
+    path = kf.condition_path(signals, [1.0, 2.0], method=Derived(), max_iter=2)
+    assert [result.method.twice for result in path.results] == [2.0, 4.0]
+
+
+def test_no_bound_is_none(signals):
+    free, bounded = (
+        kf.learn(signals, Derived(bound), n_nonzero_coefs=3, max_iter=3) for bound in (None, 2.0)
+    )
+    np.testing.assert_array_equal(free.transform, bounded.transform)
+
+
+@pytest.mark.parametrize("bound", ["2", 0.5, np.nan, True])
+def test_a_bound_that_is_none_is_refused_at_the_door(bound, signals):
+    with pytest.raises(ValueError, match=r"its max_condition=.* must be a number >= 1, or None"):
+        kf.learn(signals, Stretched(bound))
 
 
 def test_other_engines_serve_it(signals):
@@ -235,6 +344,17 @@ def test_a_loss_must_be_a_number(value, signals):
         kf.learn(signals, Measured(value))
 
 
+@pytest.mark.parametrize("which", ["gram", "cross", "transform"])
+def test_a_loss_cannot_change_what_it_is_given(which, signals):
+    class Overwriting(Procrustes):
+        def loss(self, statistics, transform):
+            (transform if which == "transform" else getattr(statistics, which))[0] = 0
+            return 1.0
+
+    with pytest.raises(kf.MethodFailed, match=r"Overwriting.loss raised ValueError: .*read-only"):
+        kf.learn(signals, Overwriting(), n_nonzero_coefs=3)
+
+
 class Falling(Procrustes):
     """Its loss rises from the third update on."""
 
@@ -249,6 +369,14 @@ def test_a_monotone_method_stops_where_its_loss_rises(signals):
     result = kf.learn(signals, Falling(), n_nonzero_coefs=3, tol=0)
     assert result.loss.tolist() == [5.0, 4.0, 3.0]
     assert result.stop_reason.name == "ROSE"
+    assert not result.converged
+
+
+def test_a_rise_within_the_tolerance_is_no_reason_to_doubt(signals):
+    result = kf.learn(signals, Falling(), n_nonzero_coefs=3, tol=0.19)
+    assert result.loss.tolist() == [5.0, 4.0, 3.0]  # the step was dropped
+    assert result.stop_reason.name == "TOLERANCE"
+    assert result.converged
 
 
 def test_a_method_without_an_update_is_told(signals):

@@ -163,6 +163,7 @@ def test_a_singular_transform_has_no_reconstruction_error(photo_patches, transfo
         kf.evaluate(photo_patches[::8], transform, 6)
 
 
+@pytest.mark.filterwarnings("ignore:max_condition=1e:UserWarning")
 def test_the_loosest_bounds_can_be_evaluated(photo_patches):
     path = kf.condition_path(photo_patches[::8], [1e12, 1e16, 1e30], max_iter=15)
     assert np.isfinite(path["reconstruction"]).all()

@@ -336,7 +336,7 @@ def _refitted(
     other_values, explained_by_others = _fitted(products, refit.gram, *second)
     whole = sparsity >= n  # nothing is left: coefficients are exact, and least squares less so
     better = explained_by_others > explained
-    np.copyto(codes, coefs[:, :n], where=whole[:, np.newaxis])
+    codes[whole] = np.ldexp(coefs[whole, :n], -weights.exponent)
     refit_kernels.write(*first, values, ~better & ~whole, codes)
     refit_kernels.write(*second, other_values, better & ~whole, codes)
     codes *= refit.scale.astype(dtype)

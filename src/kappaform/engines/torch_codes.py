@@ -20,7 +20,7 @@ def keep_largest(coefs: Tensor, sparsity: Tensor, most: int) -> Tensor:
     sizes, wanted = coefs.abs(), sparsity[:, None]
     if most == 0:
         return torch.zeros_like(coefs)
-    if len(sparsity) == 1:
+    if len(sparsity) < len(coefs):  # a block of one row may have a sparsity of its own
         least = sizes.kthvalue(sizes.shape[1] - most + 1, dim=1, keepdim=True).values
     else:
         least = sizes.topk(most, dim=1).values.gather(1, (wanted - 1).clamp(min=0).long())

@@ -49,9 +49,9 @@ from kappaform.learning.state import (
 from kappaform.learning.updates import Transform, as_matrix
 from kappaform.threads import single_threaded_blas, users_blas
 
-# Bound beyond which float32 coefficients are rounding: measured on patches, the relative error of
-# float32 signals is then off by more than 1 % (docs/mathematics.md, section 8).
-_LARGEST_BOUND_OF_FLOAT32 = 1e6
+# Bound beyond which coefficients may be rounding, by their dtype: the errors are then off by more
+# than 1 % where signals have no energy in some directions (docs/mathematics.md, section 8).
+_LARGEST_BOUND = {np.dtype(np.float32): 1e6, np.dtype(np.float64): 1e12}
 
 
 def learn(
@@ -136,7 +136,7 @@ def learn(
 def learn_on(engine: Engine, options: Options) -> tuple[State, StopReason]:
     """`learn` on the signals of an engine: the last state, with statistics, and why it ended."""
     n_nonzero = sparsity_of(options.n_nonzero, engine.n_signals, engine.n_features)
-    _warn_of_float32(engine, options.method)
+    _warn_of_bound(engine, options.method)
     latest: list[State] = []
     try:
         with single_threaded_blas():
@@ -219,13 +219,14 @@ def _warn_of_empty_codes(n_nonzero: Any) -> None:
         warn("n_nonzero_coefs=0: all codes are zero, so nothing is learned; give at least 1.")
 
 
-def _warn_of_float32(engine: Engine, method: Method) -> None:
-    bound = bound_of(method)
-    if engine.dtype == np.float32 and _LARGEST_BOUND_OF_FLOAT32 < bound < math.inf:
+def _warn_of_bound(engine: Engine, method: Method) -> None:
+    bound, largest = bound_of(method), _LARGEST_BOUND[engine.dtype]
+    if largest < bound < math.inf:
+        is_single = engine.dtype == np.float32
         warn(
-            f"max_condition={bound:g} with float32 signals: beyond "
-            f"{_LARGEST_BOUND_OF_FLOAT32:g} the smallest coefficients are rounding, and so are the "
-            "errors; give float64 signals."
+            f"max_condition={bound:g} with {engine.dtype} signals: beyond {largest:g} the smallest "
+            "coefficients are rounding, and so are the errors; give "
+            + ("float64 signals." if is_single else "a smaller bound.")
         )
 
 
@@ -336,7 +337,7 @@ def begin_stream(options: Options, engine: Engine) -> State:
     Starts that depend on signals are made with those of the engine, the first batch.
     """
     init, method = learned(options.init, "init"), options.method
-    _warn_of_float32(engine, method)
+    _warn_of_bound(engine, method)
     _warn_of_empty_codes(options.n_nonzero)
     n_nonzero = int(sparsity_of(options.n_nonzero, engine.n_signals, engine.n_features))
     state = resumable(init, (method, n_nonzero, engine.n_features), stream=True)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _EPS = float(np.finfo(np.float64).eps)
 _ROUNDING = 1e-9  # by which a condition number may exceed its bound
+# Of the largest singular value: squares of coefficients neither vanish nor overflow.
+_LEAST_SCALE, _LARGEST_SCALE = 1e-100, 1e100
 
 Updater = Callable[[Statistics, Any, Any], Any]  #: (statistics, transform, steps) -> transform
 
@@ -67,7 +69,8 @@ class Method:
     `learn`, `learn_stream`, `condition_path`, `save` and :class:`LearnedTransform` take it, on
     every engine. Give at least `update`. A frozen dataclass is best: its fields are the parameters,
     and methods that are equal can go on from each other's results. With a field `max_condition`, a
-    bound on the condition number that is checked after every update, `condition_path` can vary it.
+    bound on the condition number that is checked after every update, `condition_path` can vary it;
+    None is no bound.
     A file keeps the matrix and the name of the method: to learn on after `load`, give it again.
 
     The statistics of a pass have `gram` :math:`Y^T Y`, `cross` :math:`X^T Y`, `code_energy`
@@ -82,7 +85,8 @@ class Method:
     momentum : bool
         Whether steps may go on beyond an update, to what `admissible` makes of the matrix there
         (write it so that it takes any matrix and gives one that `update` could give). A step that
-        raises the loss is dropped, and an update follows. Learning then takes fewer passes.
+        raises the loss is dropped, and an update follows; a matrix that breaks the bound, or is
+        singular, is not used. Learning then takes fewer passes.
 
     Examples
     --------
@@ -131,8 +135,13 @@ class Method:
         return self._checked("admissible", self.admissible, _read_only(matrix))
 
     def beyond(self, last: Any, reached: Any, factor: float) -> Any:
-        """The transform on the way from the last update to the next, and `factor` times further."""
-        return self.start_from(reached + factor * (reached - last))
+        """The transform on the way from the last update to the next, and `factor` times further.
+
+        The next one itself, if what `admissible` makes of that cannot be a transform.
+        """
+        further = _read_only(reached + factor * (reached - last))
+        matrix = self._given("admissible", self.admissible, further)
+        return reached if self._refusal(matrix) else matrix
 
     def starts(self, source: Any) -> Sequence[Any] | None:  # noqa: ARG002
         """Starts that race if none is asked for; None: the cosine basis alone."""
@@ -154,13 +163,19 @@ class Method:
         return f"the transform has condition number {condition}, beyond max_condition={bound}."
 
     def _checked_update(self, statistics: Statistics, transform: NDArray) -> NDArray:
-        seen = replace(
-            statistics, gram=_read_only(statistics.gram), cross=_read_only(statistics.cross)
-        )
+        seen = _seen(statistics)
         return self._checked("update", self.update, seen, _read_only(transform))
 
     def _checked(self, name: str, call: Callable[..., Any], *arguments: Any) -> NDArray:
-        """What a method of one's own gives, if it can be a transform."""
+        """What a custom method gives, if it can be a transform."""
+        matrix = self._given(name, call, *arguments)
+        refusal = self._refusal(matrix)
+        if refusal:
+            raise MethodFailed(f"{_title(self)}.{name} {refusal}")
+        return matrix
+
+    def _given(self, name: str, call: Callable[..., Any], *arguments: Any) -> NDArray:
+        """The matrix that a custom method gives."""
         given, what = _called(self, name, call, *arguments), f"{_title(self)}.{name}"
         shape = arguments[-1].shape
         try:
@@ -170,18 +185,26 @@ class Method:
             raise MethodFailed(f"{what} gave {kind}: give an array of real numbers.") from error
         if matrix.shape != shape:
             raise MethodFailed(f"{what} gave shape {matrix.shape}: a transform here has {shape}.")
+        return matrix
+
+    def _refusal(self, matrix: NDArray) -> str | None:
+        """Why a matrix cannot be a transform of this method."""
         if not np.isfinite(matrix).all():
-            raise MethodFailed(f"{what} gave NaN or inf: all entries must be finite.")
+            return "gave NaN or inf: all entries must be finite."
         spectrum = np.linalg.svd(matrix, compute_uv=False)
-        if spectrum[-1] <= len(matrix) * _EPS * spectrum[0]:
-            raise MethodFailed(
-                f"{what} gave a singular transform (singular values from {spectrum[0]:.3g} to "
+        largest = float(spectrum[0])
+        if spectrum[-1] <= len(matrix) * _EPS * largest:
+            return (
+                f"gave a singular transform (singular values from {largest:.3g} to "
                 f"{spectrum[-1]:.3g}): codes could not be turned back into signals."
             )
+        if not _LEAST_SCALE <= largest <= _LARGEST_SCALE:
+            return (
+                f"gave a transform with singular values up to {largest:.3g}: scale it, so that the "
+                f"largest is between {_LEAST_SCALE:g} and {_LARGEST_SCALE:g}."
+            )
         broken = self.broken_promise(spectrum)
-        if broken:
-            raise MethodFailed(f"{what} broke its bound: {broken}")
-        return matrix
+        return f"broke its bound: {broken}" if broken else None
 
 
 def parameters_of(method: Method) -> dict[str, Any]:
@@ -191,14 +214,27 @@ def parameters_of(method: Method) -> dict[str, Any]:
     return {field.name: getattr(method, field.name) for field in fields(method)}
 
 
+def same_method(one: Method, other: Method) -> bool:
+    """Whether two methods are equal; those with fields that are arrays, entry by entry."""
+    try:
+        return bool(one == other)
+    except ValueError:  # the truth of an array is ambiguous
+        if not is_dataclass(one) or type(one) is not type(other):
+            return False
+        names = (each.name for each in fields(one) if each.compare)
+        return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
+
+
 def bound_of(method: Method) -> float:
     """The condition number that a method promises not to exceed; inf if it promises nothing."""
-    return float(getattr(method, "max_condition", math.inf))
+    bound = getattr(method, "max_condition", None)
+    return math.inf if bound is None else float(bound)
 
 
 def loss_of(method: Method, statistics: Statistics, transform: Any) -> float:
     """The loss, if it is a number."""
-    value = _called(method, "loss", method.loss, statistics, transform)
+    shown = _read_only(transform) if isinstance(transform, np.ndarray) else transform
+    value = _called(method, "loss", method.loss, _seen(statistics), shown)
     if not isinstance(value, numbers.Real) or math.isnan(value):
         raise MethodFailed(f"{_title(method)}.loss gave {value!r}: give a number.")
     return float(value)
@@ -217,6 +253,11 @@ def _called(method: Method, name: str, call: Callable[..., Any], *arguments: Any
 
 def _title(method: Method) -> str:
     return type(method).__name__
+
+
+def _seen(statistics: Statistics) -> Statistics:
+    """Statistics as a method is given them."""
+    return replace(statistics, gram=_read_only(statistics.gram), cross=_read_only(statistics.cross))
 
 
 def _read_only(array: NDArray) -> NDArray:

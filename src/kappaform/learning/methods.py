@@ -12,10 +12,11 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from kappaform.arrays import as_transform
 from kappaform.engines import Statistics
 from kappaform.learning.method import Method, Updater
 from kappaform.learning.published import update_published
-from kappaform.learning.starts import Source, Start, portfolio
+from kappaform.learning.starts import Source, Start, feasible, portfolio
 from kappaform.learning.updates import (
     Factors,
     Steps,
@@ -47,6 +48,21 @@ class _Ours(Method):
     @property
     def monotone(self) -> bool:
         return True
+
+    def update(self, statistics: Statistics, transform: NDArray) -> NDArray:
+        """The transform after one update, for the statistics of `transform` and its codes.
+
+        For the published variants `transform` is a start, and this their first iteration.
+        """
+        start = feasible(as_transform(transform, len(statistics.gram)), self)
+        with single_threaded_blas():
+            return self.shown(self.updater(statistics.gram)(statistics, start, self.steps))
+
+    def admissible(self, transform: NDArray) -> NDArray:
+        """The transform that learning makes of a given matrix; of zeros, of the identity."""
+        matrix = as_transform(transform, len(np.atleast_1d(transform)))
+        with single_threaded_blas():
+            return self.shown(feasible(matrix, self))
 
     def shown(self, transform: Transform) -> NDArray:
         return as_matrix(transform)
@@ -358,6 +374,12 @@ def checked_method(method: Any) -> Method:
         raise TypeError(
             f"method={method!r}: give Conditioned(...), LogDet(...) or Orthonormal(), or a method "
             "of your own, derived from kappaform.Method."
+        )
+    bound = getattr(method, "max_condition", None)
+    if bound is not None and not (_is_number(bound) and bound >= 1):
+        raise ValueError(
+            f"method={method!r}: its max_condition={bound!r} must be a number >= 1, or None, which "
+            "is no bound."
         )
     return method
 

@@ -243,8 +243,7 @@ def methods_over(max_conditions: Any, method: Any = None) -> list[Method]:
     if bounds.ndim != 1 or bounds.size == 0:
         what = "empty" if bounds.size == 0 else f"of shape {bounds.shape}"
         raise ValueError(f"max_conditions is {what}: give a sequence of at least one bound >= 1.")
-    others = parameters_of(method)
-    methods = [type(method)(**others | {"max_condition": bound}) for bound in bounds.tolist()]
+    methods = [replace(method, max_condition=bound) for bound in bounds.tolist()]  # type: ignore[type-var]
     for before, bound in pairwise(bounds):
         if bound <= before:
             how = "repeats" if bound == before else "is not above"

@@ -21,8 +21,9 @@ from kappaform.learning.updates import (
     decompose,
     fit_spectrum,
     least_squares,
+    within,
 )
-from kappaform.linalg import polar, project_spectrum, svd
+from kappaform.linalg import closest_spectrum, polar, svd
 
 
 def update_published(
@@ -37,11 +38,12 @@ def update_published(
     The first iteration takes of the transform only the codes it gave: it has its own start.
     """
     gram, cross = statistics.gram, statistics.cross
-    if not cross.any():
-        return transform
-    project = first_accepted_spectrum if variant == "public" else project_spectrum
-    fit = partial(fit_spectrum, gram=gram, cross=cross, constraints=constraints, project=project)
     factors = transform if isinstance(transform, Factors) else None
+    if not cross.any():
+        # Nothing to learn: the start, which need not keep bound and norm, moves to where it does.
+        return factors or within(transform, constraints.kappa).scaled_to(constraints.norm)
+    project = first_accepted_spectrum if variant == "public" else closest_spectrum
+    fit = partial(fit_spectrum, gram=gram, cross=cross, constraints=constraints, project=project)
     if variant == "paper":
         factors = factors or _printed_start(statistics, constraints.kappa)
         left = polar(cross @ factors.right * factors.spectrum, near=factors.left)

@@ -24,8 +24,8 @@ class StopReason(Enum):
     INTERRUPTED = "learning was interrupted"
     EXACT = "the codes are exact: nothing but rounding is left of the error"
     ROSE = (
-        "the loss would have risen, so the last step was dropped: only rounding is left to "
-        "improve, or the update of a method of your own is not monotone"
+        "the loss would have risen by more than tol, so the last step was dropped: the update of a "
+        "custom method is not monotone, or rounding hides what is left to gain"
     )
     STREAM_END = "the stream ended: nothing says whether another batch would change much"
     RUNNING = "learning goes on"
@@ -114,7 +114,8 @@ class LearnResult:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self.transform.setflags(write=False)  # pickles do not keep the flag
+        for name in {"transform", "_spectrum"} & set(state):
+            _read_only(state[name])  # pickles do not keep the flag
 
     def __repr__(self) -> str:
         return (
@@ -145,7 +146,7 @@ class LearnResult:
     @property
     def converged(self) -> bool:
         """Whether learning stopped because nothing was left to gain."""
-        return self.stop_reason in (StopReason.TOLERANCE, StopReason.EXACT, StopReason.ROSE)
+        return self.stop_reason in (StopReason.TOLERANCE, StopReason.EXACT)
 
     @property
     def spectrum(self) -> NDArray:
@@ -153,7 +154,7 @@ class LearnResult:
         if "_spectrum" not in self.__dict__:
             with single_threaded_blas():
                 spectrum = np.linalg.svd(self.transform, compute_uv=False)
-            self.__dict__["_spectrum"] = spectrum
+            self.__dict__["_spectrum"] = _read_only(spectrum)
         return self.__dict__["_spectrum"]
 
     @property
@@ -179,11 +180,11 @@ class LearnResult:
 
     @property
     def errors(self) -> Errors:
-        return Errors(*np.array(self.records, dtype=np.float64).T[1:5])
+        return Errors(*_read_only(np.array(self.records, dtype=np.float64).T[1:5]))
 
     @property
     def loss(self) -> NDArray:
-        return np.array([record.loss for record in self.records])
+        return _read_only(np.array([record.loss for record in self.records]))
 
 
 class BatchRefused(ValueError):  # noqa: N818 - says what happened, as LearningInterrupted does
@@ -250,6 +251,11 @@ class LearningInterrupted(KeyboardInterrupt):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.result, self.finished)
+
+
+def _read_only(array: NDArray) -> NDArray:
+    array.setflags(write=False)
+    return array
 
 
 def learned(item: Any, name: str) -> Any:

@@ -130,7 +130,7 @@ def feasible(transform: Transform, method: Method) -> Transform:
 
 def _as_matrix(init: Any, n_features: int) -> NDArray:
     try:
-        matrix = as_transform(init, n_features, "init")
+        matrix = as_transform(init, n_features, "init").copy()  # theirs may change
     except TypeError as error:
         raise TypeError(f"{error} As a start, {_accepted(n_features)}") from error
     largest = float(np.abs(matrix).max())

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.engines import Engine, Statistics
-from kappaform.learning.method import Method
+from kappaform.learning.method import Method, same_method
 from kappaform.learning.methods import Forgetting
 from kappaform.learning.result import LearnResult, Record, StopReason
 from kappaform.learning.starts import Start
@@ -43,8 +43,9 @@ _RECENCY = 4
 # Records of a stream that are kept: its state does not grow with its length.
 _MOST_RECORDS = 1000
 
-# Rise of a loss, relative to its scale, that rounding explains.
-_ROUNDING = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 1e-6}
+# Rise of a loss, relative to its scale, that rounding explains. For float32 it was at most 5e-8 of
+# the energy, in 8,900 updates for signals of 18 kinds at bounds up to 20.
+_ROUNDING = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 1e-7}
 # Difference of a loss, relative to itself, that another engine or other blocks explain.
 _SAME_LOSS = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-4}
 
@@ -60,10 +61,11 @@ class Momentum:
         """Where a step ends whose update gave `reached`."""
         return reached if self.last is None else method.beyond(self.last, reached, self.factor)
 
-    def after(self, reached: Transform) -> Momentum:
-        """That of the next step, after one that lowered the loss."""
-        longer = self.factor if self.last is None else _LONGER * self.factor
-        return Momentum(reached, min(longer, LARGEST_FACTOR))
+    def after(self, reached: Transform, *, carried: bool = True) -> Momentum:
+        """That of the next step, after one that lowered the loss, carried beyond it or not."""
+        change = _LONGER if carried else _SHORTER
+        factor = self.factor if self.last is None else change * self.factor
+        return Momentum(reached, min(factor, LARGEST_FACTOR))
 
     def stopped(self) -> Momentum:
         """That of the next step, after one that was carried too far, or for nothing."""
@@ -197,9 +199,14 @@ class Problem:
         """Whether nothing but rounding is left of the error."""
         return record.relative <= self._exact
 
-    def is_same(self, loss: float, measured: float) -> bool:
-        """Whether two losses are of the same signals, perhaps summed in another order."""
-        return abs(loss - measured) <= _SAME_LOSS[self.engine.dtype] * abs(measured)
+    def is_same(self, record: Record, measured: Record) -> bool:
+        """Whether two records are of the same signals, perhaps summed in another order.
+
+        A loss may not depend on the unit of the signals; the norm of the coefficients does.
+        """
+        rounding = _SAME_LOSS[self.engine.dtype]
+        pairs = (record.loss, measured.loss), (record.coef_norm, measured.coef_norm)
+        return all(abs(old - new) <= rounding * abs(new) for old, new in pairs)
 
 
 def step(state: State, problem: Problem) -> State:
@@ -222,16 +229,19 @@ def step(state: State, problem: Problem) -> State:
     record = measure(method, transform, statistics, old.statistics)
     # Only an update is known not to raise the loss: what it rises by is rounding, if it is little.
     rises = record.loss > old.loss if carried else problem.rises(old.records[-1], record)
-    stays = rises or abs(old.loss - record.loss) <= problem.tol * abs(old.loss)
+    settles = abs(old.loss - record.loss) <= problem.tol * abs(old.loss)
+    stays = rises or settles
     new = old
     if not rises:
-        momentum = old.momentum.after(reached) if method.momentum else old.momentum
+        momentum = old.momentum
+        if method.momentum:
+            momentum = momentum.after(reached, carried=carried)
         records = (*old.records, record)
         new = Line(transform, old.explore, records, statistics, momentum=momentum)
     if stays and carried:
         new = replace(new, momentum=old.momentum.stopped(), settled=None)
     elif stays:
-        reason = StopReason.ROSE if rises else StopReason.TOLERANCE
+        reason = StopReason.TOLERANCE if settles else StopReason.ROSE
         new = replace(new, explore=None, settled=reason if old.steps is None else None)
     state = _with_line(state, old, new, problem, n_iter=n_iter, turn=state.turn + 1)
     return evaluated(_raced(state), problem) if state.races else state
@@ -277,7 +287,7 @@ def evaluated(state: State, problem: Problem) -> State:
     if line.statistics is not None:
         return state
     measured = _measured(line, problem)
-    if line.records and problem.is_same(line.loss, measured.loss):
+    if line.records and problem.is_same(line.records[-1], measured.records[-1]):
         measured = replace(line, statistics=measured.statistics)
     elif line.records:
         return evaluated(_without_history(state), problem)
@@ -392,5 +402,5 @@ def resumable(init: Any, kind: tuple[Any, ...], *, stream: bool) -> State | None
     if not isinstance(init, LearnResult) or init.state.is_stream != stream:
         return None
     state, (method, n_nonzero, n_features) = init.state, kind
-    same = state.method == method and state.n_features == n_features
+    same = same_method(state.method, method) and state.n_features == n_features
     return state if same and np.array_equal(state.n_nonzero, n_nonzero) else None

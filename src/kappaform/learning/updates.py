@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from kappaform.engines import Statistics
 from kappaform.learning.method import Method, loss_of
 from kappaform.learning.result import Record
-from kappaform.linalg import polar, project_spectrum, svd
+from kappaform.linalg import closest_spectrum, polar, svd
 from kappaform.linalg.orthogonal import PROXIMITY
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -169,11 +169,11 @@ def update_conditioned(
     if steps == "relative":
         kept, discarded = statistics.code_energy, statistics.discarded_energy
         cross = cross * ((kept + discarded) / kept)
-    project: Callable[..., NDArray] = project_spectrum
+    project: Callable[..., NDArray] = closest_spectrum
     if constraints.norm is None:
         project = _project_free
     elif steps == "exact":
-        project = partial(project_spectrum, norm=constraints.norm)
+        project = partial(closest_spectrum, norm=constraints.norm)
     for _ in range(n_rounds):
         left = polar(cross @ factors.right * factors.spectrum, factors.left, constraints.proximity)
         factors = fit_spectrum(left, factors, statistics.gram, cross, constraints, project)
@@ -190,9 +190,9 @@ def _project_free(targets: NDArray, weights: NDArray, max_condition: float) -> N
 
     The absolute error shrinks with the transform: without an end both would vanish in rounding.
     """
-    spectrum = project_spectrum(targets, weights, max_condition)
+    spectrum = closest_spectrum(targets, weights, max_condition)
     if np.linalg.norm(spectrum) < LEAST_NORM:
-        return project_spectrum(targets, weights, max_condition, LEAST_NORM)
+        return closest_spectrum(targets, weights, max_condition, LEAST_NORM)
     return spectrum
 
 
@@ -202,7 +202,7 @@ def fit_spectrum(
     gram: NDArray,
     cross: NDArray,
     constraints: Constraints,
-    project: Callable[..., NDArray] = project_spectrum,
+    project: Callable[..., NDArray] = closest_spectrum,
 ) -> Factors:
     """Spectrum for fixed singular vectors, within the bound: the best one, unless told how."""
     right = factors.right
@@ -252,5 +252,5 @@ def decompose(matrix: NDArray) -> Factors:
 def within(transform: Transform, kappa: float) -> Factors:
     """Factors of the nearest transform with the same singular vectors and this bound."""
     factors = transform if isinstance(transform, Factors) else decompose(transform)
-    spectrum = project_spectrum(factors.spectrum, np.ones(len(factors.spectrum)), kappa)
+    spectrum = closest_spectrum(factors.spectrum, np.ones(len(factors.spectrum)), kappa)
     return Factors(factors.left, spectrum, factors.right)
