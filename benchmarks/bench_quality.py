@@ -182,7 +182,9 @@ def _denoised(method: str, sigma: float, noisy: np.ndarray, how: dict) -> np.nda
 
         return (bm3d.bm3d_rgb if "channel_axis" in how else bm3d.bm3d)(noisy, sigma)
     if method == "non-local means":
-        return restoration.denoise_nl_means(noisy, h=0.8 * sigma, sigma=sigma, fast_mode=True)
+        return restoration.denoise_nl_means(
+            noisy, patch_size=5, patch_distance=6, h=0.8 * sigma, sigma=sigma, fast_mode=True
+        )
     if method == "total variation":
         return restoration.denoise_tv_chambolle(noisy, weight=sigma)
     return restoration.denoise_wavelet(noisy, sigma=sigma, method="BayesShrink")

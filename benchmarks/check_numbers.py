@@ -54,8 +54,8 @@ def check(table: dict, root: Path = ROOT, results: Path = stored.RESULTS) -> Ite
         for number, name, value in zip(numbers, quote["rows"], values, strict=True):
             if value is None and "pending" not in quote:
                 yield f"{where}: no row {name!r} is stored."
-            if value is not None and number not in shown(number, value):
-                yield f"{where}: {number} is {shown(number, value)[0]} in {name!r}."
+            if value is not None and not agrees(number, value):
+                yield f"{where}: {number} is {shown(number, value)} in {name!r}."
 
 
 def write(table: dict, root: Path = ROOT, results: Path = stored.RESULTS) -> None:
@@ -75,8 +75,7 @@ def write(table: dict, root: Path = ROOT, results: Path = stored.RESULTS) -> Non
 
 
 def _corrected(number: str, value: float | None) -> str:
-    is_right = value is None or number in shown(number, value)
-    return number if is_right else shown(number, value)[0]
+    return number if value is None or agrees(number, value) else shown(number, value)
 
 
 def pattern_of(quote: dict) -> str:
@@ -84,7 +83,7 @@ def pattern_of(quote: dict) -> str:
 
 
 def rows_of(results: Path, machine: str) -> dict[str, dict]:
-    """Rows by "benchmark | name": of the machine whose times are quoted, and those of no machine."""
+    """Rows by "benchmark | name": of the machine whose times are quoted, of GPUs, and of none."""
     chosen = [
         path
         for path in stored.files(results)
@@ -106,14 +105,20 @@ def value_of(name: str, rows: dict[str, dict]) -> float | None:
     return rows.get(name, {}).get(field)
 
 
-def shown(number: str, value: float) -> list[str]:
-    """`value` with the digits and the sign of `number`; two ways if it lies between both."""
-    digits = len(number.partition(".")[2])
+def agrees(number: str, value: float) -> bool:
+    """Whether `number` is `value`, rounded; a value in the middle may be rounded either way."""
+    half = 0.5 * 10.0 ** -_n_decimals(number)
+    return abs(float(number.replace("−", "-")) - value) <= half * (1 + 1e-6)
+
+
+def shown(number: str, value: float) -> str:
+    """`value` with as many decimals as `number`, and with a sign if that has one."""
     sign = "+" if number[0] == "+" else ""
-    minus = "−" if "−" in number or value < 0 else "-"
-    step = 1e-9 * max(1.0, abs(value))
-    near = (value, value - step, value + step)
-    return list(dict.fromkeys(f"{each:{sign}.{digits}f}".replace("-", minus) for each in near))
+    return f"{value:{sign}.{_n_decimals(number)}f}".replace("-", "−")
+
+
+def _n_decimals(number: str) -> int:
+    return len(number.partition(".")[2])
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ def _chosen(only: list[str]) -> Iterator[tuple[str, list[str]]]:
         yield from ((name, []) for name in NAMES if name not in BY_NAME_ONLY)
     for word in only:
         word, *parts = word.split(":")
-        found = [name for name in NAMES if word in name]
+        found = [name for name in NAMES if word in name.removeprefix("bench_")]
         if not found:
             sys.exit(f"No benchmark contains {word!r} in its name: there are {', '.join(NAMES)}.")
         yield from ((name, parts) for name in found)
