@@ -20,7 +20,7 @@ help:
 	@echo "make browser test explorer and site in Chromium, if there is one"
 	@echo "make mutants break the package on purpose: a test must notice each time"
 	@echo "make soak    random tests for MINUTES=5, or as long as you like"
-	@echo "make bench   measure speed, write benchmarks/results/"
+	@echo "make bench   measure speed and quality into benchmarks/results/, ONLY='pass noise' for some"
 	@echo "make clean   remove everything that make made, .venv included"
 
 # Set up once, and again when the dependencies may have changed.
@@ -69,8 +69,9 @@ mutants: $(READY)
 soak: $(READY)
 	$(BIN)/python tests/soak.py --minutes $(MINUTES)
 
+# JOBS counts for quality, of which several pictures are measured at a time; times are taken alone.
 bench: $(READY)
-	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/run.py --jobs $(JOBS) $(if $(BM3D),--bm3d) $(ONLY)
 
 clean:
 	rm -rf .venv build dist demo .hypothesis .pytest_cache .ruff_cache .mypy_cache

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,17 +32,16 @@ CHUNK_ROWS = 10_000  # not a multiple of the rows of a block
 DTYPES = ("float64", "float32")
 
 
-def rows() -> list[dict]:
+def rows() -> Iterator[dict]:
     """Memory-maps of 2 GB and smaller stores for both dtypes, and memory over the size of files."""
-    found = []
     for dtype in DTYPES:
         with tempfile.TemporaryDirectory(prefix="kappaform-disk-") as folder:
             path = written(Path(folder) / "signals.npy", dtype, MAP_BYTES)
-            found += [_map_row(path, dtype), *_memory_rows(path, dtype)]
+            yield _map_row(path, dtype)
+            yield from _memory_rows(path, dtype)
         with tempfile.TemporaryDirectory(prefix="kappaform-disk-") as folder:
             path = written(Path(folder) / "signals.npy", dtype, STORE_BYTES)
-            found += _store_rows(path, dtype)
-    return found
+            yield from _store_rows(path, dtype)
 
 
 def written(path: Path, dtype: str, n_bytes: int) -> Path:
@@ -104,24 +104,20 @@ def _times(sources: dict[str, Any]) -> dict[str, float]:
     return best
 
 
-def _memory_rows(path: Path, dtype: str) -> list[dict]:
+def _memory_rows(path: Path, dtype: str) -> Iterator[dict]:
     """Largest resident set of a process over the number of signals that it sees of a file."""
     n_signals = len(np.load(path, mmap_mode="r"))
-    found = []
     for divisor in (64, 16, 4, 1):
         size = n_signals // divisor
         command = [sys.executable, __file__, str(path), str(size)]
         megabytes = float(subprocess.check_output(command, text=True))
-        found.append(
-            {
-                "name": f"memory of a process, memory-map of {size} x {SIDE**2} {dtype}",
-                "value": megabytes,
-                "unit": "MB",
-                "target": 400 if divisor == 1 else None,
-                "signals": size,
-            }
-        )
-    return found
+        yield {
+            "name": f"memory of a process, memory-map of {size} x {SIDE**2} {dtype}",
+            "value": megabytes,
+            "unit": "MB",
+            "target": 400 if divisor == 1 else None,
+            "signals": size,
+        }
 
 
 def _learn_and_tell_memory(path: str, n_signals: int) -> None:
@@ -139,9 +135,4 @@ def _size(signals: np.ndarray) -> str:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 3:
-        _learn_and_tell_memory(sys.argv[1], int(sys.argv[2]))
-    else:
-        for row in rows():
-            target = f"target {row['target']}" if row["target"] else ""
-            print(f"{row['name']:60s} {row['value']:7.2f} {row['unit']}  {target}")
+    _learn_and_tell_memory(sys.argv[1], int(sys.argv[2]))

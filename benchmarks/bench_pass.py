@@ -7,35 +7,39 @@ sees a transform a little different from the previous one, as it does while one 
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 import numpy as np
 from scipy.fft import dct
 from scipy.linalg import expm
 from skimage import data
+from timing import Calls, least_seconds
 
-from kappaform.engines import engine_for
-from kappaform.threads import single_threaded_blas
+from kappaform.engines import engine_for, refit_of
+from kappaform.threads import at_most_threads, single_threaded_blas
 
 N_SIGNALS = 200_000
 REPEATS = 9
-TARGETS = {("float64", 1, "warm"): 1.6, ("float32", 1, "warm"): 2.2}
+TARGETS = {
+    ("float64", 1, "warm"): 1.4,
+    ("float32", 1, "warm"): 2.0,
+    ("float64", 1, "first"): 1.9,
+    ("float32", 1, "first"): 3.3,
+}
+CODES = 3.0  # first passes, at most
 
 
-def rows() -> list[dict]:
-    """Time first and warm passes, for two patch sizes and both dtypes, on one and two threads."""
-    return [
-        row
-        for side, n_nonzero in ((8, 6), (11, 12))
-        for dtype in ("float64", "float32")
-        for row in _rows_of(side, n_nonzero, dtype)
-    ]
+def rows() -> Iterator[dict]:
+    """First and warm passes on one and two threads, and codes that reconstruct best."""
+    for dtype in ("float64", "float32"):
+        for side, n_nonzero in ((8, 6), (11, 12)):
+            yield from _pass_rows(side, n_nonzero, dtype)
+        for side, n_nonzero in ((8, 6), (11, 12), (16, 26)):
+            yield from _code_rows(side, n_nonzero, dtype)
 
 
-def _rows_of(side: int, n_nonzero: int, dtype: str) -> list[dict]:
+def _pass_rows(side: int, n_nonzero: int, dtype: str) -> list[dict]:
     signals = patches(side, N_SIGNALS).astype(dtype)
     times = _times(signals, side, n_nonzero)
     unit = times.pop(("product", 1))
@@ -46,7 +50,14 @@ def _rows_of(side: int, n_nonzero: int, dtype: str) -> list[dict]:
         "target": 1.7 if side == 8 else None,
         "better": "higher",
     }
-    return [gain] + [
+    rate = {
+        "name": f"signals per second, warm pass, n={side**2}, s={n_nonzero}, {dtype}, 1 thread",
+        "value": len(signals) / times["warm", 1] / 1e6,
+        "unit": "million",
+        "target": None,
+        "better": "higher",
+    }
+    return [gain, rate] + [
         {
             "name": f"{stage} pass, n={side**2}, s={n_nonzero}, {dtype}, {threads} thread(s)",
             "value": seconds / unit,
@@ -56,6 +67,30 @@ def _rows_of(side: int, n_nonzero: int, dtype: str) -> list[dict]:
         }
         for (stage, threads), seconds in times.items()
     ]
+
+
+def _code_rows(side: int, n_nonzero: int, dtype: str) -> Iterator[dict]:
+    """`encode` of half as many signals, in units of a first pass over them and of a warm one."""
+    signals = patches(side, N_SIGNALS // 2).astype(dtype)
+    transform, other = nearby_transforms(side, 2)
+    transform = transform * np.linspace(1, 2, side**2)[:, np.newaxis]
+    refit, warm = refit_of(transform), engine_for(signals)
+    warm.run_pass(other, n_nonzero)
+    calls: Calls = {
+        "first": lambda: engine_for(signals).run_pass(transform, n_nonzero),
+        "warm": lambda: warm.run_pass(transform, n_nonzero),
+        "codes": lambda: warm.encode(transform, n_nonzero, refit),
+    }
+    with single_threaded_blas():
+        seconds = least_seconds(calls, threads=2, repeats=5)
+    for stage, target in (("first", CODES), ("warm", None)):
+        yield {
+            "name": f"codes that rebuild best / {stage} pass, n={side**2}, s={n_nonzero}, {dtype}",
+            "value": seconds["codes"] / seconds[stage],
+            "unit": f"{stage} passes",
+            "target": target,
+            "seconds": seconds["codes"],
+        }
 
 
 def _times(signals: np.ndarray, side: int, n_nonzero: int) -> dict[tuple[str, int], float]:
@@ -79,7 +114,7 @@ def _times(signals: np.ndarray, side: int, n_nonzero: int) -> dict[tuple[str, in
         for threads, engine in warm.items():
             fresh = engine_for(signals)
             _ = fresh.gram  # computed once, not a part of the pass
-            with _threads(threads):
+            with at_most_threads(threads):
                 record(("warm", threads), engine.run_pass, transform, n_nonzero)
                 record(("first", threads), fresh.run_pass, transform, n_nonzero)
     return best
@@ -103,21 +138,3 @@ def nearby_transforms(side: int, number: int, angle: float = 0.005) -> list[np.n
     basis = dct(np.eye(side), axis=0, norm="ortho")
     random = np.random.default_rng(1).standard_normal((side**2, side**2)) / side
     return [expm(angle * i * (random - random.T)) @ np.kron(basis, basis) for i in range(number)]
-
-
-@contextmanager
-def _threads(number: int) -> Iterator[None]:
-    before = os.environ.get("KAPPAFORM_NUM_THREADS")
-    os.environ["KAPPAFORM_NUM_THREADS"] = str(number)
-    try:
-        yield
-    finally:
-        del os.environ["KAPPAFORM_NUM_THREADS"]
-        if before is not None:
-            os.environ["KAPPAFORM_NUM_THREADS"] = before
-
-
-if __name__ == "__main__":
-    for row in rows():
-        target = f"target {row['target']}" if row["target"] else ""
-        print(f"{row['name']:50s} {row['value']:5.2f} {row['unit']}  {target}")

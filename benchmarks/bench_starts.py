@@ -6,9 +6,11 @@ Starts and constants were chosen on one half, `CHOSEN_ON`; the other half, `OTHE
 The losses of the rules before (commit 34cc409: turns, patience, blind steps above a bound of 16)
 are stored numbers: this file, run on that commit, wrote them.
 
-    python benchmarks/bench_starts.py               all rows (more than an hour on one core)
-    python benchmarks/bench_starts.py others        rows of one part: chosen, others or momentum
-    python benchmarks/bench_starts.py store FILE    losses of "auto" as it is, into a JSON file
+All of it takes more than an hour on one core, so `make bench` leaves it out:
+
+    python benchmarks/run.py starts                 all rows
+    python benchmarks/run.py starts:others          rows of one part: chosen, others or momentum
+    python benchmarks/bench_starts.py FILE          losses of "auto" as it is, into a JSON file
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from pictures import in_parallel
 from skimage import data
 from sklearn import datasets
 
@@ -32,25 +35,30 @@ SHARES = (0.06, 0.12, 0.25)  # of nonzero coefficients
 BOUNDS = (1.5, 4.0, 12.0, 50.0, 1000.0)
 OBJECTIVES = ("absolute", "relative")
 BUDGETS = (100, 300)
-EARLIER = Path(__file__).parent / "results" / "starts-34cc409.json"
+EARLIER = Path(__file__).parent / "results" / "losses-34cc409.json"
+ANY_MACHINE = True
 
 
-def rows(*parts: str) -> list[dict]:
+def rows(*parts: str) -> Iterator[dict]:
     """Those of the race on each part of the sets, and those of momentum."""
-    asked = parts or (*PARTS, "momentum")
-    return [
-        row for part in asked for row in (race_rows(part) if part in PARTS else momentum_rows())
-    ]
+    for part in parts or PARTS:
+        yield from PARTS[part]()
 
 
-def race_rows(part: str) -> list[dict]:
+def race_rows(part: str, sets: dict[str, Callable[[], np.ndarray]]) -> list[dict]:
     """Median and worst ratio, for each budget and each comparison."""
     earlier = json.loads(EARLIER.read_text(encoding="utf-8"))
     found = []
-    cases = [(case, *_compared(case)) for case in cases_of(PARTS[part])]
+    cases = list(cases_of(sets))
+    compared = list(in_parallel(_compared, ((case,) for case in cases)))
     for i, budget in enumerate(BUDGETS):
-        alone = np.array([auto[i] / best[i] for _, auto, best in cases])
-        before = np.array([auto[i] / earlier[case.name][i] for case, auto, _ in cases])
+        alone = np.array([auto[i] / best[i] for auto, best in compared])
+        before = np.array(
+            [
+                auto[i] / earlier[case.name][i]
+                for case, (auto, _) in zip(cases, compared, strict=True)
+            ]
+        )
         found += _rows_of(f"{part}, {budget} iterations", alone, before)
     return found
 
@@ -61,9 +69,12 @@ def _rows_of(name: str, alone: np.ndarray, before: np.ndarray) -> list[dict]:
         "over the best start alone, median": (np.median(alone), 1.0),
         "over the best start alone, 90 % of cases": (np.quantile(alone, 0.9), None),
         "over the best start alone, worst": (alone.max(), 1.05),
+        "over the best start alone, cases above 1.05": (np.sum(alone > 1.05), None),
         "over the rules before, geometric mean": (mean, 0.98),
         "over the rules before, 99 % of cases": (np.quantile(before, 0.99), None),
         "over the rules before, worst": (before.max(), 1.03),
+        "over the rules before, cases above 1.03": (np.sum(before > 1.03), None),
+        "cases": (len(alone), None),
     }
     return [
         {"name": f"{name}: {what}", "value": float(value), "unit": "", "target": target}
@@ -80,17 +91,11 @@ class Plain(kf.Conditioned):
 
 def momentum_rows() -> list[dict]:
     """What momentum brings with the default budget and tolerance, on the sets not chosen on."""
-    losses, passes = [], []
-    for case in cases_of(OTHERS):
-        plain = Plain(**vars(case.method))
-        runs = [
-            kf.learn(case.signals, method, n_nonzero_coefs=case.n_nonzero)
-            for method in (case.method, plain)
-        ]
-        losses.append(runs[0].loss[-1] / runs[1].loss[-1])
-        passes.append([run.n_passes for run in runs])
-    ratios, (ours, theirs) = np.array(losses), np.mean(passes, axis=0)
+    measured = list(in_parallel(_with_and_without, ((case,) for case in cases_of(OTHERS))))
+    ratios = np.array([ratio for ratio, *_ in measured])
+    _, ours, theirs = np.mean(measured, axis=0)
     values = {
+        "cases": len(ratios),
         "loss over that without, geometric mean": math.exp(np.log(ratios).mean()),
         "loss over that without, 90 % of cases": np.quantile(ratios, 0.9),
         "passes": ours,
@@ -100,6 +105,15 @@ def momentum_rows() -> list[dict]:
         {"name": f"momentum: {what}", "value": float(value), "unit": "", "target": None}
         for what, value in values.items()
     ]
+
+
+def _with_and_without(case: Case) -> tuple[float, int, int]:
+    """Ratio of the losses, passes with momentum, and passes without."""
+    ours, plain = (
+        kf.learn(case.signals, method, n_nonzero_coefs=case.n_nonzero)
+        for method in (case.method, Plain(**vars(case.method)))
+    )
+    return ours.loss[-1] / plain.loss[-1], ours.n_passes, plain.n_passes
 
 
 class Case(NamedTuple):
@@ -310,7 +324,11 @@ OTHERS: dict[str, Callable[[], np.ndarray]] = {
     "normal": lambda: np.random.default_rng(4).standard_normal((N_SIGNALS, 16)),
     "laplace": lambda: np.random.default_rng(9).laplace(size=(N_SIGNALS, 16)),
 }
-PARTS = {"chosen": CHOSEN_ON, "others": OTHERS}
+PARTS: dict[str, Callable[[], list[dict]]] = {
+    "chosen": lambda: race_rows("chosen", CHOSEN_ON),
+    "others": lambda: race_rows("others", OTHERS),
+    "momentum": momentum_rows,
+}
 
 
 def store(path: str) -> None:
@@ -320,9 +338,4 @@ def store(path: str) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["store"]:
-        store(sys.argv[2])
-    else:
-        for row in rows(*sys.argv[1:]):
-            target = f"target {row['target']:.4g}" if row["target"] else ""
-            print(f"{row['name']:75s} {row['value']:8.4f}  {target}")
+    store(sys.argv[1])

@@ -17,16 +17,17 @@ from skimage import data
 
 import kappaform as kf
 
+ANY_MACHINE = True
 N_EACH = 40_000
 BATCH = 1000
 N_EPOCHS = 5
 N_PASSES = 50
 METHOD = kf.Conditioned(max_condition=2.0)
 N_NONZERO = 6
-TARGETS = {"auto": 2.0, 1.0: None}  # forgetting: per cent above the fit, at most
+TARGETS = {"auto": 0.0, 1.0: 2.0}  # forgetting: per cent above the fit, at most
 
 
-def rows() -> list[dict]:
+def rows() -> Iterator[dict]:
     """Error of streams in two orders, with both ways to forget, and the bound after every batch."""
     signals = patches_in_order()
     start = time.perf_counter()
@@ -40,14 +41,18 @@ def rows() -> list[dict]:
     )
     seconds = time.perf_counter() - start
     error = fit.errors.absolute[-1]
-    found = [{"name": f"fit, {fit.n_passes} passes", "value": error, "unit": "absolute error"}]
+    yield {
+        "name": f"fit, {fit.n_passes} passes",
+        "value": error,
+        "unit": "absolute error",
+        "target": None,
+        "seconds": seconds,
+    }
     orders = {"in order": signals, "shuffled": np.random.default_rng(0).permutation(signals)}
     for order, ordered in orders.items():
         for forgetting in TARGETS:
-            found += _rows_of(
-                ordered, forgetting, f"stream {order}, forgetting={forgetting}", error
-            )
-    return [{"target": None, "fit_seconds": seconds, **row} for row in found]
+            name = f"stream {order}, forgetting={forgetting}"
+            yield from _rows_of(ordered, forgetting, name, error)
 
 
 def _rows_of(signals: np.ndarray, forgetting: float | str, name: str, unit: float) -> list[dict]:
@@ -95,9 +100,3 @@ def batches(signals: np.ndarray) -> Iterator[np.ndarray]:
     for _ in range(N_EPOCHS):
         for start in range(0, len(signals), BATCH):
             yield signals[start : start + BATCH]
-
-
-if __name__ == "__main__":
-    for row in rows():
-        target = f"target {row['target']:.6g}" if row["target"] else ""
-        print(f"{row['name']:75s} {row['value']:10.6g} {row['unit']}  {target}")

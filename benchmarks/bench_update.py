@@ -10,8 +10,6 @@ from skimage import data
 
 from kappaform import Conditioned, dct_basis
 from kappaform.engines import Statistics, engine_for
-from kappaform.learning.starts import feasible
-from kappaform.learning.state import updater
 from kappaform.threads import single_threaded_blas
 
 N_ROUNDS = 3
@@ -28,10 +26,10 @@ def _row(side: int) -> dict:
     signals = patches.reshape(-1, n_features).astype(np.float64)
     signals -= signals.mean(axis=1, keepdims=True)
     method = Conditioned(2.0, n_rounds=N_ROUNDS)
-    factors = feasible(dct_basis((side, side)), method)
+    factors = method.start_from(dct_basis((side, side)))
     with single_threaded_blas():
         statistics = engine_for(signals).run_pass(factors.matrix, n_features // 10)
-        update = updater(method, statistics.gram)
+        update = method.updater(statistics.gram)
         for _ in range(3):
             factors = update(statistics, factors, "exact")
         seconds, svd_seconds = _best_of(statistics, update, factors)
@@ -55,8 +53,3 @@ def _best_of(statistics: Statistics, update, factors, repeats: int = 30) -> tupl
         best_svd = min(best_svd, time.perf_counter() - middle)
         best = min(best, middle - start)
     return best, best_svd
-
-
-if __name__ == "__main__":
-    for row in rows():
-        print(f"{row['name']}: {row['value']:.2f} {row['unit']}")

@@ -1,61 +1,160 @@
-"""Run every benchmark of this folder: a table on stdout, and results/<machine>.json.
+"""Run benchmarks, one process for each, and keep every row as soon as it is measured.
 
-A benchmark is a module ``bench_*.py`` with a function ``rows()`` that returns dicts with the keys
-name, value, unit and target (None: measured, not promised); any other key is kept in the JSON.
-Lower is better, unless a row says ``"better": "higher"``.
+    python benchmarks/run.py                    all but those that take an hour or more
+    python benchmarks/run.py pass noise         those whose name contains one of the words
+    python benchmarks/run.py quality:paper      one part of a benchmark
+    python benchmarks/run.py --jobs 8 quality   pictures of quality benchmarks, 8 at a time
+    python benchmarks/run.py --bm3d quality     BM3D, too (pip install bm3d)
+    python benchmarks/run.py --list             what there is; imports every benchmark
 
-    python benchmarks/run.py            all
-    python benchmarks/run.py import     those whose name contains "import"
+A benchmark is a module ``bench_*.py`` with a function ``rows()``, or ``rows(*parts)`` if it has
+parts. It yields dicts with the keys name, value, unit and target (None: measured, not promised);
+any other key is kept. Lower is better, unless a row says ``"better": "higher"``. A dict with the
+key "skipped" says what cannot be measured here, and why. ``ANY_MACHINE = True`` in a module says
+that its rows do not depend on the machine.
 
-Rows of benchmarks that were not chosen stay in the file.
+Rows go to results/, each with its date, commit, machine and versions; rows that are not measured
+stay as they are. The exit status is 1 if a target is missed or a benchmark fails, and 0 otherwise.
 """
 
+from __future__ import annotations
+
+import argparse
 import json
 import os
-import platform
-import re
+import subprocess
 import sys
-from datetime import UTC, datetime
+import time
+from collections.abc import Iterator
+from contextlib import redirect_stdout
 from importlib import import_module
-from importlib.metadata import version
 from pathlib import Path
+from types import ModuleType
 
-import numpy as np
-from threadpoolctl import threadpool_info
+import stored
 
 HERE = Path(__file__).parent
+NAMES = sorted(path.stem for path in HERE.glob("bench_*.py"))
+BY_NAME_ONLY = {"bench_starts"}  # takes more than an hour
 
 
-def main(patterns: list[str]) -> None:
-    names = sorted(path.stem for path in HERE.glob("bench_*.py"))
-    chosen = [name for name in names if not patterns or any(part in name for part in patterns)]
-    if not chosen:
-        sys.exit(f"No benchmark matches {patterns}: there are {', '.join(names)}.")
-    rows = []
-    for name in chosen:
-        print(f"... {name}", file=sys.stderr)
-        rows += [{"benchmark": name, **row} for row in import_module(name).rows()]
-    print(table(rows))
-    described = machine()
-    slug = re.sub(r"[^a-z0-9]+", "-", described["cpu"].lower()).strip("-")
-    path = HERE / "results" / f"{slug}.json"
-    path.parent.mkdir(exist_ok=True)
-    kept = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
-    rows = [row for row in kept if row["benchmark"] not in chosen] + rows
-    report = {"machine": described, "rows": rows}
-    path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    print(f"\nwritten: benchmarks/results/{path.name}")
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description="Measure, and keep what was measured.")
+    parser.add_argument("only", nargs="*", help="parts of names, each with :part if it has parts")
+    parser.add_argument("--jobs", default=os.environ.get("KAPPAFORM_BENCH_JOBS", "1"))
+    parser.add_argument("--bm3d", action="store_true", help="measure BM3D again")
+    parser.add_argument("--list", action="store_true", help="import and list all benchmarks")
+    parser.add_argument("--results", type=Path, default=stored.RESULTS, help=argparse.SUPPRESS)
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.list:
+        return _list()
+    if options.child:
+        return _measure(options.child, options.only)
+    os.environ["KAPPAFORM_BENCH_JOBS"] = options.jobs
+    if options.bm3d:
+        os.environ["KAPPAFORM_BENCH_BM3D"] = "1"
+    return _run(list(_chosen(options.only)), options.results)
+
+
+def _chosen(only: list[str]) -> Iterator[tuple[str, list[str]]]:
+    """Benchmarks with the parts that are asked for, none of them for all."""
+    if not only:
+        yield from ((name, []) for name in NAMES if name not in BY_NAME_ONLY)
+    for word in only:
+        word, *parts = word.split(":")
+        found = [name for name in NAMES if word in name.removeprefix("bench_")]
+        if not found:
+            sys.exit(f"No benchmark contains {word!r} in its name: there are {', '.join(NAMES)}.")
+        yield from ((name, parts) for name in found)
+
+
+def _run(chosen: list[tuple[str, list[str]]], folder: Path) -> int:
+    measured, skipped, failed = [], [], []
+    origin = stored.stamp()
+    for name, parts in chosen:
+        print(f"... {name} {' '.join(parts)}".rstrip(), file=sys.stderr, flush=True)
+        start, names, n_skipped, path = time.monotonic(), set(), len(skipped), None
+        command = [sys.executable, __file__, "--child", name, *parts]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            for line in process.stdout:
+                row = json.loads(line)
+                if "skipped" in row:
+                    skipped.append(f"{name}: {row['skipped']}")
+                    continue
+                path = folder / f"{row.pop('file')}.json"
+                row = {"benchmark": name} | row | (origin | row)
+                stored.keep(path, row)
+                measured.append(row)
+                names.add(row["name"])
+                print(f"    {_words(row)}", file=sys.stderr, flush=True)
+        if process.returncode:
+            failed.append(f"{name}: ended with {process.returncode}")
+        elif path and not parts and len(skipped) == n_skipped:
+            stored.drop_others(path, name, names)
+        print(f"    {(time.monotonic() - start) / 60:.1f} minutes", file=sys.stderr, flush=True)
+    print(table(measured))
+    missed = [f"{row['benchmark']}: {_words(row)}" for row in measured if is_missed(row)]
+    for what, words in (("skipped", skipped), ("failed", failed), ("missed", missed)):
+        print(f"\n{what}: {len(words)}", *words, sep="\n  ")
+    return 1 if failed or missed else 0
+
+
+def _words(row: dict) -> str:
+    goal = "" if row["target"] is None else f" (target {row['target']:.4g})"
+    return f"{row['name']}: {row['value']:.4g} {row['unit']}{goal}"
+
+
+def _measure(name: str, parts: list[str]) -> int:
+    """Rows of one benchmark as lines of JSON; whatever else it prints goes to stderr."""
+    out, names = sys.stdout, set()
+    with redirect_stdout(sys.stderr):
+        module = import_module(name)
+        for row in module.rows(*parts):
+            if "skipped" not in row:
+                if row["name"] in names:
+                    raise ValueError(f"{name}: two rows have the name {row['name']!r}")
+                names.add(row["name"])
+                row = _home(module) | row
+            print(json.dumps(row), file=out, flush=True)
+    return 0
+
+
+def _home(module: ModuleType) -> dict:
+    """The file of a benchmark's rows, and its machine if that is not the CPU."""
+    if getattr(module, "ANY_MACHINE", False):
+        return {"file": stored.ANY_MACHINE}
+    if hasattr(module, "machine"):
+        return {"file": stored.slug(module.machine()), "machine": module.machine()}
+    return {"file": stored.slug(stored.cpu_name())}
+
+
+def _list() -> int:
+    for name in NAMES:
+        module = import_module(name)
+        if not callable(module.rows):
+            raise TypeError(f"{name}: rows is not a function")
+        note = " [by name only]" if name in BY_NAME_ONLY else ""
+        parts = f"\n    parts: {', '.join(module.PARTS)}" if hasattr(module, "PARTS") else ""
+        print(f"{name}{note}: {module.__doc__.splitlines()[0]}{parts}")
+    return 0
+
+
+def is_missed(row: dict) -> bool:
+    value, target = row["value"], row["target"]
+    if target is None:
+        return False
+    return not (value >= target if row.get("better") == "higher" else value <= target)
 
 
 def table(rows: list[dict]) -> str:
     """Rows as aligned text: name, value, unit, target, and whether it is met."""
     cells = [("benchmark", "value", "unit", "target", "")]
     for row in rows:
-        value, target = row["value"], row["target"]
-        low, high = (target, value) if row.get("better") == "higher" else (value, target)
-        verdict = "" if target is None else "ok" if low <= high else "MISSED"
+        target = row["target"]
+        verdict = "" if target is None else "MISSED" if is_missed(row) else "ok"
         goal = "" if target is None else f"{target:.4g}"
-        cells.append((row["name"], f"{value:.4g}", row["unit"], goal, verdict))
+        cells.append((row["name"], f"{row['value']:.4g}", row["unit"], goal, verdict))
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     name, value, unit, target, _ = widths
     return "\n".join(
@@ -64,36 +163,5 @@ def table(rows: list[dict]) -> str:
     )
 
 
-def machine() -> dict:
-    """What the numbers were measured with."""
-    packages = ("kappaform", "numpy", "scipy", "numba", "scikit-learn")
-    blas = [
-        {key: pool.get(key) for key in ("internal_api", "version", "architecture", "num_threads")}
-        for pool in threadpool_info()
-        if pool["user_api"] == "blas"
-    ]
-    return {
-        "cpu": cpu_name(),
-        "cores": len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count(),
-        "system": platform.system(),
-        "python": platform.python_version(),
-        "versions": {package: version(package) for package in packages},
-        "blas": blas,
-        "simd": np.show_config(mode="dicts").get("SIMD Extensions", {}).get("found", []),
-        "date": datetime.now(UTC).date().isoformat(),
-    }
-
-
-def cpu_name() -> str:
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        match = re.search(r"^model name\s*:\s*(.+)$", info.read_text(), re.MULTILINE)
-        if match:
-            return match.group(1).strip()
-    return platform.processor() or platform.machine()
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))

@@ -9,8 +9,7 @@ from scipy.linalg import expm
 from skimage import data
 
 import kappaform as kf
-from kappaform.learning.state import LARGEST_FACTOR, Momentum
-from kappaform.learning.updates import Factors
+from kappaform.learning.updates import LARGEST_FACTOR, Factors, Momentum
 from kappaform.linalg import polar
 
 

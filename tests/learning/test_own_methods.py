@@ -10,7 +10,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import kappaform as kf
 from kappaform.engines import engine_for
-from kappaform.learning.state import Momentum
+from kappaform.learning.updates import Momentum
 from kappaform.linalg import polar
 
 N_FEATURES = 12

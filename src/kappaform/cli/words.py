@@ -11,7 +11,7 @@ import kappaform as kf
 from kappaform.cli import messages
 from kappaform.threads import n_threads
 
-# Of a megapixel and a thread, on a machine of 2026 (benchmarks/bench_quality.py, time).
+# Of a megapixel and a thread, on a machine of 2026 (make bench ONLY=speed:sizes).
 _SECONDS = {"fast": 7.0, "balanced": 27.0, "best": 57.0}
 _LONG = 30  # seconds: people look away
 

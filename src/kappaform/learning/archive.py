@@ -18,8 +18,8 @@ from kappaform.engines import Statistics
 from kappaform.learning.method import Method, parameters_of
 from kappaform.learning.methods import Conditioned, LogDet, Orthonormal, Saved
 from kappaform.learning.result import LearnResult, Record, StopReason
-from kappaform.learning.state import LARGEST_FACTOR, Line, Momentum, State, as_stream
-from kappaform.learning.updates import Factors, Steps, Transform
+from kappaform.learning.state import Line, State, as_stream
+from kappaform.learning.updates import LARGEST_FACTOR, Factors, Momentum, Steps, Transform
 
 _METHODS = {method.__name__: method for method in (Conditioned, LogDet, Orthonormal, Saved)}
 _NEVER_NEGATIVE = (Conditioned, Orthonormal)  # methods whose loss is an error

@@ -18,7 +18,14 @@ from kappaform.learning.method import Method, same_method
 from kappaform.learning.methods import Forgetting
 from kappaform.learning.result import LearnResult, Record, StopReason
 from kappaform.learning.starts import Start
-from kappaform.learning.updates import Steps, Transform, as_matrix, error_with, measure
+from kappaform.learning.updates import (
+    Momentum,
+    Steps,
+    Transform,
+    as_matrix,
+    error_with,
+    measure,
+)
 
 # Of a race (docs/mathematics.md, section 9, says what they were chosen on, and what they reach):
 _FAR = 100  # times the lowest loss: a start that is not tried
@@ -27,10 +34,6 @@ _WORTHWHILE = 0.01  # fall of the loss, over the later half of all steps, that i
 _DOUBLINGS = 2  # of the steps of a line, which its forecast looks ahead
 _MOST_DOUBLINGS = 6  # within which a line must be hoped to reach the lowest loss
 _EXPLORING_STEPS = 20  # the first of a line that may explore
-
-# Of momentum (docs/mathematics.md, section 6.6): its first factor and the largest, and what a step
-# that lowers the loss, and one that does not, make of it.
-_FIRST_FACTOR, LARGEST_FACTOR, _LONGER, _SHORTER = 0.5, 30.0, 1.2, 0.5
 
 # A stream chooses a line when it has seen so many signals per unknown of the transform (its first
 # batches need not be like the others), and each line has made so many updates.
@@ -48,28 +51,6 @@ _MOST_RECORDS = 1000
 _ROUNDING = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 1e-7}
 # Difference of a loss, relative to itself, that another engine or other blocks explain.
 _SAME_LOSS = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-4}
-
-
-@dataclass(frozen=True, eq=False)
-class Momentum:
-    """How far a step goes on beyond its update, in the direction in which updates move."""
-
-    last: Transform | None = None  #: what the last update gave; None: the next step is an update
-    factor: float = _FIRST_FACTOR  #: of the way from there to the next update
-
-    def carry(self, reached: Transform, method: Method) -> Transform:
-        """Where a step ends whose update gave `reached`."""
-        return reached if self.last is None else method.beyond(self.last, reached, self.factor)
-
-    def after(self, reached: Transform, *, carried: bool = True) -> Momentum:
-        """That of the next step, after one that lowered the loss, carried beyond it or not."""
-        change = _LONGER if carried else _SHORTER
-        factor = self.factor if self.last is None else change * self.factor
-        return Momentum(reached, min(factor, LARGEST_FACTOR))
-
-    def stopped(self) -> Momentum:
-        """That of the next step, after one that was carried too far, or for nothing."""
-        return Momentum(None, self.factor * _SHORTER)
 
 
 @dataclass(frozen=True, eq=False)

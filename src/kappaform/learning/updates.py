@@ -28,6 +28,9 @@ _SPREAD_OF_ROUNDING = 1e-8
 # Sums of float32 signals have rounding where the signals have no energy: with the usual proximal
 # term, 1e-10, that decided (docs/mathematics.md, section 8).
 _LARGEST_PROXIMITY = 1e-8
+# Of momentum (docs/mathematics.md, section 6.6): its first factor and the largest, and what a step
+# that lowers the loss, and one that does not, make of it.
+_FIRST_FACTOR, LARGEST_FACTOR, _LONGER, _SHORTER = 0.5, 30.0, 1.2, 0.5
 LEAST_NORM = 1e-6  #: of a transform whose norm is free: the least that can be asked for
 
 
@@ -104,6 +107,28 @@ def constraints_of(max_condition: float, norm: float | str | None, gram: NDArray
         negligible=n_features * _EPS * float(values[-1]),
         proximity=min(max(0.01 / kappa**2, PROXIMITY), _LARGEST_PROXIMITY),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Momentum:
+    """How far a step goes on beyond its update, in the direction in which updates move."""
+
+    last: Transform | None = None  #: what the last update gave; None: the next step is an update
+    factor: float = _FIRST_FACTOR  #: of the way from there to the next update
+
+    def carry(self, reached: Transform, method: Method) -> Transform:
+        """Where a step ends whose update gave `reached`."""
+        return reached if self.last is None else method.beyond(self.last, reached, self.factor)
+
+    def after(self, reached: Transform, *, carried: bool = True) -> Momentum:
+        """That of the next step, after one that lowered the loss, carried beyond it or not."""
+        change = _LONGER if carried else _SHORTER
+        factor = self.factor if self.last is None else change * self.factor
+        return Momentum(reached, min(factor, LARGEST_FACTOR))
+
+    def stopped(self) -> Momentum:
+        """That of the next step, after one that was carried too far, or for nothing."""
+        return Momentum(None, self.factor * _SHORTER)
 
 
 def measure(

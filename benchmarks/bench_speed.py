@@ -1,0 +1,111 @@
+"""How long denoising takes, next to BM3D, and how much memory.
+
+Noise of sigma 25, which is given. Times are the least of three, taken in turns: the speed of a
+machine varies. Processor time, on one thread, is what is compared with BM3D, which takes more
+threads whatever it is told; it is measured only when asked for (`run.py --bm3d speed`).
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from pictures import with_noise
+from skimage import data
+from timing import Calls, least_seconds
+
+import kappaform as kf
+
+QUALITIES = ("fast", "balanced", "best")
+OF_BM3D = {"fast": 0.18, "balanced": 0.4, "best": 0.95}
+
+
+def rows(*parts: str) -> Iterator[dict]:
+    for name in parts or PARTS:
+        yield from PARTS[name]()
+
+
+def _threads() -> Iterator[dict]:
+    """512 x 512 on one thread, and what a second one brings."""
+    noisy = _picture(512)
+    kf.denoise(noisy[:64, :64], 25)  # kernels are loaded once
+    runs = _runs(noisy)
+    if os.environ.get("KAPPAFORM_BENCH_BM3D"):
+        import bm3d
+
+        runs["BM3D"] = lambda: bm3d.bm3d(noisy, 25)
+    else:
+        yield {"skipped": "BM3D: its stored rows stay; --bm3d measures them again"}
+    seconds = least_seconds(runs, 1, clock=time.process_time)
+    for name, value in seconds.items():
+        yield _row(f"512 x 512, processor time, one thread, {name}", value, "s")
+    for name in QUALITIES if "BM3D" in seconds else ():
+        ratio = seconds[name] / seconds["BM3D"]
+        yield _row(f"512 x 512, processor time, {name} / BM3D", ratio, "BM3D", OF_BM3D[name])
+    # Both by the clock on the wall: threads share the processor time, they do not lessen it.
+    best = {"best": runs["best"]}
+    gain = least_seconds(best, 1)["best"] / least_seconds(best, 2)["best"]
+    yield _row("512 x 512, best, one thread / two", gain, "times faster", 1.7, better="higher")
+
+
+def _sizes() -> Iterator[dict]:
+    """Time per pixel of smaller and larger pictures."""
+    for side in (256, 512, 1024, 2048):
+        found = least_seconds(_runs(_picture(side)), 2, repeats=3 if side < 1024 else 1)
+        for quality, value in found.items():
+            name = f"{side} x {side}, two threads, {quality}"
+            yield _row(name, value / side**2 * 1e6, "s per megapixel", seconds=value)
+
+
+def _estimate() -> Iterator[dict]:
+    noisy = _picture(512)
+    runs = {"estimate": lambda: kf.estimate_noise(noisy), "denoise": lambda: kf.denoise(noisy, 25)}
+    times = least_seconds(runs, 1)
+    share = times["estimate"] / times["denoise"]
+    yield _row("cost of estimating the noise, 512 x 512", 100 * share, "% of denoising", 3)
+
+
+def _memory() -> Iterator[dict]:
+    """Of a process that denoises 4096 x 4096 float32 pixels, beyond image and result."""
+    found = subprocess.run([sys.executable, __file__], stdout=subprocess.PIPE, check=True)
+    name = "memory of 4096 x 4096, best, beyond image and result"
+    yield _row(name, float(found.stdout), "MB", 230)
+
+
+PARTS = {"threads": _threads, "sizes": _sizes, "estimate": _estimate, "memory": _memory}
+
+
+def _picture(side: int) -> np.ndarray:
+    noisy = with_noise(data.camera().astype(float), 25, 0)
+    return np.tile(noisy, (4, 4))[:side, :side]
+
+
+def _runs(noisy: np.ndarray) -> Calls:
+    return {q: (lambda q=q: kf.denoise(noisy, 25, quality=q)) for q in QUALITIES}
+
+
+def _peak() -> None:
+    small = np.zeros((64, 64), np.float32)
+    small += np.random.default_rng(0).normal(size=small.shape)
+    kf.denoise(small, 1.0, quality="best")  # what is loaded once does not count
+    image = np.tile(small, (64, 64))
+    out = np.ones_like(image)  # as large as the result, and given back before it is made
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    del out
+    kf.denoise(image, 1.0, quality="best")
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print((after - before) / 1024)
+
+
+def _row(name: str, value: float, unit: str, target: float | None = None, **more: Any) -> dict:
+    return {"name": name, "value": float(value), "unit": unit, "target": target, **more}
+
+
+if __name__ == "__main__":
+    _peak()
