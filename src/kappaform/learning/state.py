@@ -7,7 +7,7 @@ one that promises most makes the next steps, and those that promise too little a
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -62,7 +62,7 @@ class Line:
     records: tuple[Record, ...] = ()
     statistics: Statistics | None = None
     settled: StopReason | None = None  #: why it would stop if it were alone
-    momentum: Momentum = Momentum()
+    momentum: Momentum = field(default_factory=Momentum)
 
     @property
     def start(self) -> Start:
