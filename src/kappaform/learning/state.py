@@ -61,11 +61,10 @@ class Momentum:
         """Where a step ends whose update gave `reached`."""
         return reached if self.last is None else method.beyond(self.last, reached, self.factor)
 
-    def after(self, reached: Transform, *, carried: bool = True) -> Momentum:
+    def after(self, reached: Transform, carried: bool = True) -> Momentum:
         """That of the next step, after one that lowered the loss, carried beyond it or not."""
-        change = _LONGER if carried else _SHORTER
-        factor = self.factor if self.last is None else change * self.factor
-        return Momentum(reached, min(factor, LARGEST_FACTOR))
+        change = 1.0 if self.last is None else _LONGER if carried else _SHORTER
+        return Momentum(reached, min(change * self.factor, LARGEST_FACTOR))
 
     def stopped(self) -> Momentum:
         """That of the next step, after one that was carried too far, or for nothing."""
@@ -200,13 +199,11 @@ class Problem:
         return record.relative <= self._exact
 
     def is_same(self, record: Record, measured: Record) -> bool:
-        """Whether two records are of the same signals, perhaps summed in another order.
-
-        A loss may not depend on the unit of the signals; the norm of the coefficients does.
-        """
-        rounding = _SAME_LOSS[self.engine.dtype]
+        """Whether two records are of the same signals, perhaps summed in another order."""
+        # The loss may be the same in every unit of the signals; the norm is not.
         pairs = (record.loss, measured.loss), (record.coef_norm, measured.coef_norm)
-        return all(abs(old - new) <= rounding * abs(new) for old, new in pairs)
+        same = _SAME_LOSS[self.engine.dtype]
+        return all(abs(old - new) <= same * abs(new) for old, new in pairs)
 
 
 def step(state: State, problem: Problem) -> State:
@@ -230,12 +227,9 @@ def step(state: State, problem: Problem) -> State:
     # Only an update is known not to raise the loss: what it rises by is rounding, if it is little.
     rises = record.loss > old.loss if carried else problem.rises(old.records[-1], record)
     settles = abs(old.loss - record.loss) <= problem.tol * abs(old.loss)
-    stays = rises or settles
-    new = old
+    stays, new = rises or settles, old
     if not rises:
-        momentum = old.momentum
-        if method.momentum:
-            momentum = momentum.after(reached, carried=carried)
+        momentum = old.momentum.after(reached, carried) if method.momentum else old.momentum
         records = (*old.records, record)
         new = Line(transform, old.explore, records, statistics, momentum=momentum)
     if stays and carried:
