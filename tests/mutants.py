@@ -101,8 +101,8 @@ MUTANTS = [
     Mutant(
         "an extrapolation that was refused is tried further out",
         "learning/updates.py",
-        "change = _LONGER if carried else _SHORTER",
-        "change = _LONGER",
+        "_LONGER if carried else _SHORTER",
+        "_LONGER",
         (f"{OWN}::test_momentum_never_used_changes_nothing_but_the_factor",),
     ),
     Mutant(
@@ -371,7 +371,7 @@ MUTANTS = [
     Mutant(
         "no step has momentum",
         "learning/updates.py",
-        "return Momentum(reached, min(factor, LARGEST_FACTOR))",
+        "return Momentum(reached, min(change * self.factor, LARGEST_FACTOR))",
         "return self",
         (f"{MOMENTUM}::test_momentum_takes_fewer_passes_to_as_low_a_loss[10.0-relative]",),
     ),

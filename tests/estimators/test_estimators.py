@@ -128,6 +128,7 @@ def test_how_codes_are_made_can_be_changed_after_learning_but_not_to_anything(si
             call(signals)
 
 
+@pytest.mark.filterwarnings("ignore:max_condition=1e:UserWarning")
 def test_codes_that_rebuild_need_a_regular_transform(signals):
     estimator = kf.ConditionedTransform(3, max_condition=1e300, tol=1e-2).fit(signals)
     spectrum = np.append(np.ones(N_FEATURES - 1), 1e-30)

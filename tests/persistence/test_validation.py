@@ -259,6 +259,7 @@ def places_in(header, where=()):
 
 
 @each_model
+@pytest.mark.filterwarnings("ignore:max_condition=1e:UserWarning")
 def test_no_header_leads_to_another_error_than_that_the_file_is_damaged(model, tmp_path):
     path = tmp_path / "transform.npz"
     kf.save(path, MODELS[model](), patch_shape=(2, 2))

@@ -214,9 +214,7 @@ def step(state: State, problem: Problem) -> State:
     stays = rises or settles
     new = old
     if not rises:
-        momentum = old.momentum
-        if method.momentum:
-            momentum = momentum.after(reached, carried=carried)
+        momentum = old.momentum.after(reached, carried) if method.momentum else old.momentum
         records = (*old.records, record)
         new = Line(transform, old.explore, records, statistics, momentum=momentum)
     if stays and carried:

@@ -120,11 +120,10 @@ class Momentum:
         """Where a step ends whose update gave `reached`."""
         return reached if self.last is None else method.beyond(self.last, reached, self.factor)
 
-    def after(self, reached: Transform, *, carried: bool = True) -> Momentum:
+    def after(self, reached: Transform, carried: bool = True) -> Momentum:
         """That of the next step, after one that lowered the loss, carried beyond it or not."""
-        change = _LONGER if carried else _SHORTER
-        factor = self.factor if self.last is None else change * self.factor
-        return Momentum(reached, min(factor, LARGEST_FACTOR))
+        change = 1.0 if self.last is None else _LONGER if carried else _SHORTER
+        return Momentum(reached, min(change * self.factor, LARGEST_FACTOR))
 
     def stopped(self) -> Momentum:
         """That of the next step, after one that was carried too far, or for nothing."""
