@@ -42,6 +42,7 @@ PASS = "engines/test_numpy_engine.py"
 LEARN = "learning/test_learn.py"
 QUALITY = "imaging/test_quality_of_denoising.py"
 GROUPS = "imaging/test_groups.py"
+CHOICE = "estimators/test_choice.py"
 
 MUTANTS = [
     # --- codes that rebuild best, the choice of a bound, methods of one's own
@@ -72,6 +73,20 @@ MUTANTS = [
         "shift = run.start - begin",
         "shift = self._runs[0].start",
         ("estimators/test_choice.py::test_rows_of_a_store_are_those_of_the_array",),
+    ),
+    Mutant(
+        "bounds of folds are averaged",
+        "learning/path.py",
+        'table["max_condition"] = paths[0]["max_condition"]',
+        "pass",
+        (f"{CHOICE}::test_the_bound_is_one_of_those_given_and_a_file_goes_on_with_its_statistics",),
+    ),
+    Mutant(
+        "scattered rows of a Dask array are a chunk each",
+        "engines/rows.py",
+        "return _rows_of_chunks(signals, rows)",
+        "import dask.array as da; return da.concatenate([signals[i : i + 1] for i in rows])",
+        (f"{CHOICE}::test_rows_of_a_dask_array_stay_in_their_chunks",),
     ),
     Mutant(
         "what was learned before a method failed is lost",

@@ -159,6 +159,17 @@ def test_rows_of_a_store_are_those_of_the_array(rows, signals):
         np.testing.assert_array_equal(engine.encode(np.eye(12), 12), expected)
 
 
+@pytest.mark.parametrize("rows", [[0, 2, 4], [3, 3, 4, 11, 29], [12, 14, 27, 28], range(30)])
+def test_rows_of_a_dask_array_stay_in_their_chunks(rows, signals):
+    da = pytest.importorskip("dask.array")
+    rows, sizes = np.array(rows), (10, 5, 15)
+    lazy = da.from_array(signals[:30], chunks=(sizes, -1))
+    taken = take_rows(lazy, rows)
+    chunk_of = np.repeat(range(3), sizes)[rows]
+    assert taken.chunks[0] == tuple(np.unique(chunk_of, return_counts=True)[1].tolist())
+    np.testing.assert_array_equal(taken.compute(), signals[rows])
+
+
 def test_scattered_rows_of_a_store_are_refused():
     store = CountingStore(np.zeros((5000, 2)))
     with pytest.raises(ValueError, match="cv takes 2500 runs of rows of signals on disk: folds"):
@@ -177,6 +188,19 @@ def test_the_choice_is_kept_by_clones_pickles_and_files(signals, tmp_path):
     np.testing.assert_array_equal(
         loaded.transform(signals).toarray(), found.transform(signals).toarray()
     )
+
+
+# Means over six folds of 2.3, and of 1.1, are other numbers.
+@pytest.mark.parametrize("bound", [2.3, 1.1])
+def test_the_bound_is_one_of_those_given_and_a_file_goes_on_with_its_statistics(
+    bound, signals, tmp_path
+):
+    found = chooser(max_conditions=(bound,), cv=6, tol=0.1).fit(signals)
+    assert found.max_condition_ == found.condition_path_.chosen == bound
+    assert found.condition_path_["max_condition"].tolist() == [bound]
+    kf.save(tmp_path / "t.npz", found)
+    loaded = kf.load(tmp_path / "t.npz").partial_fit(signals[:10])
+    assert loaded.result_.state.n_signals == len(signals) + 10
 
 
 def test_only_the_last_learning_warns(signals):

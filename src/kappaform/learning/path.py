@@ -225,8 +225,9 @@ def path_on(
 
 
 def mean_path(paths: Sequence[ConditionPath]) -> ConditionPath:
-    """The mean of the tables of several paths over the same bounds."""
+    """The mean of the tables of several paths over the same bounds, which are those of each."""
     table = {name: np.mean([path[name] for path in paths], axis=0) for name in paths[0].table}
+    table["max_condition"] = paths[0]["max_condition"]  # a mean of equal numbers may be another
     return ConditionPath(table, (), paths[0].choose_by)
 
 
