@@ -89,6 +89,44 @@ MUTANTS = [
         (f"{CHOICE}::test_rows_of_a_dask_array_stay_in_their_chunks",),
     ),
     Mutant(
+        "a path measures other codes than the estimators make",
+        "learning/path.py",
+        'coding: Coding = "refit",',
+        'coding: Coding = "largest",',
+        ("learning/test_path.py::test_path_and_estimators_agree_which_bound_reconstructs_best",),
+    ),
+    Mutant(
+        "folds are learned one after the other, whatever n_jobs",
+        "estimators/choice.py",
+        "with ThreadPoolExecutor(n_jobs,",
+        "with ThreadPoolExecutor(1,",
+        (f"{CHOICE}::test_jobs_learn_at_the_same_time",),
+    ),
+    Mutant(
+        "folds go on after one of them failed",
+        "estimators/choice.py",
+        "is_over.set()",
+        "pass",
+        (f"{CHOICE}::test_an_error_in_one_fold_ends_the_others",),
+    ),
+    Mutant(
+        "a bound of a path tries the strong starts again",
+        "learning/path.py",
+        "init = Tighter(results[-1]) if results else",
+        'init = (results[-1], "auto") if results else',
+        (
+            "learning/test_path.py"
+            "::test_a_path_ends_where_it_would_with_every_start_in_fewer_iterations",
+        ),
+    ),
+    Mutant(
+        "a logarithmic axis of a short range has no minor ticks",
+        "plots/curves.py",
+        "axis.set_minor_locator(many if is_short",
+        "axis.set_minor_locator(few if is_short",
+        ("plots/test_plots.py::test_minor_ticks_of_a_logarithmic_axis_stand_closer_and_closer",),
+    ),
+    Mutant(
         "what was learned before a method failed is lost",
         "learning/learn.py",
         "except (SignalsUnreadable, MethodFailed) as error:",

@@ -1,6 +1,7 @@
 """The condition path and the errors that it tabulates."""
 
 from importlib import import_module
+from itertools import pairwise
 
 import naive
 import numpy as np
@@ -24,23 +25,57 @@ def test_error_never_rises_along_the_path(path):
     assert np.all(np.diff(path["absolute"]) <= 0)
 
 
+@pytest.mark.parametrize("n_nonzero", [3, 5])
+def test_a_path_ends_where_it_would_with_every_start_in_fewer_iterations(rng, n_nonzero):
+    signals = rng.standard_normal((300, 16)).cumsum(axis=1)
+    options = {"n_nonzero_coefs": n_nonzero, "tol": 1e-2}
+    path = kf.condition_path(signals, (1.0, 3.0, 10.0), **options)
+    for before, found in pairwise(path.results):
+        every = kf.learn(signals, found.method, init=(before, "auto"), **options)
+        assert found.loss[-1] <= 1.02 * every.loss[-1]
+        assert found.n_iter < every.n_iter
+
+
 def test_path_keeps_each_bound(path):
     assert tuple(path["max_condition"]) == BOUNDS
     assert np.all(path["condition_number"] <= np.array(BOUNDS) * (1 + 1e-9))
 
 
-def test_table_holds_the_errors_of_the_definition(path, photo_patches):
-    for prefix, signals in (("", photo_patches[::2]), ("validation_", photo_patches[1::2])):
+CODES = {
+    "refit": naive.rebuilding_codes,
+    "largest": lambda signals, transform, s: naive.hard_threshold(signals @ transform.T, s),
+}
+
+
+@pytest.mark.parametrize("given", [{}, {"coding": "refit"}, {"coding": "largest"}], ids=str)
+def test_table_holds_the_errors_of_the_definition(given, photo_patches):
+    train, validation = photo_patches[:600:4], photo_patches[1:400:4]
+    options = {"n_nonzero_coefs": 6, "max_iter": 5} | given
+    path = kf.condition_path(train, [1.0, 3.0], validation=validation, **options)
+    for prefix, signals in (("", train), ("validation_", validation)):
         for i, result in enumerate(path.results):
             coefs = signals @ result.transform.T
             codes = naive.hard_threshold(coefs, 6)
-            restored = codes @ np.linalg.inv(result.transform).T
+            rebuilding = CODES[given.get("coding", "refit")](signals, result.transform, 6)
+            restored = rebuilding @ np.linalg.inv(result.transform).T
             absolute = np.linalg.norm(codes - coefs)
             assert path[prefix + "absolute"][i] == pytest.approx(absolute, rel=1e-9)
             relative = absolute / np.linalg.norm(coefs)
             assert path[prefix + "relative"][i] == pytest.approx(relative, rel=1e-9)
             lost = np.linalg.norm(signals - restored) / np.linalg.norm(signals)
             assert path[prefix + "reconstruction"][i] == pytest.approx(lost, rel=1e-9)
+
+
+def test_path_and_estimators_agree_which_bound_reconstructs_best(photo_patches, tmp_path):
+    train, validation = photo_patches[::8], photo_patches[1::8]
+    bounds, options = [1.0, 1.5, 4.0], {"n_nonzero_coefs": 6, "tol": 1e-2}
+    path = kf.condition_path(train, bounds, validation=validation, **options)
+    scores = []
+    for result in path.results:
+        kf.save(tmp_path / "t.npz", result)
+        scores.append(kf.load(tmp_path / "t.npz").score(validation))
+    np.testing.assert_allclose(path["validation_reconstruction"], np.negative(scores), rtol=1e-12)
+    assert path.chosen == bounds[np.argmax(scores)]
 
 
 def test_validation_is_optional(photo_patches):
