@@ -110,16 +110,6 @@ MUTANTS = [
         (f"{CHOICE}::test_an_error_in_one_fold_ends_the_others",),
     ),
     Mutant(
-        "a bound of a path tries the strong starts again",
-        "learning/path.py",
-        "init = Tighter(results[-1]) if results else",
-        'init = (results[-1], "auto") if results else',
-        (
-            "learning/test_path.py"
-            "::test_a_path_ends_where_it_would_with_every_start_in_fewer_iterations",
-        ),
-    ),
-    Mutant(
         "a logarithmic axis of a short range has no minor ticks",
         "plots/curves.py",
         "axis.set_minor_locator(many if is_short",

@@ -1,7 +1,6 @@
 """The condition path and the errors that it tabulates."""
 
 from importlib import import_module
-from itertools import pairwise
 
 import naive
 import numpy as np
@@ -23,17 +22,6 @@ def path(photo_patches):
 
 def test_error_never_rises_along_the_path(path):
     assert np.all(np.diff(path["absolute"]) <= 0)
-
-
-@pytest.mark.parametrize("n_nonzero", [3, 5])
-def test_a_path_ends_where_it_would_with_every_start_in_fewer_iterations(rng, n_nonzero):
-    signals = rng.standard_normal((300, 16)).cumsum(axis=1)
-    options = {"n_nonzero_coefs": n_nonzero, "tol": 1e-2}
-    path = kf.condition_path(signals, (1.0, 3.0, 10.0), **options)
-    for before, found in pairwise(path.results):
-        every = kf.learn(signals, found.method, init=(before, "auto"), **options)
-        assert found.loss[-1] <= 1.02 * every.loss[-1]
-        assert found.n_iter < every.n_iter
 
 
 def test_path_keeps_each_bound(path):

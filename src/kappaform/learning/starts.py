@@ -23,10 +23,6 @@ from kappaform.learning.updates import (
 )
 from kappaform.linalg import dct_basis, polar
 
-# Bound up to which no strong start has won next to what a tighter bound found (docs/mathematics.md,
-# section 9).
-_MODERATE_BOUND = 10.0
-
 Init = Literal["auto", "dct", "identity", "least-squares", "procrustes"]
 
 
@@ -43,23 +39,14 @@ class Source(NamedTuple):
     gram: NDArray
     n_nonzero: int | NDArray
     codes_of: Callable[[Transform], Statistics]  #: a pass over the signals
-    follows: bool = False  #: whether they race with what a tighter bound found
 
     @property
     def n_features(self) -> int:
         return len(self.gram)
 
 
-class Tighter(NamedTuple):
-    """As `init`: what a tighter bound of a path found, to race with fresh starts."""
-
-    found: LearnResult
-
-
 def starts_for(init: Any, method: Method, source: Source) -> list[Start]:
     """Starts to try, in order."""
-    if isinstance(init, Tighter):
-        init, source = (init.found, "auto"), source._replace(follows=True)
     if isinstance(init, tuple):
         if not init:
             raise ValueError("init=(): give at least one start, or 'auto'.")
@@ -88,19 +75,14 @@ def starts_for(init: Any, method: Method, source: Source) -> list[Start]:
 
 
 def portfolio(method: Method, source: Source) -> list[Start]:
-    """The starts of a method with a bound, for either objective. None of them needs a pass.
-
-    For the absolute objective the strong ones are left out where what a tighter bound found races
-    with them, unless the bound is large.
-    """
+    """The starts of a method with a bound, for either objective. None of them needs a pass."""
     gram, kept = source.gram, max(1, round(float(np.mean(source.n_nonzero))))
     numbers = list(dict.fromkeys([(kept + 1) // 2, max(1, kept - 1), kept, 1]))  # each once
     strong = [Start(strong_start(method, gram, number)) for number in numbers]
     cosine = feasible(default_basis(len(gram)), method)
     if method.steps == "relative":
         return [*strong, Start(cosine)][:4]
-    n_strong = 0 if source.follows and bound_of(method) <= _MODERATE_BOUND else 2
-    return [Start(weak_start(method, gram)), *strong[:n_strong], Start(cosine, "rescale")]
+    return [Start(weak_start(method, gram)), *strong[:2], Start(cosine, "rescale")]
 
 
 def strong_start(method: Method, gram: NDArray, n_large: int) -> Transform:
