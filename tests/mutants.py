@@ -110,6 +110,20 @@ MUTANTS = [
         (f"{CHOICE}::test_an_error_in_one_fold_ends_the_others",),
     ),
     Mutant(
+        "strong starts that begin above the weak one race next to a warm start",
+        "learning/starts.py",
+        "if energy < most]",
+        "if energy > 0]",
+        ("learning/test_path.py::test_a_path_leaves_out_no_start_that_would_win",),
+    ),
+    Mutant(
+        "no strong start races next to a warm one",
+        "learning/starts.py",
+        "if energy < most]",
+        "if energy < 0]",
+        ("learning/test_path.py::test_a_path_leaves_out_no_start_that_would_win",),
+    ),
+    Mutant(
         "a logarithmic axis of a short range has no minor ticks",
         "plots/curves.py",
         "axis.set_minor_locator(many if is_short",

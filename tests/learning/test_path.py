@@ -1,6 +1,7 @@
 """The condition path and the errors that it tabulates."""
 
 from importlib import import_module
+from itertools import pairwise
 
 import naive
 import numpy as np
@@ -22,6 +23,29 @@ def path(photo_patches):
 
 def test_error_never_rises_along_the_path(path):
     assert np.all(np.diff(path["absolute"]) <= 0)
+
+
+def walks(rng):
+    """Signals of which a few directions have nearly all energy: strong starts win."""
+    return rng.standard_normal((300, 16)).cumsum(axis=1)
+
+
+def combinations(rng):
+    """Signals of which all directions have energy: strong starts lose."""
+    codes = rng.standard_normal((400, 25)) * (rng.random((400, 25)) < 0.1)
+    return codes @ rng.standard_normal((25, 25))
+
+
+@pytest.mark.parametrize(
+    ("make", "n_nonzero", "fewer"), [(walks, 5, False), (combinations, 2, True)]
+)
+def test_a_path_leaves_out_no_start_that_would_win(make, n_nonzero, fewer, rng):
+    signals, options = make(rng), {"n_nonzero_coefs": n_nonzero, "tol": 1e-2}
+    path = kf.condition_path(signals, (1.0, 4.0, 8.0), **options)
+    for before, found in pairwise(path.results):
+        every = kf.learn(signals, found.method, init=(before, "auto"), **options)
+        assert found.loss[-1] <= 1.02 * every.loss[-1]
+        assert (found.n_iter < every.n_iter) == fewer
 
 
 def test_path_keeps_each_bound(path):

@@ -26,6 +26,7 @@ from kappaform.learning.path import (
     path_on,
     validation_engine,
 )
+from kappaform.learning.starts import WarmStart
 from kappaform.learning.state import as_stream
 from kappaform.threads import at_most_threads, n_threads
 
@@ -164,7 +165,7 @@ class ConditionedTransformCV(SparsifyingTransform):
             self._say(f"max_condition={mean.chosen:g} has the least {self.choose_by} error")
         errors = [path[f"validation_{self.choose_by}"][chosen] for path in paths]
         found = paths[int(np.argmin(errors))].results[chosen]
-        options = options._replace(method=methods[chosen], init=(found, "auto"))
+        options = options._replace(method=methods[chosen], init=WarmStart(found))
         return self._learn(engine, options, features | _choice(mean, paths))
 
     def _paths(

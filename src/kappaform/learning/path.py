@@ -33,6 +33,7 @@ from kappaform.learning.methods import (
     one_sparsity,
 )
 from kappaform.learning.result import LearningInterrupted, LearnResult
+from kappaform.learning.starts import WarmStart
 from kappaform.learning.state import result_of
 
 _EQUAL = 1e-6  # relative difference of errors that tells nothing
@@ -207,7 +208,7 @@ def path_on(
     rows: list[dict[str, float]] = []
     try:
         for one in methods:
-            init = (results[-1], "auto") if results else "auto"
+            init = WarmStart(results[-1]) if results else "auto"
             state, reason = learn_on(engine, options._replace(method=one, init=init))
             # Its errors cost one more pass over the signals.
             result = result_of(replace(state, n_passes=state.n_passes + 1), reason)
