@@ -27,7 +27,7 @@ train, validation = patches_of(left), patches_of(right)
 
 # %%
 # :func:`kappaform.condition_path` learns a transform for every bound and measures three errors.
-# What one bound has found races with the fresh starts of the next.
+# Each bound starts from what the previous one found, and from fresh starts; the best is kept.
 
 bounds = [1, 1.25, 1.5, 2, 3, 5]
 path = kf.condition_path(train, bounds, n_nonzero_coefs=5, validation=validation, tol=1e-2)
@@ -54,8 +54,8 @@ print(f"condition number {path.best.condition_number:.4f} after {path.best.n_ite
 # -------------------
 #
 # Without other signals, :class:`kappaform.ConditionedTransformCV` leaves out a part of those that
-# there are, each in turn, and then learns from all of them. It measures with the codes that the
-# estimators make, which rebuild signals better: so the bound may be a looser one.
+# there are, each in turn, and then learns from all of them. Both measure with the codes that the
+# estimators make, which reconstruct signals best.
 
 chooser = kf.ConditionedTransformCV(5, max_conditions=[1, 1.5, 2, 3, 5], cv=3, tol=1e-2).fit(train)
 print(f"chosen: max_condition {chooser.max_condition_:g}")

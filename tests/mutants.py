@@ -45,6 +45,7 @@ REFUSED = "persistence/test_validation.py"
 OWN = "learning/test_own_methods.py"
 QUALITY = "imaging/test_quality_of_denoising.py"
 GROUPS = "imaging/test_groups.py"
+CHOICE = "estimators/test_choice.py"
 
 MUTANTS = [
     # --- the same bits in every process
@@ -161,6 +162,62 @@ MUTANTS = [
         "shift = run.start - begin",
         "shift = self._runs[0].start",
         ("estimators/test_choice.py::test_rows_of_a_store_are_those_of_the_array",),
+    ),
+    Mutant(
+        "bounds of folds are averaged",
+        "learning/path.py",
+        'table["max_condition"] = paths[0]["max_condition"]',
+        "pass",
+        (f"{CHOICE}::test_the_bound_is_one_of_those_given_and_a_file_goes_on_with_its_statistics",),
+    ),
+    Mutant(
+        "scattered rows of a Dask array are a chunk each",
+        "engines/rows.py",
+        "return _rows_of_chunks(signals, rows)",
+        "import dask.array as da; return da.concatenate([signals[i : i + 1] for i in rows])",
+        (f"{CHOICE}::test_rows_of_a_dask_array_stay_in_their_chunks",),
+    ),
+    Mutant(
+        "a path measures other codes than the estimators make",
+        "learning/path.py",
+        'coding: Coding = "refit",',
+        'coding: Coding = "largest",',
+        ("learning/test_path.py::test_path_and_estimators_agree_which_bound_reconstructs_best",),
+    ),
+    Mutant(
+        "folds are learned one after the other, whatever n_jobs",
+        "estimators/choice.py",
+        "with ThreadPoolExecutor(n_jobs,",
+        "with ThreadPoolExecutor(1,",
+        (f"{CHOICE}::test_jobs_learn_at_the_same_time",),
+    ),
+    Mutant(
+        "folds go on after one of them failed",
+        "estimators/choice.py",
+        "is_over.set()",
+        "pass",
+        (f"{CHOICE}::test_an_error_in_one_fold_ends_the_others",),
+    ),
+    Mutant(
+        "strong starts that begin above the weak one race next to a warm start",
+        "learning/starts.py",
+        "if energy < most]",
+        "if energy > 0]",
+        ("learning/test_path.py::test_a_path_leaves_out_no_start_that_would_win",),
+    ),
+    Mutant(
+        "no strong start races next to a warm one",
+        "learning/starts.py",
+        "if energy < most]",
+        "if energy < 0]",
+        ("learning/test_path.py::test_a_path_leaves_out_no_start_that_would_win",),
+    ),
+    Mutant(
+        "a logarithmic axis of a short range has no minor ticks",
+        "plots/curves.py",
+        "axis.set_minor_locator(many if is_short",
+        "axis.set_minor_locator(few if is_short",
+        ("plots/test_plots.py::test_minor_ticks_of_a_logarithmic_axis_stand_closer_and_closer",),
     ),
     Mutant(
         "what was learned before a method failed is lost",

@@ -118,7 +118,7 @@ def test_path_shows_every_bound_and_draws(folder, signals, capsys):
     assert (folder / "p.png").read_bytes().startswith(b"\x89PNG")
     table = json.loads(ended(capsys, *words, "--overwrite", "--json")[1])["table"]
     expected = kf.condition_path(
-        signals[::2], [1, 2, 4], validation=signals[1::2], max_iter=5, tol=1e-3, coding="refit"
+        signals[::2], [1, 2, 4], validation=signals[1::2], max_iter=5, tol=1e-3
     )
     assert_allclose(table["validation_reconstruction"], expected["validation_reconstruction"])
 

@@ -1,5 +1,7 @@
 """The bound is chosen by signals that were not learned from."""
 
+import re
+import threading
 from copy import copy
 
 import numpy as np
@@ -12,19 +14,20 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import kappaform as kf
 from kappaform.engines import engine_for
 from kappaform.engines.rows import take_rows
+from kappaform.estimators import choice
 
-BOUNDS = (1.0, 2.0, 6.0)
+BOUNDS = (1.0, 3.0)
 ERRORS = ("reconstruction", "relative", "absolute")
 
 
 def chooser(n_nonzero=3, **parameters):
-    options = {"max_conditions": BOUNDS, "cv": 3, "tol": 1e-2, **parameters}
+    options = {"max_conditions": BOUNDS, "cv": 2, "tol": 1e-2, **parameters}
     return kf.ConditionedTransformCV(n_nonzero, **options)
 
 
 @pytest.fixture(scope="module")
 def signals():
-    return np.random.default_rng(0).standard_normal((240, 12)).cumsum(axis=1)
+    return np.random.default_rng(0).standard_normal((120, 9)).cumsum(axis=1)
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +40,7 @@ def chosen(signals):
 def paths(signals):
     """The path of each fold, learned from the others."""
     options = {"n_nonzero_coefs": 3, "tol": 1e-2}
-    folds = KFold(3).split(signals)
+    folds = KFold(2).split(signals)
     return [kf.condition_path(signals[train], BOUNDS, **options) for train, _ in folds]
 
 
@@ -57,7 +60,7 @@ def test_the_bound_has_the_least_mean_error_on_signals_that_were_left_out(
 ):
     found = chooser(choose_by=choose_by, coding=coding).fit(signals)
     errors = []
-    for path, (_, test) in zip(paths, KFold(3).split(signals), strict=True):
+    for path, (_, test) in zip(paths, KFold(2).split(signals), strict=True):
         errors.append(
             [
                 getattr(kf.evaluate(signals[test], one, 3, coding=coding), choose_by)
@@ -69,7 +72,7 @@ def test_the_bound_has_the_least_mean_error_on_signals_that_were_left_out(
         found.condition_path_[f"validation_{choose_by}"], expected, rtol=1e-12
     )
     assert found.max_condition_ == found.condition_path_.chosen == BOUNDS[np.argmin(expected)]
-    assert [len(path.results) for path in found.fold_paths_] == [3] * 3
+    assert [len(path.results) for path in found.fold_paths_] == [len(BOUNDS)] * 2
     assert found.condition_number_ <= found.max_condition_ * (1 + 1e-9)
     assert found.result_.method.max_condition == found.max_condition_
 
@@ -88,27 +91,27 @@ def test_the_transform_is_learned_again_from_all_signals(signals, chosen):
 def test_signals_for_validation_choose_without_folds(signals):
     train, validation = signals[::2], signals[1::2]
     found = chooser(cv=None).fit(train, validation=validation)
-    path = kf.condition_path(
-        train, BOUNDS, n_nonzero_coefs=3, tol=1e-2, validation=validation, coding="refit"
-    )
+    path = kf.condition_path(train, BOUNDS, n_nonzero_coefs=3, tol=1e-2, validation=validation)
     assert found.max_condition_ == path.chosen
+    errors = path["validation_reconstruction"]
+    assert found.score(validation) == pytest.approx(-errors.min(), rel=1e-12)
     np.testing.assert_array_equal(found.components_, path.best.transform)
     np.testing.assert_array_equal(found.condition_path_["absolute"], path["absolute"])
     assert found.fold_paths_ == (found.condition_path_,)
 
 
 def test_folds_are_those_that_are_asked_for(signals):
-    splits = [(np.arange(0, 200), np.arange(200, 240))]
+    splits = [(np.arange(0, 100), np.arange(100, 120))]
     by_hand = chooser(cv=splits).fit(signals)
-    labels = np.repeat([-1, 0], [200, 40])
+    labels = np.repeat([-1, 0], [100, 20])
     split = chooser(cv=PredefinedSplit(labels)).fit(signals)
-    alone = chooser().fit(signals[:200], validation=signals[200:])
+    alone = chooser().fit(signals[:100], validation=signals[100:])
     for one in (split, alone):
         np.testing.assert_array_equal(
             by_hand.condition_path_["validation_reconstruction"],
             one.condition_path_["validation_reconstruction"],
         )
-    shuffled = chooser(cv=KFold(3, shuffle=True, random_state=0)).fit(signals)
+    shuffled = chooser(cv=KFold(3, shuffle=True, random_state=0), tol=0.1).fit(signals)
     assert len(shuffled.fold_paths_) == 3
 
 
@@ -131,8 +134,8 @@ def test_stores_are_read_once_for_every_pass_and_give_what_arrays_give(signals, 
     m = len(signals)
     rows = found.result_.n_passes * m + m  # a survey, and the passes
     for path in found.fold_paths_:
-        rows += sum(result.n_passes for result in path.results) * m * 2 // 3
-        rows += m * 2 // 3 + len(BOUNDS) * m // 3  # a survey, and the errors on those left out
+        rows += sum(result.n_passes for result in path.results) * m // 2
+        rows += m // 2 + len(BOUNDS) * m // 2  # a survey, and the errors on those left out
     assert store.n_rows <= rows
 
 
@@ -157,7 +160,18 @@ def test_rows_of_a_store_are_those_of_the_array(rows, signals):
     for each in (signals, CountingStore(signals)):
         engine = engine_for(take_rows(each, np.array(rows)))
         assert engine.n_signals == len(rows)
-        np.testing.assert_array_equal(engine.encode(np.eye(12), 12), expected)
+        np.testing.assert_array_equal(engine.encode(np.eye(9), 9), expected)
+
+
+@pytest.mark.parametrize("rows", [[0, 2, 4], [3, 3, 4, 11, 29], [12, 14, 27, 28], range(30)])
+def test_rows_of_a_dask_array_stay_in_their_chunks(rows, signals):
+    da = pytest.importorskip("dask.array")
+    rows, sizes = np.array(rows), (10, 5, 15)
+    lazy = da.from_array(signals[:30], chunks=(sizes, -1))
+    taken = take_rows(lazy, rows)
+    chunk_of = np.repeat(range(3), sizes)[rows]
+    assert taken.chunks[0] == tuple(np.unique(chunk_of, return_counts=True)[1].tolist())
+    np.testing.assert_array_equal(taken.compute(), signals[rows])
 
 
 def test_scattered_rows_of_a_store_are_refused():
@@ -170,20 +184,113 @@ def test_the_choice_is_kept_by_clones_pickles_and_files(signals, tmp_path):
     found = chooser(sparse_output=True).fit(signals)
     assert not hasattr(clone(found), "max_condition_")
     assert not hasattr(found, "partial_fit")
-    kf.save(tmp_path / "t.npz", found, patch_shape=(3, 4))
+    kf.save(tmp_path / "t.npz", found, patch_shape=(3, 3))
     loaded = kf.load(tmp_path / "t.npz")
     assert type(loaded) is kf.ConditionedTransform
     assert loaded.max_condition == found.max_condition_
-    assert loaded.patch_shape_ == (3, 4)
+    assert loaded.patch_shape_ == (3, 3)
     np.testing.assert_array_equal(
         loaded.transform(signals).toarray(), found.transform(signals).toarray()
     )
+
+
+# Means over six folds of 2.3, and of 1.1, are other numbers.
+@pytest.mark.parametrize("bound", [2.3, 1.1])
+def test_the_bound_is_one_of_those_given_and_a_file_goes_on_with_its_statistics(
+    bound, signals, tmp_path
+):
+    found = chooser(max_conditions=(bound,), cv=6, tol=1.0).fit(signals)
+    assert found.max_condition_ == found.condition_path_.chosen == bound
+    assert found.condition_path_["max_condition"].tolist() == [bound]
+    kf.save(tmp_path / "t.npz", found)
+    loaded = kf.load(tmp_path / "t.npz").partial_fit(signals[:10])
+    assert loaded.result_.state.n_signals == len(signals) + 10
 
 
 def test_only_the_last_learning_warns(signals):
     with pytest.warns(ConvergenceWarning, match="ConditionedTransformCV stopped after") as caught:
         chooser(max_iter=2, tol=0).fit(signals)
     assert len(caught) == 1
+
+
+@pytest.mark.parametrize("n_jobs", [2, -1])
+def test_any_number_of_jobs_gives_the_same_bits(n_jobs, signals, chosen):
+    found = chooser(n_jobs=n_jobs).fit(signals)
+    np.testing.assert_array_equal(found.components_, chosen.components_)
+    assert found.max_condition_ == chosen.max_condition_
+    for one, other in zip(found.fold_paths_, chosen.fold_paths_, strict=True):
+        for name, column in one.table.items():
+            np.testing.assert_array_equal(column, other[name])
+        for result, same in zip(one.results, other.results, strict=True):
+            np.testing.assert_array_equal(result.transform, same.transform)
+
+
+def test_jobs_learn_at_the_same_time(signals):
+    both, met = threading.Barrier(2, timeout=60), set()
+
+    def meet(_):
+        thread = threading.current_thread()
+        if thread is not threading.main_thread():  # which learns from all signals in the end
+            both.wait()
+            met.add(thread.name)
+        return True
+
+    chooser(n_jobs=2, max_conditions=BOUNDS[:1], callback=meet).fit(signals)
+    assert len(met) == 2
+
+
+def test_verbose_tells_every_fold_and_bound_with_its_error(signals, chosen, capsys):
+    chooser().fit(signals)
+    assert capsys.readouterr() == ("", "")
+    chooser(verbose=1, choose_by="relative").fit(signals)
+    lines, who = capsys.readouterr().out.splitlines(), "[ConditionedTransformCV]"
+    expected = [
+        f"{who} fold {fold} of 2, max_condition={bound:g}: relative error {error:.6g}"
+        for fold, path in enumerate(chosen.fold_paths_, 1)
+        for bound, error in zip(BOUNDS, path["validation_relative"], strict=True)
+    ]
+    assert lines[: len(expected)] == expected
+    choice, end = lines[len(expected) :]
+    assert re.fullmatch(rf"{re.escape(who)} max_condition=\d has the least relative error", choice)
+    assert re.fullmatch(rf"{re.escape(who)} stopped after \d+ iterations: .*", end)
+
+
+def test_more_verbose_tells_every_iteration_too(signals, capsys):
+    chooser(verbose=2, tol=0.1).fit(signals)
+    lines = capsys.readouterr().out.splitlines()
+    assert sum("] iteration " in line for line in lines) > sum("] fold " in line for line in lines)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_an_error_in_one_fold_ends_the_others(n_jobs, signals):
+    iterations = []
+
+    def fail(result):
+        iterations.append(result.n_iter)
+        if len(iterations) == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        chooser(tol=0, n_jobs=n_jobs, callback=fail).fit(signals)
+    assert len(iterations) < 20
+    assert not any(each.name.startswith("kappaform") for each in threading.enumerate())
+
+
+def test_folds_stop_at_a_coarser_tolerance_and_never_above_a_thousandth(monkeypatch, signals):
+    seen, path_on = [], choice.path_on
+
+    def watched(engines, methods, options, *rest, **others):
+        seen.append(options.tol)
+        return path_on(engines, methods, options, *rest, **others)
+
+    monkeypatch.setattr(choice, "path_on", watched)
+    given = (0.0, 1e-5, 1e-4, 5e-4, 1e-2)
+    for tol in given:
+        chooser(tol=tol, callback=lambda _: True).fit(signals)  # one iteration each
+    assert seen[::2] == seen[1::2] == pytest.approx([0.0, 1e-4, 1e-3, 1e-3, 1e-2])
+    seen.clear()
+    chooser(tol=1e-4, callback=lambda _: True).fit(signals, validation=signals)
+    assert seen == [1e-4]  # what is learned here is the result
 
 
 def test_a_choice_that_was_interrupted_changes_nothing(signals, chosen):
@@ -216,6 +323,8 @@ def test_a_choice_that_was_interrupted_changes_nothing(signals, chosen):
         ({"max_conditions": [[1.0, 2.0]]}, r"max_conditions is of shape \(1, 2\): give"),
         ({"choose_by": "size"}, "choose_by='size' is unknown: choose one of"),
         ({"coding": "size"}, "coding='size' is unknown"),
+        ({"n_jobs": 0}, "n_jobs=0: give a number of jobs >= 1, -1 for"),
+        ({"n_jobs": "all"}, "n_jobs='all': give a number of jobs >= 1, -1 for"),
         ({"tol": -1}, "tol=-1"),
     ],
 )

@@ -1,6 +1,5 @@
 """The scikit-learn estimators keep scikit-learn's contract and the promises of `learn`."""
 
-import math
 import pickle
 import re
 import subprocess
@@ -29,6 +28,7 @@ import kappaform as kf
 from kappaform.engines import NumpyEngine
 from kappaform.engines.blocks import block_rows
 from kappaform.estimators.base import _piece_rows
+from kappaform.learning import StopReason
 
 N_FEATURES = 16
 ESTIMATORS = [kf.ConditionedTransform, kf.OrthonormalTransform, kf.LogDetTransform]
@@ -44,20 +44,20 @@ def signals(rng):
 # Their data may take more iterations than these, and the warning is right.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore:signals has shape:UserWarning")
-@parametrize_with_checks([estimator(max_iter=30) for estimator in ESTIMATORS])
+@parametrize_with_checks([estimator(max_iter=3) for estimator in ESTIMATORS])
 def test_scikit_learn_finds_nothing_to_complain_about(estimator, check):
     check(estimator)
 
 
 @each_estimator
 def test_the_estimator_is_the_functional_core_with_its_result(estimator_class, signals):
-    estimator = estimator_class(3, tol=1e-3).fit(signals)
+    estimator = estimator_class(3, tol=1e-2).fit(signals)
     method = {
         kf.ConditionedTransform: kf.Conditioned(),
         kf.OrthonormalTransform: kf.Orthonormal(),
         kf.LogDetTransform: kf.LogDet(),
     }[estimator_class]
-    result = kf.learn(signals, method, n_nonzero_coefs=3, tol=1e-3)
+    result = kf.learn(signals, method, n_nonzero_coefs=3, tol=1e-2)
     np.testing.assert_array_equal(estimator.components_, result.transform)
     np.testing.assert_array_equal(estimator.loss_curve_, result.loss)
     np.testing.assert_array_equal(estimator.singular_values_, result.spectrum)
@@ -322,8 +322,8 @@ def test_zero_signals_are_rebuilt_perfectly(signals):
 @pytest.mark.parametrize("exponent", [-900, -60, 60, 900])
 def test_scaled_signals_have_scaled_codes_and_the_same_score(estimator_class, exponent, signals):
     scaled = np.ldexp(signals, exponent)
-    ordinary = estimator_class(3, tol=1e-3).fit(signals)
-    estimator = estimator_class(3, tol=1e-3).fit(scaled)
+    ordinary = estimator_class(3, tol=1e-2).fit(signals)
+    estimator = estimator_class(3, tol=1e-2).fit(scaled)
     expected = np.ldexp(ordinary.transform(signals), exponent)
     np.testing.assert_array_equal(ordinary.transform(scaled), expected)
     np.testing.assert_array_equal(estimator.components_, ordinary.components_)
@@ -420,7 +420,7 @@ def test_stopping_at_max_iter_warns_with_the_numbers_and_the_remedy(signals):
 @pytest.mark.parametrize("objective", ["absolute", "relative"])
 def test_a_warning_never_contradicts_the_race_of_starts(objective, signals):
     tol, seen = 1e-2, set()
-    for max_iter in range(1, 60, 3):
+    for max_iter in range(1, 60, 6):
         estimator = kf.ConditionedTransform(3, objective=objective, max_iter=max_iter, tol=tol)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -622,8 +622,11 @@ def test_importing_the_estimators_imports_no_plots_and_no_accelerator():
     assert not {"matplotlib", "skimage", "torch", "dask"} & set(loaded)
 
 
-def test_the_loss_never_increases(signals):
-    for estimator_class in ESTIMATORS:
-        estimator = estimator_class(3, init="dct", tol=1e-4).fit(signals)
-        curve = estimator.loss_curve_
-        assert (np.diff(curve) <= 1e-12 * max(1.0, math.fabs(curve[0]))).all()
+@each_estimator
+def test_no_update_raises_the_loss(estimator_class, signals):
+    # A step that does is dropped, and so not in the curve: but it ends learning.
+    estimator = estimator_class(3, init="dct", tol=1e-4).fit(signals)
+    assert estimator.result_.stop_reason is StopReason.TOLERANCE
+    curve = estimator.loss_curve_
+    assert len(curve) > 5
+    assert (np.diff(curve) <= 1e-12 * np.abs(curve[:-1])).all()

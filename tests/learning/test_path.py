@@ -1,6 +1,7 @@
 """The condition path and the errors that it tabulates."""
 
 from importlib import import_module
+from itertools import pairwise
 
 import naive
 import numpy as np
@@ -24,23 +25,69 @@ def test_error_never_rises_along_the_path(path):
     assert np.all(np.diff(path["absolute"]) <= 0)
 
 
+def walks(rng):
+    """Signals of which a few directions have nearly all energy: strong starts win."""
+    return rng.standard_normal((300, 16)).cumsum(axis=1)
+
+
+def combinations(rng):
+    """Signals of which all directions have energy: strong starts lose."""
+    codes = rng.standard_normal((400, 25)) * (rng.random((400, 25)) < 0.1)
+    return codes @ rng.standard_normal((25, 25))
+
+
+@pytest.mark.parametrize(
+    ("make", "n_nonzero", "fewer"), [(walks, 5, False), (combinations, 2, True)]
+)
+def test_a_path_leaves_out_no_start_that_would_win(make, n_nonzero, fewer, rng):
+    signals, options = make(rng), {"n_nonzero_coefs": n_nonzero, "tol": 1e-2}
+    path = kf.condition_path(signals, (1.0, 4.0, 8.0), **options)
+    for before, found in pairwise(path.results):
+        every = kf.learn(signals, found.method, init=(before, "auto"), **options)
+        assert found.loss[-1] <= 1.02 * every.loss[-1]
+        assert (found.n_iter < every.n_iter) == fewer
+
+
 def test_path_keeps_each_bound(path):
     assert tuple(path["max_condition"]) == BOUNDS
     assert np.all(path["condition_number"] <= np.array(BOUNDS) * (1 + 1e-9))
 
 
-def test_table_holds_the_errors_of_the_definition(path, photo_patches):
-    for prefix, signals in (("", photo_patches[::2]), ("validation_", photo_patches[1::2])):
+CODES = {
+    "refit": naive.rebuilding_codes,
+    "largest": lambda signals, transform, s: naive.hard_threshold(signals @ transform.T, s),
+}
+
+
+@pytest.mark.parametrize("given", [{}, {"coding": "refit"}, {"coding": "largest"}], ids=str)
+def test_table_holds_the_errors_of_the_definition(given, photo_patches):
+    train, validation = photo_patches[:600:4], photo_patches[1:400:4]
+    options = {"n_nonzero_coefs": 6, "max_iter": 5} | given
+    path = kf.condition_path(train, [1.0, 3.0], validation=validation, **options)
+    for prefix, signals in (("", train), ("validation_", validation)):
         for i, result in enumerate(path.results):
             coefs = signals @ result.transform.T
             codes = naive.hard_threshold(coefs, 6)
-            restored = codes @ np.linalg.inv(result.transform).T
+            rebuilding = CODES[given.get("coding", "refit")](signals, result.transform, 6)
+            restored = rebuilding @ np.linalg.inv(result.transform).T
             absolute = np.linalg.norm(codes - coefs)
             assert path[prefix + "absolute"][i] == pytest.approx(absolute, rel=1e-9)
             relative = absolute / np.linalg.norm(coefs)
             assert path[prefix + "relative"][i] == pytest.approx(relative, rel=1e-9)
             lost = np.linalg.norm(signals - restored) / np.linalg.norm(signals)
             assert path[prefix + "reconstruction"][i] == pytest.approx(lost, rel=1e-9)
+
+
+def test_path_and_estimators_agree_which_bound_reconstructs_best(photo_patches, tmp_path):
+    train, validation = photo_patches[::8], photo_patches[1::8]
+    bounds, options = [1.0, 1.5, 4.0], {"n_nonzero_coefs": 6, "tol": 1e-2}
+    path = kf.condition_path(train, bounds, validation=validation, **options)
+    scores = []
+    for result in path.results:
+        kf.save(tmp_path / "t.npz", result)
+        scores.append(kf.load(tmp_path / "t.npz").score(validation))
+    np.testing.assert_allclose(path["validation_reconstruction"], np.negative(scores), rtol=1e-12)
+    assert path.chosen == bounds[np.argmax(scores)]
 
 
 def test_validation_is_optional(photo_patches):

@@ -11,6 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from kappaform import OrthonormalTransform, dct_basis, plots, random_basis
 from kappaform.learning import ConditionPath
+from kappaform.plots.curves import log_scale
 
 
 @dataclass
@@ -176,6 +177,27 @@ def test_path_shows_training_and_validation_in_three_panels():
         assert_array_equal(validation.get_ydata(), data.table[f"validation_{error}"])
         assert axes.get_title(loc="left").startswith(error)
         assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+        assert axes.get_ylabel() == "log scale"
+
+
+@pytest.mark.parametrize("span", [1.2, 1.9, 4.0, 6.0, 40.0, 900.0])
+def test_minor_ticks_of_a_logarithmic_axis_stand_closer_and_closer(span):
+    figure = Figure()
+    axes = figure.subplots()
+    axes.plot([1, 2], [0.3, 0.3 * span])
+    log_scale(axes, "y")
+    figure.draw_without_rendering()
+    low, high = axes.get_ylim()
+    major, minor = (np.asarray(axes.yaxis.get_ticklocs(minor=each)) for each in (False, True))
+    labelled = major[(major >= low) & (major <= high)]
+    all_ticks = np.union1d(labelled, minor[(minor >= low) & (minor <= high)])
+    assert len(all_ticks) >= 2 * len(labelled) >= 4
+    # Within one step of the labels ticks are evenly spaced values: on the axis, ever closer.
+    gaps = np.diff(all_ticks)
+    alike = np.isclose(gaps[1:], gaps[:-1])
+    heights = np.diff(np.log(all_ticks))
+    assert alike.any()
+    assert (heights[1:][alike] < heights[:-1][alike]).all()
 
 
 def test_a_fitted_estimator_is_drawn_as_its_result(rng):

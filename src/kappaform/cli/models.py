@@ -99,7 +99,7 @@ def _validated(arguments: Namespace, signals: NDArray) -> tuple[Any, Any]:
     if len(signals) < 2:
         raise ValueError("there is 1 signal: give at least 2, every second one validates.")
     options = chosen(arguments, *_LIMITS, "choose_by")
-    options |= {"validation": signals[1::2], "method": _conditioned(arguments), "coding": "refit"}
+    options |= {"validation": signals[1::2], "method": _conditioned(arguments)}
     with messages.progress("path") as callback:
         path = kf.condition_path(signals[::2], arguments.bounds, **options, callback=callback)
     return path, None

@@ -15,20 +15,17 @@ _MOST_RUNS = 1000
 def take_rows(signals: Any, rows: Array) -> Any:
     """Signals with these row numbers, ascending.
 
-    What is in memory, or on a device, is copied. Dask arrays stay lazy. Memory-maps and stores are
-    read where they are, which asks for few runs of rows.
+    What is in memory, or on a device, is copied. Dask arrays stay lazy, and every chunk keeps its
+    rows. Memory-maps and stores are read where they are, which asks for few runs of rows.
     """
+    if library_of(signals) == "dask":  # before all that takes it for a store
+        return _rows_of_chunks(signals, rows)
     runs = _runs(rows)
-    if len(runs) == 1:
-        return signals[runs[0]] if not is_store(signals) else JoinedRows(signals, runs)
-    library = library_of(signals)
-    if library == "dask":
-        import dask.array as da
-
-        return da.concatenate([signals[run] for run in runs])
-    if library != "torch" and (is_store(signals) or memory_map(signals) is not None):
+    if is_store(signals):
         return JoinedRows(signals, runs)
-    return signals[rows]
+    if len(runs) == 1:
+        return signals[runs[0]]
+    return signals[rows] if memory_map(signals) is None else JoinedRows(signals, runs)
 
 
 class JoinedRows:
@@ -53,6 +50,32 @@ class JoinedRows:
                 shift = run.start - begin
                 pieces.append(np.asarray(self._store[first + shift : last + shift]))
         return np.concatenate(pieces)
+
+
+def _rows_of_chunks(signals: Any, rows: Array) -> Any:
+    """Rows of a Dask array in chunks: those that one of its chunks has make one.
+
+    Dask's own indexing would join them into chunks of the old size, and move rows between workers
+    in every pass.
+    """
+    import dask.array as da
+
+    starts = np.cumsum((0, *signals.chunks[0]))
+    chunk_of = np.searchsorted(starts, rows, side="right") - 1
+    used, counts = np.unique(chunk_of, return_counts=True)
+    within = (rows - starts[chunk_of])[:, np.newaxis]
+    chunks = tuple(counts.tolist())
+    return da.map_blocks(
+        _rows_of_chunk,
+        signals.blocks[used],
+        da.from_array(within, chunks=(chunks, 1)),
+        chunks=(chunks, signals.chunks[1]),
+        meta=signals._meta,
+    )
+
+
+def _rows_of_chunk(chunk: Array, rows: Array) -> Array:
+    return chunk[rows[:, 0]]
 
 
 def _runs(rows: Array) -> list[slice]:

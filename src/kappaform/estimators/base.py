@@ -56,6 +56,7 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
 
     _specification: ClassVar[type]  #: of the method; its fields are parameters here
     _streams: ClassVar[bool] = True  #: whether it can learn batch by batch
+    _tells_iterations: ClassVar[int] = 1  #: from which `verbose` on every iteration is printed
     coding: Coding = "largest"  #: a parameter, unless all ways to make codes are the same
 
     def __init__(
@@ -242,7 +243,8 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         sparsity = one_sparsity(self.n_nonzero_coefs, "an estimator")
         checked_coding(self.coding)
         options = checked_options(self._method(), sparsity, init, self.callback, **others)
-        return options._replace(callback=self._telling_callback) if self.verbose else options
+        tells = self.verbose >= self._tells_iterations
+        return options._replace(callback=self._telling_callback) if tells else options
 
     def _method(self) -> Method:
         names = (field.name for field in fields(self._specification))

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from itertools import starmap
+from threading import Event
 from typing import Any, Literal, Self
 
 import numpy as np
+from joblib import effective_n_jobs
 from sklearn.model_selection import check_cv
 
 from kappaform.engines import Engine, engine_for
@@ -13,7 +18,7 @@ from kappaform.estimators.base import SparsifyingTransform
 from kappaform.estimators.transforms import ConditionedTransform
 from kappaform.learning import Conditioned, ConditionPath, Method
 from kappaform.learning.learn import warn_of_little
-from kappaform.learning.methods import MAX_ITER, Coding, Objective, Options, Variant
+from kappaform.learning.methods import MAX_ITER, Callback, Coding, Objective, Options, Variant
 from kappaform.learning.path import (
     ErrorName,
     checked_error,
@@ -22,9 +27,14 @@ from kappaform.learning.path import (
     path_on,
     validation_engine,
 )
+from kappaform.learning.starts import WarmStart
 from kappaform.learning.state import as_stream
+from kappaform.threads import at_most_threads, n_threads
 
 BOUNDS = (1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
+# Folds only choose: they stop at this many times the tolerance, but not above this one
+# (docs/mathematics.md, section 9, has their errors with both).
+_COARSER, _COARSEST = 10, 1e-3
 
 
 class ConditionedTransformCV(SparsifyingTransform):
@@ -33,6 +43,7 @@ class ConditionedTransformCV(SparsifyingTransform):
     For each fold a path over the bounds is learned from the other folds, each bound from what the
     one before it found. The bound with the least mean error on the folds left out is chosen, and
     the transform is learned from all signals, from the best that a fold found and fresh starts.
+    Folds stop at ten times `tol`, or at 1e-3 if that is less; no fold sees what another found.
     With ``fit(X, validation=others)`` these signals choose instead, and one path is learned.
 
     There is no `partial_fit`. A file has the transform with its bound: `load` gives a
@@ -52,11 +63,18 @@ class ConditionedTransformCV(SparsifyingTransform):
         were not learned from. The last two tend to fall with the bound for ever.
     norm, objective, variant, n_rounds, max_iter, tol
         As for :class:`ConditionedTransform`, for every bound.
-    coding, sparse_output, verbose
-        As for :class:`ConditionedTransform`.
+    coding, sparse_output
+        As for :class:`ConditionedTransform`. The reconstruction error that chooses is that of the
+        same codes.
+    n_jobs : int, optional
+        Number of folds that are learned at the same time, in threads; -1 uses every core. Results
+        have the same bits for any number.
     callback : callable, optional
         Called after every iteration of every bound and fold with the LearnResult so far; returning
-        True ends learning with this bound.
+        True ends learning with this bound. With several jobs it is called from their threads.
+    verbose : int
+        Above 0 a line is printed for every fold and bound, with its error, and for the choice;
+        above 1 for every iteration, too.
 
     Attributes
     ----------
@@ -84,6 +102,7 @@ class ConditionedTransformCV(SparsifyingTransform):
 
     _specification = Conditioned
     _streams = False
+    _tells_iterations = 2
 
     def __init__(
         self,
@@ -100,6 +119,7 @@ class ConditionedTransformCV(SparsifyingTransform):
         tol: float = 1e-4,
         coding: Coding = "refit",
         sparse_output: bool = False,
+        n_jobs: int | None = None,
         callback: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -119,6 +139,7 @@ class ConditionedTransformCV(SparsifyingTransform):
         self.variant = variant
         self.n_rounds = n_rounds
         self.coding = coding
+        self.n_jobs = n_jobs
 
     def fit(self, X: Any, y: Any = None, *, validation: Any = None) -> Self:  # noqa: ARG002
         """Choose the bound, and learn the transform of signals, one per row.
@@ -130,34 +151,86 @@ class ConditionedTransformCV(SparsifyingTransform):
         options = self._fit_options()
         methods = methods_over(self.max_conditions, options.method)
         checked_error(self.choose_by)
+        n_jobs = self._jobs()
         signals, features = self._received(X, reset=True)
         engine = engine_for(signals)
         warn_of_little(engine, options.n_nonzero)
         if validation is not None:
-            others = validation_engine(validation, engine.n_features)
-            return self._take_best(self._path(engine, others, methods, options), engine, features)
-        paths = tuple(
-            self._path(
-                engine_for(take_rows(signals, train)),
-                engine_for(take_rows(signals, test)),
-                methods,
-                options,
-            )
-            for train, test in self._folds(engine.n_signals)
-        )
+            engines = engine, validation_engine(validation, engine.n_features)
+            path = self._path(engines, methods, options, "validation")
+            return self._take_best(path, engine, features)
+        folds = self._folds(engine.n_signals)
+        paths = self._paths(signals, folds, methods, options, min(n_jobs, len(folds)))
         mean = mean_path(paths)
         chosen = int(np.flatnonzero(mean["max_condition"] == mean.chosen)[0])
         if self.verbose:
             self._say(f"max_condition={mean.chosen:g} has the least {self.choose_by} error")
         errors = [path[f"validation_{self.choose_by}"][chosen] for path in paths]
         found = paths[int(np.argmin(errors))].results[chosen]
-        options = options._replace(method=methods[chosen], init=(found, "auto"))
+        options = options._replace(method=methods[chosen], init=WarmStart(found))
         return self._learn(engine, options, features | _choice(mean, paths))
 
+    def _paths(
+        self,
+        signals: Any,
+        folds: list[tuple[Any, Any]],
+        methods: list[Method],
+        options: Options,
+        n_jobs: int,
+    ) -> tuple[ConditionPath, ...]:
+        """The path of each fold, in the order of the folds."""
+        options = options._replace(tol=max(self.tol, min(_COARSER * self.tol, _COARSEST)))
+        n_threads_each, is_over = max(1, n_threads() // n_jobs), Event()
+        if n_jobs > 1:
+            options = options._replace(callback=_until(is_over, options.callback))
+
+        def work(number: int, rows: tuple[Any, Any]) -> ConditionPath:
+            train, test = (engine_for(take_rows(signals, each)) for each in rows)
+            with at_most_threads(n_threads_each):
+                where = f"fold {number} of {len(folds)}"
+                return self._path((train, test), methods, options, where, is_over.is_set)
+
+        if n_jobs == 1:
+            return tuple(starmap(work, enumerate(folds, 1)))
+        with ThreadPoolExecutor(n_jobs, thread_name_prefix="kappaform") as pool:
+            running = [pool.submit(work, *each) for each in enumerate(folds, 1)]
+            try:
+                for each in as_completed(running):
+                    each.result()  # or its error, as soon as there is one
+            except BaseException:  # Ctrl-C included: the others end with the iteration they are at
+                is_over.set()
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+        return tuple(each.result() for each in running)
+
     def _path(
-        self, engine: Engine, others: Engine, methods: list[Method], options: Options
+        self,
+        engines: tuple[Engine, Engine],
+        methods: list[Method],
+        options: Options,
+        where: str,
+        is_over: Callable[[], bool] = lambda: False,
     ) -> ConditionPath:
-        return path_on((engine, others), methods, options, self.coding, self.choose_by)
+        """The path of a fold, or of given validation signals."""
+
+        def tell(row: dict[str, float]) -> bool:
+            if self.verbose:
+                bound, error = row["max_condition"], row[f"validation_{self.choose_by}"]
+                self._say(f"{where}, max_condition={bound:g}: {self.choose_by} error {error:.6g}")
+            return is_over()
+
+        measure = self.coding, self.choose_by
+        return path_on(engines, methods, options, *measure, after_bound=tell)
+
+    def _jobs(self) -> int:
+        """Folds to learn at the same time, as joblib counts them."""
+        try:
+            return int(effective_n_jobs(self.n_jobs))
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"n_jobs={self.n_jobs!r}: give a number of jobs >= 1, -1 for as many as there are "
+                "cores, or None for one."
+            ) from None
 
     def _take_best(self, path: ConditionPath, engine: Engine, features: dict[str, Any]) -> Self:
         result = path.best
@@ -190,6 +263,11 @@ class ConditionedTransformCV(SparsifyingTransform):
     def _as_saved(self) -> SparsifyingTransform:
         """The estimator that a file has of this one: with the bound that was chosen."""
         return self._as(ConditionedTransform, {"max_condition": self.max_condition_})
+
+
+def _until(is_over: Event, callback: Callback | None) -> Callback:
+    """The callback, which also stops once an event has come."""
+    return lambda result: bool(callback and callback(result)) or is_over.is_set()
 
 
 def _choice(path: ConditionPath, folds: tuple[ConditionPath, ...]) -> dict[str, Any]:

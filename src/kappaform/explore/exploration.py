@@ -94,6 +94,7 @@ def explore(
     n_nonzero = max(1, round(0.1 * patch_size**2)) if n_nonzero is None else n_nonzero
     signals = _random_patches(grey, patch_size, rng)
     limits = _LIMITS | {"n_nonzero_coefs": n_nonzero, "validation": signals[1::2]}
+    limits |= {"coding": "largest"}  # what the rebuilt picture is made of
     path = condition_path(signals[::2], bounds, callback=_watched(bounds, progress), **limits)
     # All transforms have the same norm. In units of the signals their errors can be compared, and
     # that of a rotation is its reconstruction error.

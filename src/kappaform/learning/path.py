@@ -33,6 +33,7 @@ from kappaform.learning.methods import (
     one_sparsity,
 )
 from kappaform.learning.result import LearningInterrupted, LearnResult
+from kappaform.learning.starts import WarmStart
 from kappaform.learning.state import result_of
 
 _EQUAL = 1e-6  # relative difference of errors that tells nothing
@@ -100,7 +101,7 @@ def condition_path(
     n_nonzero_coefs: int | None = None,
     validation: Any = None,
     method: Method | None = None,
-    coding: Coding = "largest",
+    coding: Coding = "refit",
     choose_by: ErrorName = "reconstruction",
     max_iter: int = MAX_ITER,
     tol: float = 1e-4,
@@ -122,8 +123,9 @@ def condition_path(
         Signals to measure on that are not learned from. They choose a bound, ``path.chosen``.
     method : Conditioned, or one of your own with a field max_condition, optional
         Everything but the bound: norm, objective, variant.
-    coding : {"largest", "refit"}
-        Codes whose reconstruction error is measured, as for `evaluate`.
+    coding : {"refit", "largest"}
+        Codes whose reconstruction error is measured, on both sets of signals: those of the
+        estimators, which reconstruct signals best, or the largest coefficients.
     choose_by : {"reconstruction", "relative", "absolute"}
         The error of the validation signals that chooses.
     max_iter, tol, callback
@@ -184,7 +186,7 @@ def condition_path(
         methods,
         options._replace(callback=callback and watch),
         *measure,
-        is_over=lambda: stopped,
+        after_bound=lambda _: stopped,
     )
 
 
@@ -195,22 +197,25 @@ def path_on(
     coding: Coding,
     choose_by: ErrorName,
     *,
-    is_over: Callable[[], bool] = lambda: False,
+    after_bound: Callable[[dict[str, float]], bool] = lambda _: False,
 ) -> ConditionPath:
-    """`condition_path` on the signals of an engine, and on those that validate."""
+    """`condition_path` on the signals of an engine, and on those that validate.
+
+    `after_bound` receives the row of the table after each bound; returning True ends the path.
+    """
     engine, _ = engines
     n_nonzero = int(sparsity_of(options.n_nonzero, engine.n_signals, engine.n_features))
     results: list[LearnResult] = []
     rows: list[dict[str, float]] = []
     try:
         for one in methods:
-            init = (results[-1], "auto") if results else "auto"
+            init = WarmStart(results[-1]) if results else "auto"
             state, reason = learn_on(engine, options._replace(method=one, init=init))
             # Its errors cost one more pass over the signals.
             result = result_of(replace(state, n_passes=state.n_passes + 1), reason)
             results.append(result)
             rows.append(_row(result, engines, n_nonzero, coding))
-            if is_over():
+            if after_bound(rows[-1]):
                 break
         table = {name: np.array([row[name] for row in rows]) for name in rows[0]}
         return ConditionPath(table, tuple(results), choose_by)
@@ -226,8 +231,9 @@ def path_on(
 
 
 def mean_path(paths: Sequence[ConditionPath]) -> ConditionPath:
-    """The mean of the tables of several paths over the same bounds."""
+    """The mean of the tables of several paths over the same bounds, which are those of each."""
     table = {name: np.mean([path[name] for path in paths], axis=0) for name in paths[0].table}
+    table["max_condition"] = paths[0]["max_condition"]  # a mean of equal numbers may be another
     return ConditionPath(table, (), paths[0].choose_by)
 
 

@@ -220,6 +220,7 @@ def learn_path(
     half = len(signals) // 2
     method = Conditioned(objective=objective, variant=variant)
     options: dict[str, Any] = {"n_nonzero_coefs": PATH_NONZEROS, "max_iter": max_iter}
+    options |= {"coding": "largest"}  # the codes of the paper
     path = condition_path(
         signals[:half], bounds, validation=signals[half:], method=method, **options
     )

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
@@ -196,7 +196,7 @@ def draw_path_errors(
         log_scale(axes, "x")
         log_scale(axes, "y")
         axes.set_title(label, fontsize=10, loc="left")
-        axes.set_xlabel("max_condition")
+        axes.set(xlabel="max_condition", ylabel=f"{axes.get_yscale()} scale")
 
 
 def matrix_of(item: object) -> NDArray:
@@ -216,7 +216,10 @@ def plain_axes(axes: Axes) -> Axes:
 
 
 def log_scale(axes: Axes, which: Literal["x", "y"], narrowest: float = 1.0) -> None:
-    """Logarithmic axis that spans at least the ratio `narrowest`; linear if all values are zero."""
+    """Logarithmic axis that spans at least the ratio `narrowest`; linear if all values are zero.
+
+    Minor ticks show that it is one, also where it spans so little that its labels hardly do.
+    """
     axis = axes.xaxis if which == "x" else axes.yaxis
     if axis.get_data_interval()[1] <= 0:
         return
@@ -226,10 +229,12 @@ def log_scale(axes: Axes, which: Literal["x", "y"], narrowest: float = 1.0) -> N
     axes.set(**{f"{which}lim": (low / widen, high * widen)})
     decades = math.log10(high / low)
     if decades <= 3:
-        few = MaxNLocator(9, steps=_STEPS)
-        axis.set_major_locator(few if decades <= 0.7 else LogLocator(subs=(1, 2, 5)))
+        is_short = decades <= 0.7
+        few, many = (MaxNLocator(number, steps=_STEPS) for number in (9, 45))
+        axis.set_major_locator(few if is_short else LogLocator(subs=(1, 2, 5)))
+        axis.set_minor_locator(many if is_short else LogLocator(subs=range(1, 10)))
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axis.set_minor_locator(NullLocator())
+        axis.set_minor_formatter(NullFormatter())
 
 
 def _one_panel() -> tuple[Figure, Axes]:
