@@ -4,12 +4,12 @@ import re
 
 import numpy as np
 import pytest
+from helpers import ESTIMATORS, each_estimator
 from sklearn.exceptions import ConvergenceWarning
 
 import kappaform as kf
 
 N_SIGNALS, N_FEATURES = 60, 9
-ESTIMATORS = [kf.ConditionedTransform, kf.OrthonormalTransform, kf.LogDetTransform]
 MONOTONE = [
     kf.Conditioned(),
     kf.Conditioned(max_condition=1.0),
@@ -20,7 +20,6 @@ MONOTONE = [
     kf.LogDet(),
 ]
 METHODS = [*MONOTONE, *(kf.Conditioned(variant=v) for v in ("paper", "reference", "public"))]
-each_estimator = pytest.mark.parametrize("estimator_class", ESTIMATORS)
 each_method = pytest.mark.parametrize("method", METHODS, ids=str)
 each_monotone_method = pytest.mark.parametrize("method", MONOTONE, ids=str)
 
