@@ -8,7 +8,6 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
 from helpers import STATISTICS, assert_same_bits
 
 import kappaform as kf
@@ -21,6 +20,8 @@ ROWS = 3000  # of a block of `generated`
 @pytest.fixture(scope="module")
 def cluster():
     """Two worker processes."""
+    from distributed import LocalCluster
+
     with LocalCluster(
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
     ) as running:
@@ -29,6 +30,8 @@ def cluster():
 
 @pytest.fixture
 def client(cluster):
+    from distributed import Client
+
     with Client(cluster) as connected:
         yield connected
 

@@ -4,10 +4,8 @@ import threading
 import time
 from pathlib import Path
 
-import h5py
 import numpy as np
 import pytest
-import zarr
 from helpers import STATISTICS, Store, memory_mapped, peak_bytes, run_two_passes
 
 import kappaform as kf
@@ -32,18 +30,24 @@ class FailingStore(Store):
 
 
 def hdf5(signals, folder):
+    import h5py
+
     with h5py.File(folder / "signals.h5", "w") as file:
         file["signals"] = signals
     return h5py.File(folder / "signals.h5")["signals"]
 
 
 def hdf5_in_chunks(signals, folder):
+    import h5py
+
     with h5py.File(folder / "signals.h5", "w") as file:
         file.create_dataset("signals", data=signals, chunks=(3007, 7), compression="gzip")
     return h5py.File(folder / "signals.h5")["signals"]
 
 
 def zarr_in_chunks(signals, folder):
+    import zarr
+
     store = zarr.open_array(
         folder / "signals.zarr",
         mode="w",

@@ -355,17 +355,6 @@ def test_a_free_norm_shrinks_towards_zero(few_patches):
     assert result.condition_number <= 2 * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("exponent", [-500, -40, 40, 500])
-def test_powers_of_two_in_the_signals_change_nothing(few_patches, any_method, exponent):
-    signals = few_patches
-    unit = 2.0**exponent
-    plain = kf.learn(signals, any_method, n_nonzero_coefs=3, max_iter=8)
-    scaled = kf.learn(signals * unit, any_method, n_nonzero_coefs=3, max_iter=8)
-    assert np.array_equal(plain.transform, scaled.transform)
-    assert np.array_equal(plain.errors.absolute * unit, scaled.errors.absolute)
-    assert np.array_equal(plain.errors.relative, scaled.errors.relative)
-
-
 def test_spectrum_and_condition_number_are_computed_from_the_transform(photo_patches):
     result = kf.learn(photo_patches, kf.Conditioned(3.0), n_nonzero_coefs=6, max_iter=10)
     singular = np.linalg.svd(result.transform, compute_uv=False)

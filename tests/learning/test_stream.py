@@ -119,10 +119,10 @@ def test_a_step_leaves_the_state_before_it_as_it_was(method, small):
 @pytest.mark.parametrize("objective", ["absolute", "relative"])
 @pytest.mark.parametrize("max_condition", [1.0, 1.5, 10.0, 1e4])
 def test_the_bound_holds_after_every_batch(max_condition, objective, dtype, few_patches):
-    batches = cut(few_patches.astype(dtype), 100)
+    batches = cut(few_patches[:300].astype(dtype), 100)
     method = kf.Conditioned(max_condition, objective=objective)
     _, states = followed(batches, method, n_nonzero_coefs=3)
-    assert len(states) == 5
+    assert len(states) == 3
     for state in states:
         assert state.condition_number <= max_condition * (1 + 1e-9)
         assert np.linalg.norm(state.transform) == pytest.approx(5, rel=1e-12)
