@@ -33,9 +33,10 @@ demo: $(READY)
 	$(BIN)/kappaform demo
 
 # One thread of BLAS in each process: more of them wait for each other, and cost up to ten times
-# as much. Tests that are about threads set their number.
+# as much. Tests that are about threads set their number. Bytecode is written: pytest rewrites every
+# test module, which takes as long as to collect the tests.
 test: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 machines: $(READY)
 	$(BIN)/python tests/machines.py

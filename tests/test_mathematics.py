@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from helpers import orthogonal
 
 import kappaform as kf
 from kappaform.engines import Statistics
@@ -12,10 +13,6 @@ from kappaform.learning.updates import Constraints, Factors, update_conditioned,
 from kappaform.linalg import polar
 
 CASES = range(20)
-
-
-def _orthogonal(rng, n):
-    return np.linalg.qr(rng.standard_normal((n, n)))[0]
 
 
 def _codes(coefs, s):
@@ -28,7 +25,7 @@ def _problem(seed, n=5, s=2):
     """Random signals, factors within the bound 2, coefficients and codes."""
     rng = np.random.default_rng(seed)
     signals = rng.standard_normal((40, n)) @ rng.standard_normal((n, n))
-    factors = Factors(_orthogonal(rng, n), rng.uniform(1, 2, n), _orthogonal(rng, n))
+    factors = Factors(orthogonal(rng, n), rng.uniform(1, 2, n), orthogonal(rng, n))
     coefs = signals @ factors.matrix.T
     return rng, signals, factors, coefs, _codes(coefs, s)
 
@@ -53,7 +50,7 @@ def test_reconstruction_error_is_at_most_the_condition_number_times_the_relative
 def test_no_scales_of_orthogonal_rows_are_better_than_two_values(seed, relative):
     n, s, kappa = 4, 1, 3.0
     rng = np.random.default_rng(seed)
-    coefs = rng.standard_normal((30, n)) @ np.diag(rng.uniform(0.2, 2, n)) @ _orthogonal(rng, n)
+    coefs = rng.standard_normal((30, n)) @ np.diag(rng.uniform(0.2, 2, n)) @ orthogonal(rng, n)
 
     def error(scales):
         scaled = coefs * scales / np.linalg.norm(scales)
@@ -99,7 +96,7 @@ def test_the_linearisation_majorises_the_error_of_the_right_factor(seed):
     def error(V):
         return np.trace(V.T @ G @ V * spectrum**2) - 2 * np.vdot(V, K)
 
-    V = _orthogonal(rng, 5)
+    V = orthogonal(rng, 5)
     majoriser = error(V0) - 2 * np.vdot(V - V0, K + A @ V0 @ D)
     gap = np.trace((V - V0).T @ A @ (V - V0) @ D)
     assert gap >= 0
@@ -151,7 +148,7 @@ def test_without_targets_the_cheapest_direction_takes_the_norm():
 @pytest.mark.parametrize("seed", CASES)
 def test_a_proximal_polar_factor_is_no_worse_than_the_current_one_and_unmoved_by_rounding(seed):
     rng = np.random.default_rng(seed)
-    near = _orthogonal(rng, 6)
+    near = orthogonal(rng, 6)
     matrix = rng.standard_normal((6, 4)) @ rng.standard_normal((4, 6))
     factor = polar(matrix, near=near)
     assert np.vdot(factor, matrix) >= np.vdot(near, matrix)

@@ -4,17 +4,15 @@ import numpy as np
 import pytest
 import soak
 
+# Some compile kernels or see large pictures: one cheap case of each of these.
+SEEDS = {"cold-and-warm": [11], "other-processors": [3], "many-channels": [8]}
+
 
 # An interrupt may come while an object is destroyed: Python tells that and goes on.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("campaign", soak.CAMPAIGNS)
-def test_a_few_cases_of_each_campaign_hold(campaign, monkeypatch):
-    # Spectra are checked by tests of their own: here it is enough that these are called.
-    for name in ("is_closer", "of_the_norm_is_closer"):
-        test = f"test_no_other_bounded_spectrum_{name}"
-        assert callable(getattr(soak.test_spectrum, test))
-        monkeypatch.setattr(soak.test_spectrum, test, lambda seed: int(seed))
-    for seed in range(2):
+def test_a_few_cases_of_each_campaign_hold(campaign):
+    for seed in SEEDS.get(campaign, range(2)):
         assert soak.failure(campaign, seed) == ""
 
 

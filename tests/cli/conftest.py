@@ -12,6 +12,12 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.fixture(autouse=True)
+def little_learning(monkeypatch):
+    """What the command does with files does not depend on how long it learns for a picture."""
+    monkeypatch.setattr("kappaform.imaging.training.N_ITER", 1)
+
+
 @pytest.fixture
 def files(folder):
     """Bytes of all files below the current folder, to see which of them changed."""

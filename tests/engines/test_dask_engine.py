@@ -8,19 +8,20 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
+from helpers import STATISTICS, assert_same_bits
 
 import kappaform as kf
 from kappaform.engines import SignalsUnreadable, dask_engine, engine_for
 from kappaform.linalg import scaled_inverse
 
-FIELDS = ("gram", "cross", "code_energy", "discarded_energy")
 ROWS = 3000  # of a block of `generated`
 
 
 @pytest.fixture(scope="module")
 def cluster():
     """Two worker processes."""
+    from distributed import LocalCluster
+
     with LocalCluster(
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
     ) as running:
@@ -29,6 +30,8 @@ def cluster():
 
 @pytest.fixture
 def client(cluster):
+    from distributed import Client
+
     with Client(cluster) as connected:
         yield connected
 
@@ -41,11 +44,6 @@ def generated(n_blocks=6, n=16):
 
 def generated_block(block_id, n):
     return np.random.default_rng(block_id[0]).standard_normal((ROWS, n)).cumsum(axis=1)
-
-
-def assert_same_bits(one, other):
-    for field in FIELDS:
-        np.testing.assert_array_equal(getattr(one, field), getattr(other, field), err_msg=field)
 
 
 CHUNKS = {"one": (-1, -1), "even": (500, -1), "uneven": ((1, 700, 2048, 0, 1251), -1)}
@@ -63,7 +61,7 @@ def test_a_pass_agrees_with_the_one_in_memory(n, dtype, tolerance, chunks, rng):
     assert found.exponent == expected.exponent
     for n_nonzero in (0, 1, n, rng.integers(0, n + 1, 4000)):
         one, other = (engine.run_pass(transform, n_nonzero) for engine in (found, expected))
-        for field in FIELDS:
+        for field in STATISTICS:
             value = getattr(other, field)
             scale = np.abs(value).max()
             np.testing.assert_allclose(
@@ -114,7 +112,7 @@ def test_signals_of_extreme_size_are_scaled_by_their_common_peak(exponent, rng):
     found, expected = engine_for(da.from_array(signals, chunks=(500, -1))), engine_for(signals)
     assert found.exponent == expected.exponent != 0
     one, other = (engine.run_pass(transform, 3) for engine in (found, expected))
-    for field in FIELDS:
+    for field in STATISTICS:
         np.testing.assert_allclose(getattr(one, field), getattr(other, field), rtol=1e-11)
     codes = found.encode(transform, 3).compute()
     np.testing.assert_array_equal(codes, expected.encode(transform, 3))  # as given, not scaled

@@ -1,23 +1,23 @@
 """A pass gives the statistics of its definition, however the signals lie in memory."""
 
-import tracemalloc
-
 import naive
 import numpy as np
 import pytest
+from helpers import (
+    STATISTICS,
+    assert_same_bits,
+    memory_mapped,
+    orthogonal,
+    peak_bytes,
+    run_two_passes,
+)
 from threadpoolctl import threadpool_limits
 
 from kappaform.engines import blocks, engine_for
 from kappaform.engines.blocks import block_rows, parts
 from kappaform.linalg import scaled_inverse
 
-FIELDS = ("gram", "cross", "code_energy", "discarded_energy")
 DTYPES = ("float32", "float64")
-
-
-def assert_same_bits(one, other):
-    for field in FIELDS:
-        np.testing.assert_array_equal(getattr(one, field), getattr(other, field), err_msg=field)
 
 
 def relative_error(found, expected):
@@ -37,7 +37,7 @@ def test_pass_agrees_with_its_definition(n, dtype, rng):
     for n_nonzero in (0, 1, n // 2, n, rng.integers(0, n + 1, 60)):
         found = engine_for(signals).run_pass(transform, n_nonzero)
         expected = naive.pass_statistics(signals, transform, n_nonzero)
-        for field, value in zip(FIELDS, expected, strict=True):
+        for field, value in zip(STATISTICS, expected, strict=True):
             tolerance = 1e-12 if dtype == "float64" or field == "gram" else 1e-6
             scale = np.abs(value).max()
             np.testing.assert_allclose(
@@ -117,11 +117,6 @@ def read_only(signals, _):
     return copy
 
 
-def memory_mapped(signals, folder):
-    np.save(folder / "signals.npy", signals)
-    return np.load(folder / "signals.npy", mmap_mode="r")
-
-
 LAYOUTS = {
     "columns first": lambda signals, _: np.asfortranarray(signals),
     "every second row, every third column": spread,
@@ -170,7 +165,7 @@ def test_other_numbers_are_converted(given, used, rng):
 def test_float32_signals_have_statistics_of_six_digits(rng):
     # Signals with a large mean: the worst case, where all terms of a sum have one sign.
     signals = (100 + 20 * rng.standard_normal((60_000, 16))).astype(np.float32)
-    transform = np.linalg.qr(rng.standard_normal((16, 16)))[0].astype(np.float32)
+    transform = orthogonal(rng, 16).astype(np.float32)
     engine = engine_for(signals)
     found, codes = engine.run_pass(transform, 4), engine.encode(transform, 4).astype(float)
     coefs = signals.astype(float) @ transform.T.astype(float)
@@ -213,7 +208,7 @@ def test_few_signals_are_enough(shape, rng):
 def test_zero_signals_have_zero_statistics():
     engine = engine_for(np.zeros((2000, 5)))
     assert engine.exponent == 0
-    for field in FIELDS:
+    for field in STATISTICS:
         assert not np.any(getattr(engine.run_pass(np.eye(5), 2), field))
     assert not engine.encode(np.eye(5), 2).any()
 
@@ -230,12 +225,12 @@ def test_ordinary_signals_are_not_scaled(size, dtype, rng):
 )
 def test_extreme_signals_give_the_same_statistics_times_a_power_of_two(dtype, exponent, rng):
     signals = rng.standard_normal((3000, 20)).astype(dtype)
-    transform = np.linalg.qr(rng.standard_normal((20, 20)))[0]
+    transform = orthogonal(rng, 20)
     plain, extreme = engine_for(signals), engine_for(np.ldexp(signals, exponent))
     factor = 2.0 ** (extreme.exponent + exponent)
     assert 1e-3 < factor < 1e3
     expected, found = plain.run_pass(transform, 3), extreme.run_pass(transform, 3)
-    for field in FIELDS:
+    for field in STATISTICS:
         np.testing.assert_array_equal(
             getattr(found, field), factor**2 * getattr(expected, field), err_msg=field
         )
@@ -336,10 +331,5 @@ def test_memory_beyond_the_data_is_a_few_megabytes_and_8_bytes_a_signal(given, m
         if given == "columns first":
             signals = np.asfortranarray(signals)
         engine_for(signals[:10]).run_pass(np.eye(16), 3)  # compiled: that is not counted
-        tracemalloc.start()
-        engine = engine_for(signals)
-        for _ in range(2):
-            engine.run_pass(np.eye(16), 3)
-        _, peak = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
+        peak = peak_bytes(lambda signals=signals: run_two_passes(signals))
         assert peak < 8 * m + 8e6

@@ -3,6 +3,7 @@
 import naive
 import numpy as np
 import pytest
+from helpers import as_dask, as_tensor, orthogonal
 
 from kappaform.engines import engine_for
 from kappaform.engines.engine import refit_of
@@ -68,7 +69,7 @@ def test_the_second_choice_is_taken_only_where_it_is_better(condition, rng):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_codes_of_an_orthonormal_transform_are_its_largest_coefficients(dtype, rng):
     signals = rng.standard_normal((400, 20)).astype(dtype)
-    transform = np.linalg.qr(rng.standard_normal((20, 20)))[0]
+    transform = orthogonal(rng, 20)
     engine = engine_for(signals)
     np.testing.assert_allclose(
         engine.encode(transform, 5, refit_of(transform)),
@@ -109,14 +110,6 @@ def test_atoms_that_rounding_cannot_tell_apart_do_no_harm(rng):
     codes = engine_for(signals).encode(transform, 9, refit_of(transform))
     assert np.isfinite(codes).all()
     assert (lost(signals, codes, transform) <= np.linalg.norm(signals, axis=1) * 1.01).all()
-
-
-def as_dask(signals):
-    return pytest.importorskip("dask.array").from_array(signals, chunks=(300, -1))
-
-
-def as_tensor(signals):
-    return pytest.importorskip("torch").from_numpy(signals)
 
 
 @pytest.mark.parametrize("convert", [np.asarray, as_dask, as_tensor])

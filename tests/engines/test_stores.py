@@ -2,33 +2,17 @@
 
 import threading
 import time
-import tracemalloc
 from pathlib import Path
 
-import h5py
 import numpy as np
 import pytest
-import zarr
+from helpers import STATISTICS, Store, memory_mapped, peak_bytes, run_two_passes
 
 import kappaform as kf
 from kappaform.arrays import is_store
 from kappaform.engines import SignalsUnreadable, blocks, engine_for, stores
 from kappaform.engines.blocks import parts
 from kappaform.linalg import scaled_inverse
-
-FIELDS = ("gram", "cross", "code_energy", "discarded_energy")
-
-
-class Store:
-    """Rows behind slices, as a file of some other library would give them."""
-
-    def __init__(self, rows, chunks=None):
-        self.rows, self.chunks, self.reads = rows, chunks, []
-        self.shape, self.dtype = rows.shape, rows.dtype
-
-    def __getitem__(self, rows):
-        self.reads.append((rows.start, rows.stop))
-        return self.rows[rows].copy()
 
 
 class FailingStore(Store):
@@ -45,24 +29,25 @@ class FailingStore(Store):
         return found
 
 
-def memory_mapped(signals, folder):
-    np.save(folder / "signals.npy", signals)
-    return np.load(folder / "signals.npy", mmap_mode="r")
-
-
 def hdf5(signals, folder):
+    import h5py
+
     with h5py.File(folder / "signals.h5", "w") as file:
         file["signals"] = signals
     return h5py.File(folder / "signals.h5")["signals"]
 
 
 def hdf5_in_chunks(signals, folder):
+    import h5py
+
     with h5py.File(folder / "signals.h5", "w") as file:
         file.create_dataset("signals", data=signals, chunks=(3007, 7), compression="gzip")
     return h5py.File(folder / "signals.h5")["signals"]
 
 
 def zarr_in_chunks(signals, folder):
+    import zarr
+
     store = zarr.open_array(
         folder / "signals.zarr",
         mode="w",
@@ -86,7 +71,7 @@ SOURCES = {
 def assert_same_results(one, other, transform, n_nonzero):
     for _ in range(2):  # the second pass remembers the first
         found, expected = one.run_pass(transform, n_nonzero), other.run_pass(transform, n_nonzero)
-        for field in FIELDS:
+        for field in STATISTICS:
             np.testing.assert_array_equal(getattr(found, field), getattr(expected, field), field)
     inverse = scaled_inverse(transform)
     found = one.energies(transform, inverse, n_nonzero)
@@ -189,12 +174,7 @@ def test_memory_does_not_grow_with_the_number_of_signals_on_disk(monkeypatch):
     peaks = []
     for m in (200_000, 1_400_000):
         store = Store(np.broadcast_to(np.arange(16.0), (m, 16)))
-        tracemalloc.start()
-        engine = engine_for(store)
-        for _ in range(2):
-            engine.run_pass(np.eye(16), 3)
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
+        peaks.append(peak_bytes(lambda store=store: run_two_passes(store)))
     assert peaks[1] - peaks[0] < 1_200_000  # not a byte for each signal more
     assert peaks[1] < 2e7
 

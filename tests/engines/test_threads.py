@@ -9,7 +9,8 @@ import time
 
 import joblib
 import pytest
-from threadpoolctl import ThreadpoolController, threadpool_limits
+from helpers import blas_threads
+from threadpoolctl import threadpool_limits
 
 from kappaform import threads
 from kappaform.threads import (
@@ -29,11 +30,6 @@ def output_of(script, *arguments):
     lines = (done.stdout + done.stderr).strip().splitlines()
     assert lines, f"nothing was printed, status {done.returncode}"
     return lines[-1]
-
-
-def blas_threads():
-    libraries = ThreadpoolController().select(user_api="blas").info()
-    return [library["num_threads"] for library in libraries]
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import warnings
 import naive
 import numpy as np
 import pytest
+from helpers import STATISTICS, assert_same_bits, orthogonal, readings
 
 import kappaform as kf
 from kappaform.engines import NumpyEngine, engine_for, refit_of
@@ -15,7 +16,6 @@ from kappaform.linalg import scaled_inverse
 
 torch = pytest.importorskip("torch")
 
-FIELDS = ("gram", "cross", "code_energy", "discarded_energy")
 DTYPES = ("float32", "float64")
 
 
@@ -27,15 +27,10 @@ def device(request):
 
 
 def assert_close(found, expected, tolerance):
-    for field in FIELDS:
+    for field in STATISTICS:
         value = getattr(expected, field)
         atol = tolerance * np.abs(value).max()
         np.testing.assert_allclose(getattr(found, field), value, rtol=0, atol=atol, err_msg=field)
-
-
-def assert_same_bits(one, other):
-    for field in FIELDS:
-        np.testing.assert_array_equal(getattr(one, field), getattr(other, field), err_msg=field)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -185,7 +180,7 @@ def test_extreme_signals_give_the_same_statistics_times_a_power_of_two(
     dtype, exponent, device, rng
 ):
     signals = rng.standard_normal((900, 20)).astype(dtype)
-    transform = np.linalg.qr(rng.standard_normal((20, 20)))[0]
+    transform = orthogonal(rng, 20)
     extreme = np.ldexp(signals, exponent)
     engine, plain = engine_for(torch.tensor(extreme, device=device)), NumpyEngine(extreme)
     assert engine.exponent == plain.exponent
@@ -233,14 +228,7 @@ def test_signals_that_are_not_finite_are_refused_by_row(bad, dtype, device):
     signals = torch.ones((5000, 4), dtype=getattr(torch, dtype), device=device)
     signals[4321, 2] = bad
     text = "patches contains NaN or inf, first in row 4331: drop such rows or fill them."
-    engine, one = engine_for(signals, "patches", first_row=10), np.eye(4)
-    for call in (
-        lambda: engine.gram,
-        lambda: engine.run_pass(one, 1),
-        lambda: engine.energies(one, (one, 0), 1),
-        lambda: engine.encode(one, 1),
-        lambda: engine.decode((one, 0)),
-    ):
+    for call in readings(engine_for(signals, "patches", first_row=10)):
         with pytest.raises(ValueError, match=text):
             call()
 
@@ -309,7 +297,7 @@ def test_zero_signals_have_zero_statistics(device):
     for dtype in (torch.float32, torch.float64):
         engine = engine_for(torch.zeros((300, 5), dtype=dtype, device=device))
         assert engine.exponent == 0
-        for field in FIELDS:
+        for field in STATISTICS:
             assert not np.any(getattr(engine.run_pass(np.eye(5), 2), field))
         assert not engine.encode(np.eye(5), 2).any()
 
@@ -325,7 +313,7 @@ def test_a_transform_of_zeros_keeps_nothing(device, rng):
 def test_float32_signals_have_statistics_of_six_digits(n, device, rng):
     # Signals with a large mean: the worst case, where all terms of a sum have one sign.
     signals = (100 + 20 * rng.standard_normal((8_000, n))).astype(np.float32)
-    transform = np.linalg.qr(rng.standard_normal((n, n)))[0].astype(np.float32)
+    transform = orthogonal(rng, n).astype(np.float32)
     engine = engine_for(torch.tensor(signals, device=device))
     found = engine.run_pass(transform, 4)
     codes = engine.encode(transform, 4).cpu().numpy().astype(float)

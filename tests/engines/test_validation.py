@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers import readings
 from scipy import sparse
 
 from kappaform.arrays import as_transform, sparsity_of
@@ -40,15 +41,8 @@ def test_arrays_that_hold_no_signals_are_refused(signals, error, message):
 def test_the_first_row_that_is_not_finite_is_named(bad, dtype, row):
     signals = np.ones((5000, 3), dtype)
     signals[row:, 1] = bad
-    engine, one = engine_for(signals, first_row=7), np.eye(3)
     message = f"signals contains NaN or inf, first in row {row + 7}:"
-    for call in (
-        lambda: engine.gram,
-        lambda: engine.run_pass(one, 1),
-        lambda: engine.energies(one, (one, 0), 1),
-        lambda: engine.encode(one, 1),
-        lambda: engine.decode((one, 0)),
-    ):
+    for call in readings(engine_for(signals, first_row=7)):
         with pytest.raises(ValueError, match=message):
             call()
 

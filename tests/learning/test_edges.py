@@ -8,7 +8,8 @@ from importlib import import_module
 import naive
 import numpy as np
 import pytest
-from threadpoolctl import ThreadpoolController, threadpool_limits
+from helpers import blas_threads
+from threadpoolctl import threadpool_limits
 
 import kappaform as kf
 from kappaform.learning import StopReason
@@ -246,17 +247,14 @@ def test_steps_do_not_check_spectra_of_their_own_making(method, small, monkeypat
 
 
 def test_callbacks_run_with_the_blas_threads_of_the_user(small):
-    def numbers():
-        found = ThreadpoolController().select(user_api="blas").info()
-        return [library["num_threads"] for library in found]
-
     with threadpool_limits(2, user_api="blas"):
-        expected, seen = numbers(), []
-        kf.learn(small, n_nonzero_coefs=2, max_iter=3, callback=lambda _: seen.append(numbers()))
-        kf.learn_stream([small], n_nonzero_coefs=2, callback=lambda _: seen.append(numbers()))
+        expected, seen = blas_threads(), []
+        options = {"n_nonzero_coefs": 2, "callback": lambda _: seen.append(blas_threads())}
+        kf.learn(small, max_iter=3, **options)
+        kf.learn_stream([small], **options)
         assert len(seen) == 4
         assert all(each == expected for each in seen)
-        assert numbers() == expected
+        assert blas_threads() == expected
 
 
 def test_an_interrupt_after_the_last_iteration_carries_the_result(small, monkeypatch):

@@ -8,6 +8,7 @@ from dataclasses import replace
 import naive
 import numpy as np
 import pytest
+from helpers import check_descent
 
 import kappaform as kf
 from kappaform.engines import engine_for
@@ -45,9 +46,11 @@ def any_method(request):
 
 
 def states_of(signals, method, **options):
-    """The result and every state that the callback saw."""
+    """The result and every state that the callback saw, one for each iteration."""
     states = []
     result = kf.learn(signals, method, callback=states.append, **options)
+    assert len(states) == result.n_iter
+    assert states or result.stop_reason is StopReason.EXACT  # there was nothing to learn
     return result, states
 
 
@@ -55,30 +58,20 @@ def states_of(signals, method, **options):
 pytestmark = pytest.mark.filterwarnings("ignore:signals has shape:UserWarning")
 
 
-def test_objective_never_increases(signals, method):
-    result = kf.learn(signals, method, n_nonzero_coefs=3, max_iter=60, tol=0)
-    assert result.stop_reason != StopReason.ROSE  # no step had to be dropped
-    if isinstance(method, kf.LogDet):
-        assert np.all(np.diff(result.loss) <= 1e-12 * np.maximum(1, np.abs(result.loss[1:])))
-        return
-    scale = 1.0
-    if method != METHODS["relative"]:
-        with np.errstate(invalid="ignore"):
-            norms = result.errors.absolute / result.errors.relative
-        scale = np.nanmax(np.append(norms, np.sum(signals**2) ** 0.5)) ** 2
-    assert np.all(np.diff(result.loss**2) <= 1e-12 * scale)
+# Single precision: measured 2e-8 at most, six times less than its unit of rounding.
+@pytest.mark.parametrize(("dtype", "rounding"), [("float64", 1e-12), ("float32", 1e-7)])
+def test_objective_never_increases(signals, method, dtype, rounding):
+    signals = signals.astype(dtype)
+    result = kf.learn(signals, method, n_nonzero_coefs=3, max_iter=40, tol=0)
+    check_descent(result, signals, rounding)
 
 
 @pytest.mark.parametrize("objective", ["absolute", "relative"])
 @pytest.mark.parametrize("kappa", [1.5, 10.0, 1000.0])
 def test_objective_never_increases_on_real_patches(photo_patches, objective, kappa):
     method = kf.Conditioned(kappa, objective=objective)
-    result = kf.learn(photo_patches[::2], method, n_nonzero_coefs=6, max_iter=50, tol=0)
-    assert result.stop_reason != StopReason.ROSE
-    scale = (
-        1.0 if objective == "relative" else np.max(result.errors.absolute / result.errors.relative)
-    )
-    assert np.all(np.diff((result.loss / scale) ** 2) <= 1e-12)
+    result = kf.learn(photo_patches[::4], method, n_nonzero_coefs=6, max_iter=50, tol=0)
+    check_descent(result, photo_patches[::4])
 
 
 BOUNDED = {k: m for k, m in (METHODS | PUBLISHED).items() if isinstance(m, kf.Conditioned)}
@@ -88,8 +81,8 @@ BOUNDED = {k: m for k, m in (METHODS | PUBLISHED).items() if isinstance(m, kf.Co
 @pytest.mark.parametrize("method", BOUNDED.values(), ids=BOUNDED.keys())
 def test_condition_number_never_exceeds_the_bound(signals, method, dtype):
     bound = method.max_condition
-    states = states_of(signals.astype(dtype), method, n_nonzero_coefs=3, max_iter=30)[1]
-    for state in states:
+    result, states = states_of(signals.astype(dtype), method, n_nonzero_coefs=3, max_iter=30)
+    for state in (*states, result):
         singular = np.linalg.svd(state.transform, compute_uv=False)
         assert state.transform.dtype == np.float64
         assert singular[0] <= bound * singular[-1] * (1 + 1e-9)
@@ -97,7 +90,9 @@ def test_condition_number_never_exceeds_the_bound(signals, method, dtype):
 
 @pytest.mark.parametrize("kappa", [1e3, 1e6, 1e8, 1e10])
 def test_large_bounds_hold_as_well(photo_patches, kappa):
-    for state in states_of(photo_patches[::4], kf.Conditioned(kappa), max_iter=15)[1]:
+    result, states = states_of(photo_patches[::4], kf.Conditioned(kappa), max_iter=15)
+    assert len(states) == 15
+    for state in (*states, result):
         singular = np.linalg.svd(state.transform, compute_uv=False)
         assert singular[0] <= kappa * singular[-1] * (1 + 1e-9)
 
@@ -114,19 +109,19 @@ def test_norm_of_the_transform_is_the_one_asked_for(signals):
 
 
 def test_reported_errors_are_those_of_the_definition(signals, any_method):
-    states = states_of(signals, any_method, n_nonzero_coefs=3, max_iter=6, init="dct")[1]
+    result, states = states_of(signals, any_method, n_nonzero_coefs=3, max_iter=6, init="dct")
     codes = None
-    for state in states:
+    for state in (*states, result):
         coefs = signals @ state.transform.T
         before, codes = codes, naive.hard_threshold(coefs, 3)
-        scale = np.linalg.norm(coefs)
-        absolute, relative, absolute_before, _ = (each[-1] for each in state.errors)
-        assert absolute == pytest.approx(np.linalg.norm(codes - coefs), abs=1e-7 * scale)
-        assert relative * scale == pytest.approx(absolute, abs=1e-7 * scale)
-        if before is not None and len(state.loss) == state.n_iter + 1:
-            assert absolute_before == pytest.approx(
-                np.linalg.norm(before - coefs), abs=1e-7 * scale + 1e-300
-            )
+        energy = np.sum(coefs**2)
+        absolute, relative, absolute_before, _ = (each[-1] ** 2 for each in state.errors)
+        rounding = 1e-12 * energy
+        assert absolute == pytest.approx(np.sum((codes - coefs) ** 2), abs=rounding)
+        assert relative * energy == pytest.approx(absolute, abs=rounding)
+        if state is not result and before is not None and len(state.loss) == state.n_iter + 1:
+            expected = np.sum((before - coefs) ** 2)
+            assert absolute_before == pytest.approx(expected, abs=rounding)
 
 
 def test_errors_start_with_the_start(photo_patches):
@@ -378,17 +373,6 @@ def test_a_free_norm_shrinks_towards_zero(few_patches):
     result = kf.learn(few_patches, kf.Conditioned(2.0, norm=None), n_nonzero_coefs=3, tol=0)
     assert np.linalg.norm(result.transform) < 0.9 * 5
     assert result.condition_number <= 2 * (1 + 1e-9)
-
-
-@pytest.mark.parametrize("exponent", [-500, -40, 40, 500])
-def test_powers_of_two_in_the_signals_change_nothing(few_patches, any_method, exponent):
-    signals = few_patches
-    unit = 2.0**exponent
-    plain = kf.learn(signals, any_method, n_nonzero_coefs=3, max_iter=8)
-    scaled = kf.learn(signals * unit, any_method, n_nonzero_coefs=3, max_iter=8)
-    assert np.array_equal(plain.transform, scaled.transform)
-    assert np.array_equal(plain.errors.absolute * unit, scaled.errors.absolute)
-    assert np.array_equal(plain.errors.relative, scaled.errors.relative)
 
 
 def test_spectrum_and_condition_number_are_computed_from_the_transform(photo_patches):

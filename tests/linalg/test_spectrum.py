@@ -73,34 +73,45 @@ def assert_bounded(spectrum, max_condition):
 def test_no_other_bounded_spectrum_is_closer(seed):
     rng = np.random.default_rng(seed)
     for _ in range(300):
-        targets, weights, max_condition, _ = problem(rng)
-        spectrum = project_spectrum(targets, weights, max_condition)
-        assert_bounded(spectrum, max_condition)
-        assert_stationary(spectrum, targets, weights, max_condition)
-        least = cost(naive.closest_spectrum(targets, weights, max_condition), targets, weights)
-        excess = cost(spectrum, targets, weights) - least
-        assert excess <= 1e-9 * np.sum(weights * targets**2)
+        check_closest(*problem(rng)[:3])
+
+
+def check_closest(targets, weights, max_condition):
+    spectrum = project_spectrum(targets, weights, max_condition)
+    assert_bounded(spectrum, max_condition)
+    assert_stationary(spectrum, targets, weights, max_condition)
+    least = cost(naive.closest_spectrum(targets, weights, max_condition), targets, weights)
+    excess = cost(spectrum, targets, weights) - least
+    assert excess <= 1e-9 * np.sum(weights * targets**2)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_no_other_bounded_spectrum_of_the_norm_is_closer(seed):
     rng = np.random.default_rng(seed)
     for _ in range(300):
-        targets, weights, max_condition, norm = problem(rng)
-        spectrum = project_spectrum(targets, weights, max_condition, norm)
-        assert_bounded(spectrum, max_condition)
-        assert np.linalg.norm(spectrum) == pytest.approx(norm, rel=1e-12, abs=0)
+        check_closest_of_the_norm(*problem(rng))
 
-        oracle = naive.closest_spectrum(targets, weights, max_condition, norm)
-        reached, least = cost(spectrum, targets, weights), cost(oracle, targets, weights)
-        allowed = tolerance(targets, weights, least)
-        assert reached <= least + allowed
 
-        # The certificate: by weak duality no spectrum costs less than this. At the optimum the
-        # squares x satisfy sum (w + multiplier - t w / sqrt(x)) x = 0, which gives the multiplier.
-        multiplier = np.sum(weights * (targets - spectrum) * spectrum) / norm**2
-        bound = naive.least_cost(targets, weights, max_condition, norm, multiplier)
-        assert reached <= bound + allowed
+def check_closest_of_the_norm(targets, weights, max_condition, norm):
+    reached, allowed = check_cost_of_the_norm(targets, weights, max_condition, norm)
+    # The certificate: by weak duality no spectrum costs less than this. At the optimum the
+    # squares x satisfy sum (w + multiplier - t w / sqrt(x)) x = 0, which gives the multiplier.
+    spectrum = project_spectrum(targets, weights, max_condition, norm)
+    multiplier = np.sum(weights * (targets - spectrum) * spectrum) / norm**2
+    bound = naive.least_cost(targets, weights, max_condition, norm, multiplier)
+    assert reached <= bound + allowed
+
+
+def check_cost_of_the_norm(targets, weights, max_condition, norm):
+    """Bound and norm hold, and the oracle finds nothing closer; the cost, and its tolerance."""
+    spectrum = project_spectrum(targets, weights, max_condition, norm)
+    assert_bounded(spectrum, max_condition)
+    assert np.linalg.norm(spectrum) == pytest.approx(norm, rel=1e-12, abs=0)
+    oracle = naive.closest_spectrum(targets, weights, max_condition, norm)
+    reached, least = cost(spectrum, targets, weights), cost(oracle, targets, weights)
+    allowed = tolerance(targets, weights, least)
+    assert reached <= least + allowed
+    return reached, allowed
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -118,12 +129,7 @@ def test_norms_far_beyond_the_targets_cost_no_more_than_they_must_at_any_bound(s
             weights = np.where(rng.random(weights.size) < 0.5, weights.min(), weights)
         max_condition = 10 ** rng.uniform(5, 12)
         norm = (np.linalg.norm(targets) or 1.0) * 10 ** rng.uniform(0, 20)
-        spectrum = project_spectrum(targets, weights, max_condition, norm)
-        assert_bounded(spectrum, max_condition)
-        assert np.linalg.norm(spectrum) == pytest.approx(norm, rel=1e-12, abs=0)
-        oracle = naive.closest_spectrum(targets, weights, max_condition, norm)
-        least = cost(oracle, targets, weights)
-        assert cost(spectrum, targets, weights) <= least + tolerance(targets, weights, least)
+        check_cost_of_the_norm(targets, weights, max_condition, norm)
 
 
 def assert_stationary(spectrum, targets, weights, max_condition):

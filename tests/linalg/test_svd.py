@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers import orthogonal
 
 from kappaform.linalg import polar, scaled_inverse, svd
 
@@ -12,7 +13,7 @@ from kappaform.linalg import polar, scaled_inverse, svd
 def test_factors_are_orthonormal_although_small_singular_values_are_in_a_cluster(seed):
     rng, n = np.random.default_rng(seed), 64
     matrix = rng.standard_normal((n, 48)) @ rng.standard_normal((48, n))
-    near = np.linalg.qr(rng.standard_normal((n, n)))[0]
+    near = orthogonal(rng, n)
     matrix /= np.abs(matrix).max()
     left, spectrum, right = svd(matrix + 1e-10 * np.linalg.norm(matrix) * near)
     for factor in (left, right, polar(matrix, near)):
@@ -23,7 +24,7 @@ def test_factors_are_orthonormal_although_small_singular_values_are_in_a_cluster
 @pytest.mark.parametrize("exponent", [0, 1010, -1010, -1060])
 @pytest.mark.parametrize("condition", [1.0, 1e8])
 def test_a_scaled_inverse_inverts_at_every_scale(condition, exponent, rng):
-    left, right = (np.linalg.qr(rng.standard_normal((12, 12)))[0] for _ in range(2))
+    left, right = (orthogonal(rng, 12) for _ in range(2))
     matrix = np.ldexp((left * np.geomspace(1, 1 / condition, 12)) @ right, exponent)
     inverse, scale = scaled_inverse(matrix)
     half, other = scale // 2, scale - scale // 2  # in two steps: neither overflows
@@ -34,7 +35,7 @@ def test_a_scaled_inverse_inverts_at_every_scale(condition, exponent, rng):
 @pytest.mark.parametrize("condition", [1e2, 1e6, 1e10, 1e13])
 def test_no_signal_loses_more_than_the_condition_number_when_it_comes_back(condition, rng):
     for _ in range(20):
-        left, right = (np.linalg.qr(rng.standard_normal((24, 24)))[0] for _ in range(2))
+        left, right = (orthogonal(rng, 24) for _ in range(2))
         transform = (left * np.geomspace(1, 1 / condition, 24)) @ right
         inverse, exponent = scaled_inverse(transform)
         product = transform.T.astype(np.longdouble) @ np.ldexp(inverse, -exponent)
@@ -43,7 +44,7 @@ def test_no_signal_loses_more_than_the_condition_number_when_it_comes_back(condi
 
 
 def test_rows_that_differ_in_scale_cost_no_digit(rng):
-    basis = np.linalg.qr(rng.standard_normal((24, 24)))[0]
+    basis = orthogonal(rng, 24)
     signals = rng.standard_normal((500, 24))
     for condition in (1e2, 1e6, 1e12):
         transform = np.geomspace(1, 1 / condition, 24)[:, np.newaxis] * basis

@@ -9,6 +9,7 @@ import math
 
 import numpy as np
 import pytest
+from helpers import orthogonal
 from scipy.optimize import approx_fprime, minimize_scalar
 
 import kappaform as kf
@@ -17,10 +18,6 @@ from kappaform.learning.updates import update_log_det
 
 CASES = range(20)
 QUARTER_TURN = np.array([[0.0, -1.0], [1.0, 0.0]])
-
-
-def _orthogonal(rng, n):
-    return np.linalg.qr(rng.standard_normal((n, n)))[0]
 
 
 def _polar(matrix):
@@ -182,7 +179,7 @@ def test_the_growth_holds_up_to_the_largest_ratio_over_kappa(seed):
 def _factored_case(seed, n=4, m=9):
     rng = np.random.default_rng(seed)
     Y, X = rng.standard_normal((2, n, m))
-    return Y, X, _orthogonal(rng, n), _orthogonal(rng, n), rng.uniform(0.5, 2, n)
+    return Y, X, orthogonal(rng, n), orthogonal(rng, n), rng.uniform(0.5, 2, n)
 
 
 @pytest.mark.parametrize("seed", CASES)
@@ -322,7 +319,7 @@ def test_descending_numerators_do_not_make_descending_ratios():
 @pytest.mark.parametrize("scale", [1e-2, 1e-4])
 def test_a_bound_of_one_without_a_norm_allows_any_error_above_zero(scale):
     rng = np.random.default_rng(0)
-    W, Y = scale * _orthogonal(rng, 4), rng.standard_normal((4, 30))
+    W, Y = scale * orthogonal(rng, 4), rng.standard_normal((4, 30))
     codes = kf.hard_threshold((W @ Y).T, 1).T
     assert np.linalg.cond(W) == pytest.approx(1)
     assert 0 < np.linalg.norm(codes - W @ Y) < scale * np.linalg.norm(Y)
@@ -367,7 +364,7 @@ def _extremal(kappa, c):
 @pytest.mark.parametrize("c", [0.1, 0.5, 4.0])
 def test_the_printed_bound_on_the_condition_number_is_violated_and_the_corrected_attained(kappa, c):
     rng = np.random.default_rng(0)
-    W = _orthogonal(rng, 3) * _extremal(kappa, c) @ _orthogonal(rng, 3)
+    W = orthogonal(rng, 3) * _extremal(kappa, c) @ orthogonal(rng, 3)
     e = math.exp(_excess(W, c))
     assert np.linalg.cond(W) == pytest.approx(kappa)
     assert e + math.sqrt(e - 1) < 0.95 * kappa

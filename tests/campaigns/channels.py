@@ -1,0 +1,40 @@
+"""A campaign about pictures of many channels."""
+
+from __future__ import annotations
+
+import numpy as np
+from campaigns.common import Facts, bounded
+from skimage.data import camera
+
+import kappaform as kf
+
+MOST_SECONDS = 60.0
+MOST_MEGABYTES = 600.0
+
+
+def many_channels(rng: np.random.Generator, facts: Facts) -> None:
+    """Up to a hundred channels are estimated and denoised in bounded time and memory."""
+    facts["n_channels"] = n_channels = int(np.exp(rng.uniform(0, np.log(100.5))))
+    facts["side"] = side = int(rng.integers(24, 65))
+    facts["sigma"] = sigma = float(rng.uniform(2, 40))
+    facts["quality"] = quality = str(rng.choice(["fast", "balanced"], p=[0.8, 0.2]))
+    clean = _spectral(rng, side, n_channels)
+    noisy = kf.add_noise(clean, sigma, rng=rng)
+    options = {"seconds": MOST_SECONDS, "megabytes": MOST_MEGABYTES}
+    estimated = bounded(lambda: kf.estimate_noise(noisy, channel_axis=-1), **options)
+    assert estimated is not None
+    denoised = bounded(
+        lambda: kf.denoise(noisy, sigma, channel_axis=-1, quality=quality), **options
+    )
+    assert denoised.shape == clean.shape
+    assert np.mean((denoised - clean) ** 2) < np.mean((noisy - clean) ** 2)
+
+
+def _spectral(rng: np.random.Generator, side: int, n_channels: int) -> np.ndarray:
+    """Three materials, each with a smooth spectrum of its own."""
+    tops, lefts = rng.integers(0, 512 - side, (2, 3))
+    places = [camera()[i : i + side, j : j + side] for i, j in zip(tops, lefts, strict=True)]
+    bands = np.linspace(0, 1, n_channels)
+    centres, widths = rng.random(3), rng.uniform(0.2, 0.6, 3)
+    spectra = np.exp(-(((bands - centres[:, None]) / widths[:, None]) ** 2))
+    return np.einsum("mij,mc->ijc", np.array(places, np.float64), spectra / 3)
