@@ -51,10 +51,6 @@ class Sample(NamedTuple):
     exponent: int
     eps: float  #: relative rounding of the pixels
 
-    def at_limits(self) -> list[Array]:
-        """Where the noise may be clipped."""
-        return [(slab == self.lowest) | (slab == self.highest) for slab in self.slabs]
-
 
 class Details(NamedTuple):
     """Diagonal details and what is around each, flat."""
