@@ -130,7 +130,8 @@ def _drawn_patches(
         for number, numbers in drawn:
             slab = _stabilised(samples[group], units[group], shots and shots[group], number)
             grid = grid_of(slab.shape[:-1], patch_shape, n_channels=slab.shape[-1])
-            found.append(rows_at(slab, grid, numbers).reshape(len(numbers), -1, slab.shape[-1]))
+            shape = len(numbers), math.prod(patch_shape), slab.shape[-1]
+            found.append(rows_at(slab, grid, numbers).reshape(shape))
         return np.concatenate(found)
 
     if not drawn:
