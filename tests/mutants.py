@@ -517,8 +517,8 @@ MUTANTS = [
     Mutant(
         "the noise of a movie is that of its noisiest frame",
         "imaging/estimate.py",
-        "[(len(levels) - 1) // 2])",
-        "[-1])",
+        "(len(levels) - 1) // 2",
+        "-1",
         ("imaging/test_movies.py::test_one_bad_frame_does_not_change_the_noise_of_a_movie",),
     ),
     Mutant(
@@ -662,7 +662,7 @@ MUTANTS = [
     Mutant(
         "salt and pepper is taken in silence",
         "imaging/estimate.py",
-        "    _warn_of_impulses(samples)\n",
+        "    warn_of_impulses(samples)\n",
         "",
         ("imaging/test_estimate.py::test_salt_and_pepper_is_warned_of",),
     ),
@@ -796,9 +796,9 @@ MUTANTS = [
     Mutant(
         "the patches of each scale are gathered from Dask on their own",
         "imaging/training.py",
-        "rounds = ([each] for each in islice(drawn, n_rounds))",
+        "rounds = map(list, islice(drawn, n_rounds))",
         "more = [Draw(amount.n_patches >> scale, scale)] * n_rounds\n"
-        "        rounds = ([each] for each in drawn_rounds(source, more, options, rng))",
+        "        rounds = ([each] for each in drawn_rounds(sources[0], more, options, rng))",
         ("imaging/test_denoise_dask.py::test_an_image_is_computed_three_times_to_learn_from_it",),
     ),
     # --- cli

@@ -264,13 +264,13 @@ def test_a_channel_without_noise_is_left_alone(astronaut, rng):
 def test_each_image_of_a_stack_is_as_if_it_came_alone(camera):
     kinds = ["white", "shot", "correlated"]
     stack = mixed([KINDS[kind] for kind in kinds], camera)
-    found = kf.denoise_with_details(stack, stack_axis=0, **TINY)
+    found = kf.denoise_with_details(stack, stack_axis=0, **OPTIONS)
     assert [type(noise) for noise in found.noise] == [White, Shot, Correlated]
     for image, cleaned, noise in zip(stack, found.image, found.noise, strict=True):
-        alone = kf.denoise_with_details(image, **TINY)
+        alone = kf.denoise_with_details(image, **OPTIONS)
         np.testing.assert_array_equal(cleaned, alone.image)
         assert str(noise) == str(alone.noise)
-    again = kf.denoise(stack, noise=found.noise, stack_axis=0, **TINY)
+    again = kf.denoise(stack, noise=found.noise, stack_axis=0, **OPTIONS)
     np.testing.assert_array_equal(again, found.image)
 
 
