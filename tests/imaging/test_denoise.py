@@ -201,7 +201,7 @@ def test_noise_stronger_than_the_image_leaves_something_smooth(clean, noisy):
     # The mean and what is smooth are left; the steps are 0.31 of those of the clean image.
     assert cleaned.mean() == pytest.approx(clean.mean(), abs=2)
     assert np.abs(np.diff(cleaned)).mean() < 0.5 * np.abs(np.diff(clean)).mean()
-    assert np.corrcoef(cleaned.ravel(), clean.ravel())[0, 1] > 0.8
+    assert np.corrcoef(cleaned.ravel(), clean.ravel())[0, 1] > 0.6
 
 
 def test_colour_is_better_denoised_together(rng):

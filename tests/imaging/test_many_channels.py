@@ -8,7 +8,6 @@ from scipy.ndimage import gaussian_filter
 
 import kappaform as kf
 from kappaform import Correlated, Shot, White
-from kappaform.imaging import look
 
 FAST = {"quality": "fast", "patch_size": 5, "channel_axis": -1}
 
@@ -114,7 +113,6 @@ def test_components_beyond_the_strongest_share_a_transform(clean, rng):
 
 @pytest.mark.parametrize("n_channels", [4, 5])
 def test_the_limit_between_few_and_many_channels_is_that_of_colours(n_channels, rng):
-    assert look.MOST_TOGETHER == 4
     noise = gaussian_filter(rng.standard_normal((100, 100, n_channels)), (1, 1, 0))
     found = kf.estimate_noise(noise, kind="correlated", channel_axis=-1, patch_size=8)
     assert found.covariance.ndim == (4 if n_channels == 4 else 3)
