@@ -483,7 +483,7 @@ MUTANTS = [
     ),
     Mutant(
         "many channels have one covariance together",
-        "imaging/look.py",
+        "imaging/quiet.py",
         "size = n_channels if n_channels <= MOST_TOGETHER else 1",
         "size = n_channels",
         (
@@ -662,7 +662,7 @@ MUTANTS = [
     Mutant(
         "salt and pepper is taken in silence",
         "imaging/estimate.py",
-        "    warn_of_impulses(samples)\n",
+        "    _warn_of_impulses(samples)\n",
         "",
         ("imaging/test_estimate.py::test_salt_and_pepper_is_warned_of",),
     ),

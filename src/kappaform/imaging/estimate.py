@@ -21,11 +21,10 @@ from kappaform.imaging.details import (
     sample_of,
     shot_of,
 )
-from kappaform.imaging.impulses import warn_of_impulses
-from kappaform.imaging.look import MOST_TOGETHER, look_at
 from kappaform.imaging.noise import Noise, Shot, Varying, White
 from kappaform.imaging.options import check_not_colour, checked_axes, default_patch_shape
 from kappaform.imaging.patches import Size, check_axis, checked_patch_shape
+from kappaform.imaging.quiet import MOST_TOGETHER, look_at
 from kappaform.threads import single_threaded_blas
 
 _logger = logging.getLogger("kappaform")
@@ -36,6 +35,12 @@ KINDS: tuple[Kind, ...] = ("white", "shot", "correlated")
 
 _LEAST_CANDIDATES = 100  # details: with fewer, clipped places count too
 _LEAST_CORRELATION = 0.25  # of channels: below, it may be texture (0.14 in a picture of coffee)
+_IMPULSE = 6.0  # deviations from all neighbours: of normal noise, next to never
+_LEAST_IMPULSES = 1e-3  # share of the pixels
+_DARK = 0.1  # share of pixels with the lowest value, where there are few photons
+_LEAST_STEP = (
+    0.01  # from pixel to pixel, over the range of values: less is no noise to compare with
+)
 _NEXT_TO_NONE = 1e-3  # noise over the range of values: of 8 bit, less than rounding does
 _N_FRAMES = 15  # of a movie, from which a typical one is chosen
 
@@ -166,7 +171,7 @@ def _noise_of(
     sigmas = [_sigma(*each) for each in zip(samples, details, strict=True)]
     units = [math.ldexp(s, each.exponent) for s, each in zip(sigmas, samples, strict=True)]
     white = White(_per_channel(units), _correlation(details, sigmas))
-    warn_of_impulses(samples)
+    _warn_of_impulses(samples)
     if kind == "white" or max(sigmas) == 0:
         return white
     if min(sigmas) == 0:
@@ -364,3 +369,35 @@ def _correlated(
     between = np.multiply.outer(units, units)
     scales = between if covariance.ndim == 4 else np.diag(between)
     return Correlated(covariance * scales[..., None, None])
+
+
+# --- Impulses
+
+
+def _warn_of_impulses(samples: list[Sample]) -> None:
+    """Say that an image has salt and pepper: no kind of noise that is known here."""
+    from scipy.ndimage import maximum_filter, minimum_filter
+
+    n_salt = n_pepper = n_lowest = n_pixels = 0
+    for sample in samples:
+        for slab in sample.slabs:
+            ring = np.ones((3,) * slab.ndim, bool)
+            ring[(1,) * slab.ndim] = False
+            above = slab - maximum_filter(slab, footprint=ring)
+            below = minimum_filter(slab, footprint=ring) - slab
+            steps = np.abs(np.diff(slab, axis=-1))
+            usual = 1.4826 / math.sqrt(2) * float(np.median(steps)) if steps.size else math.inf
+            usual = max(usual, _LEAST_STEP * (sample.highest - sample.lowest))
+            far = _IMPULSE * usual
+            n_salt += int(np.count_nonzero((slab == sample.highest) & (above > far)))
+            n_pepper += int(np.count_nonzero((slab == sample.lowest) & (below > far)))
+            n_lowest += int(np.count_nonzero(slab == sample.lowest))
+            n_pixels += slab.size
+    if not n_pepper and n_lowest > _DARK * n_pixels:  # single photons, or stars
+        return
+    if n_salt + n_pepper > _LEAST_IMPULSES * n_pixels:
+        share = 100 * (n_salt + n_pepper) / n_pixels
+        warn(
+            f"{share:.2g} % of the pixels are impulses (salt and pepper): this "
+            "denoiser keeps them; use a median filter first."
+        )
