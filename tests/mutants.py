@@ -776,6 +776,105 @@ MUTANTS = [
         ("image_files/test_tiff_checks.py::test_pages_of_too_many_sizes_are_refused",),
     ),
     # --- imaging
+    # --- noise: flat areas, many channels, extremes, what is said of it
+    Mutant(
+        "flat areas count in small pictures",
+        "imaging/estimate.py",
+        "found = deviation(coefs[clear] if is_noisy else coefs)",
+        "found = deviation(coefs)",
+        ("imaging/test_noise.py::test_a_flat_half_does_not_hide_the_noise_of_a_small_picture",),
+    ),
+    Mutant(
+        "the offset of counts has the wrong sign",
+        "imaging/details.py",
+        "return lowest - step * max(round((lowest + line.constant / line.slope) / step), 0)",
+        "return step * max(round((lowest + line.constant / line.slope) / step), 0) - lowest",
+        ("imaging/test_estimate_edges.py::test_the_offset_of_counts_is_where_no_photon_falls",),
+    ),
+    Mutant(
+        "of a large image the first half is looked at",
+        "imaging/details.py",
+        "np.linspace(0, max(0, length - thickness), _N_SLABS)",
+        "np.linspace(0, max(0, length - thickness) // 2, _N_SLABS)",
+        ("imaging/test_noise.py::test_the_parts_of_a_large_image_are_evenly_spread",),
+    ),
+    Mutant(
+        "beyond what was seen, noise that varies turns round",
+        "imaging/quiet.py",
+        "beyond = np.clip(slopes * ",
+        "beyond = np.clip(-slopes * ",
+        (
+            "imaging/test_estimate_edges.py::test_noise_that_varies_goes_on_beyond_the_brightness_that_was_seen",
+        ),
+    ),
+    Mutant(
+        "many channels have one covariance together",
+        "imaging/quiet.py",
+        "size = n_channels if n_channels <= MOST_TOGETHER else 1",
+        "size = n_channels",
+        (
+            "imaging/test_many_channels.py::test_memory_of_an_estimate_grows_in_proportion_to_the_channels",
+            "imaging/test_many_channels.py::test_no_matrix_of_all_channels_is_decomposed_to_estimate_noise",
+        ),
+    ),
+    Mutant(
+        "each of many components learns a transform",
+        "imaging/denoise.py",
+        "_MOST_LEARNED = 4",
+        "_MOST_LEARNED = 40",
+        ("imaging/test_many_channels.py::test_components_beyond_the_strongest_share_a_transform",),
+    ),
+    Mutant(
+        "beyond its table varying noise is a constant",
+        "imaging/stabilise.py",
+        "np.interp(values, points, heights) + below * first + above * last",
+        "np.interp(values, points, heights)",
+        (
+            "imaging/test_stabilise.py::test_far_beyond_its_curve_varying_noise_is_that_of_the_nearest_end",
+        ),
+    ),
+    Mutant(
+        "stabilised chunks have more digits than an array",
+        "imaging/components.py",
+        "values = values.astype(np.result_type(low, high), copy=False)",
+        "values = values * 1",
+        ("imaging/test_denoise_noise.py::test_dask_images_are_denoised_when_they_are_asked_for",),
+    ),
+    Mutant(
+        "the noise of a movie is that of its noisiest frame",
+        "imaging/estimate.py",
+        "(len(levels) - 1) // 2",
+        "-1",
+        ("imaging/test_movies.py::test_one_bad_frame_does_not_change_the_noise_of_a_movie",),
+    ),
+    Mutant(
+        "a range of values does not hold for constant pictures",
+        "imaging/denoise.py",
+        "whole = whole.clip(*representable(options.value_range, whole.dtype))",
+        "whole = whole * 1",
+        ("imaging/test_denoise.py::test_a_range_of_values_holds_where_there_is_nothing_to_remove",),
+    ),
+    Mutant(
+        "sigma of channels or images is guessed",
+        "imaging/components.py",
+        "elif values.shape == (n_channels,) and n_slices == n_channels > 1:",
+        "elif values.shape == (n_channels,) and n_slices == n_channels > 100:",
+        ("imaging/test_denoise.py::test_one_sigma_for_each_channel_or_image_is_not_guessed",),
+    ),
+    Mutant(
+        "next to no noise is found in silence",
+        "imaging/estimate.py",
+        "if np.all(levels <= _NEXT_TO_NONE * ranges) and np.any(ranges > 0):",
+        "if False:",
+        ("imaging/test_estimate_edges.py::test_next_to_no_noise_is_logged_as_a_warning",),
+    ),
+    Mutant(
+        "large integers are stored as floats hold them",
+        "cli/denoise.py",
+        "np.where(blended == _floats(noisy, None), noisy, as_stored(blended, noisy.dtype))",
+        "as_stored(blended, noisy.dtype)",
+        ("cli/test_noise.py::test_integers_beyond_the_digits_of_floats_stay_as_they_are",),
+    ),
     Mutant(
         "coefficients count as signal above 2.0 deviations of the noise",
         "imaging/clean.py",
@@ -1023,9 +1122,9 @@ MUTANTS = [
     Mutant(
         "the patches of each scale are gathered from Dask on their own",
         "imaging/training.py",
-        "rounds = ([each] for each in islice(drawn, n_rounds))",
+        "rounds = map(list, islice(drawn, n_rounds))",
         "more = [Draw(amount.n_patches >> scale, scale)] * n_rounds\n"
-        "        rounds = ([each] for each in drawn_rounds(source, more, options, rng))",
+        "        rounds = ([each] for each in drawn_rounds(sources[0], more, options, rng))",
         ("imaging/test_denoise_dask.py::test_an_image_is_computed_three_times_to_learn_from_it",),
     ),
     # --- cli

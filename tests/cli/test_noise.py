@@ -271,3 +271,25 @@ def test_counts_of_a_few_photons_in_whole_numbers_are_warned_of(tmp_path, capsys
     code, _, err = ended(capsys, "denoise", put(tmp_path / "counts.png", counts), *QUICK)
     assert code == 0
     assert "its values are whole numbers, to which the result is rounded" in err
+
+
+# --- Nothing to remove
+
+
+def test_a_picture_that_stays_as_it_is_is_said_to(capsys):
+    put("a.png", np.uint8(np.indices((40, 40)).sum(axis=0)))  # smooth: no noise is found
+    line = line_of(capsys, "a.png")
+    assert "noise 0 (estimated), left unchanged: if it is noisy, give --sigma, " in line
+    assert record_of(capsys, "a.png", "--overwrite")["unchanged"]
+    assert "noise 0, left unchanged, " in line_of(capsys, "a.png", "--sigma", 0, "--overwrite")
+    put("b.png", noisy())
+    assert "unchanged" not in line_of(capsys, "b.png", "--sigma", 15)
+    assert not record_of(capsys, "b.png", "--sigma", 15, "--overwrite")["unchanged"]
+
+
+@pytest.mark.parametrize("words", [("--sigma", 0), ("--sigma", 50, "--strength", 0), ()])
+def test_integers_beyond_the_digits_of_floats_stay_as_they_are(folder, capsys, words):
+    values = 2**60 + np.random.default_rng(0).integers(0, 1000, (40, 40))
+    np.save("a.npy", values)
+    line_of(capsys, "a.npy", *words, "-o", "b.npy")
+    assert_array_equal(np.load(folder / "b.npy"), values)

@@ -219,7 +219,12 @@ def with_nan():
 @pytest.mark.parametrize(
     ("make", "options", "error", "message"),
     [
-        (lambda: da.ones((40, 40, 3)), {"channel_axis": -1}, ValueError, "stack_axis=-1 denoises"),
+        (
+            lambda: da.ones((40, 40, 3)),
+            {"channel_axis": -1},
+            ValueError,
+            "in denoise, stack_axis=-1",
+        ),
         (lambda: da.ones((40, 40, 3)), {}, ValueError, "looks like colour"),
         (lambda: da.ones((40, 40)), {"preset": "paper"}, ValueError, r"image\.compute\(\)"),
         (lambda: da.ones((40, 40)), {"patch_size": 50}, ValueError, "patch_size=50 is larger than"),

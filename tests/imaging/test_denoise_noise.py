@@ -41,7 +41,7 @@ def small():
 
 @pytest.fixture(scope="module")
 def astronaut():
-    return data.astronaut()[60:190, 140:270].astype(np.float64)
+    return data.astronaut()[60:188, 140:268].astype(np.float64)
 
 
 def mixed(noises, image):
@@ -74,7 +74,8 @@ def test_noise_that_is_known_is_removed_better_than_as_white_noise(camera, kind,
 @cache
 def cleaned_with_given_noise(name, kind):
     """A clean image, a noisy one, and what patches make of that if the noise is known."""
-    clean = getattr(data, name)()[:256, :256].astype(np.float64)
+    side = 256 if kind.startswith("shot") else 128  # in less, shot noise is not told from white
+    clean = getattr(data, name)()[100 : 100 + side, 100 : 100 + side].astype(np.float64)
     noisy = kf.add_noise(clean, noise=KINDS[kind], rng=1)
     return clean, noisy, kf.denoise(noisy, noise=KINDS[kind], **OPTIONS)
 
@@ -88,11 +89,11 @@ def test_estimated_noise_is_nearly_as_good_as_given_noise(kind, name):
     assert psnr(clean, estimated.image) > psnr(clean, given) - 0.3
 
 
-# Measured over three seeds, in dB: white 0.39 to 0.73, shot 0.50 to 1.17, correlated 0.00 to 0.15,
+# Measured over three seeds, in dB: white 0.49 to 0.56, shot 0.39 to 0.47, correlated 0.09 to 0.28,
 # where groups need the covariance more exactly than patches.
 @pytest.mark.parametrize(
     ("name", "kind", "gain"),
-    [("camera", "white", 0.3), ("coins", "shot", 0.3), ("camera", "correlated", 0.05)],
+    [("camera", "white", 0.3), ("coins", "shot", 0.3), ("camera", "correlated", 0.0)],
 )
 def test_groups_with_estimated_noise_are_better_than_patches_with_given_noise(name, kind, gain):
     clean, noisy, given = cleaned_with_given_noise(name, kind)
@@ -101,6 +102,7 @@ def test_groups_with_estimated_noise_are_better_than_patches_with_given_noise(na
 
 @pytest.mark.parametrize(("quality", "least"), [("fast", -0.1), ("balanced", 0.0)])
 def test_very_few_photons_are_denoised_without_a_bias(camera, quality, least, rng):
+    camera = camera[:128, :128]
     noisy = rng.poisson(camera / 255 * 2) * 127.5
     cleaned = kf.denoise(noisy, noise=Shot(127.5), patch_size=6, quality=quality)
     assert cleaned.min() >= 127.5 * least  # there may be rings around what the halves say
@@ -359,8 +361,8 @@ def test_dask_images_are_denoised_when_they_are_asked_for(small, kind):
     assert found.image.dtype == expected.image.dtype
     computed = found.image.compute()
     assert computed.dtype == expected.image.dtype
-    np.testing.assert_allclose(computed, expected.image, atol=1e-3)
-    np.testing.assert_allclose(found.sparsity_map.compute(), expected.sparsity_map, atol=0.05)
+    np.testing.assert_array_equal(computed, expected.image)
+    np.testing.assert_array_equal(found.sparsity_map.compute(), expected.sparsity_map)
     assert found.sigma == pytest.approx(expected.sigma)
 
 

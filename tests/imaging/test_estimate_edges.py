@@ -1,15 +1,16 @@
 """Noise is estimated right where axes, signs and channels could lead astray."""
 
 import io
+import logging
 
 import numpy as np
 import pytest
 from PIL import Image
-from scipy.ndimage import gaussian_filter1d
+from scipy.ndimage import gaussian_filter, gaussian_filter1d
 from skimage import data
 
 import kappaform as kf
-from kappaform import Correlated, Shot, White
+from kappaform import Correlated, Shot, Varying, White
 
 FAST = {"quality": "fast", "patch_size": 6}  # what is found of the noise is the same
 
@@ -102,3 +103,65 @@ def test_an_offset_above_all_values_is_refused():
 def test_a_correlation_fits_the_channels_and_is_one_of_each_with_itself(matrix):
     with pytest.raises(ValueError, match="correlation"):
         kf.denoise(data.astronaut()[:32, :32], noise=White(5.0, matrix), channel_axis=-1)
+
+
+@pytest.mark.parametrize("offset", [79, -40])
+@pytest.mark.parametrize("gain", [1, 3])
+def test_the_offset_of_counts_is_where_no_photon_falls(offset, gain, rng):
+    photons = rng.poisson(np.linspace(30, 90, 200)[:, np.newaxis] * np.ones(160))
+    found = kf.estimate_noise(gain * (photons + offset))
+    assert isinstance(found, Shot)
+    assert found.gain == pytest.approx(gain, rel=0.1)
+    assert found.offset == pytest.approx(gain * offset, abs=10 * gain)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_noise_that_varies_goes_on_beyond_the_brightness_that_was_seen(sign, rng):
+    ramp = np.linspace(20, 220, 256)[:, np.newaxis, np.newaxis] * np.ones((200, 3))
+    noise = gaussian_filter(rng.standard_normal(ramp.shape), (0.8, 0.8, 0))
+    image = sign * (ramp + (2 + 0.06 * ramp) * noise / noise.std())
+    found = kf.estimate_noise(image, channel_axis=-1, patch_size=6)
+    assert isinstance(found.stabiliser, Varying)
+    steps = np.diff(found.stabiliser.sigma)  # the first and the last one are beyond what was seen
+    assert (steps[:, 0] * steps[:, 1] > 0).all()
+    assert (steps[:, -1] * steps[:, -2] > 0).all()
+
+
+# --- What is logged
+
+
+def logged(caplog, image, **options):
+    caplog.clear()
+    with caplog.at_level(logging.INFO, "kappaform"):
+        kf.denoise(image, patch_size=4, quality="fast", **options)
+    return [(record.levelname, record.getMessage()) for record in caplog.records]
+
+
+def test_the_estimated_noise_is_logged_and_the_given_one_is_not(caplog):
+    noisy = kf.add_noise(data.camera()[100:200, 150:250], 15, rng=0)
+    expected = f"estimated noise: {kf.estimate_noise(noisy, kind='white')}"
+    assert logged(caplog, noisy, noise="white") == [("INFO", expected)]
+    assert logged(caplog, noisy, sigma=15) == []
+
+
+@pytest.mark.parametrize("sigma", [0.0, 0.05])
+def test_next_to_no_noise_is_logged_as_a_warning(caplog, sigma):
+    smooth = 100 + 50 * np.sin(np.hypot(*np.indices((64, 64))) / 9)
+    ((first, _), (level, message)) = logged(caplog, kf.add_noise(smooth, sigma), noise="white")
+    assert (first, level) == ("INFO", "WARNING")
+    assert message.startswith("next to no noise was found (white, sigma 0")
+    assert "give sigma or noise" in message
+    assert logged(caplog, np.full((20, 20), 3.0)) == [("INFO", "estimated noise: white, sigma 0")]
+
+
+def test_a_doubtful_estimate_is_logged_as_a_warning(caplog):
+    clipped = np.clip(kf.add_noise(np.zeros((40, 40)), 20, rng=0), 0, 255)
+    assert ("WARNING", "the estimated noise is doubtful") in [
+        (level, message.partition(":")[0]) for level, message in logged(caplog, clipped)
+    ]
+
+
+def test_the_library_prints_nothing_of_its_own_accord(capfd):
+    kf.estimate_noise(np.clip(kf.add_noise(np.zeros((40, 40)), 20, rng=0), 0, 255))
+    assert capfd.readouterr() == ("", "")
+    assert any(isinstance(h, logging.NullHandler) for h in logging.getLogger("kappaform").handlers)

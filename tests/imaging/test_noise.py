@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from skimage import data
 from skimage.restoration import estimate_sigma as median_over_all_details
 
-from kappaform.imaging import add_noise, estimate_sigma
+from kappaform.imaging import add_noise, details, estimate_sigma
 
 # Not those that look like colour.
 small_shapes = (
@@ -56,6 +56,16 @@ def test_a_background_without_noise_does_not_count(camera, background, rng):
     assert estimate_sigma(noisy) == pytest.approx(10, rel=0.1)
 
 
+@pytest.mark.parametrize("side", [32, 48, 64, 96])
+@pytest.mark.parametrize("name", ["camera", "coins"])
+def test_a_flat_half_does_not_hide_the_noise_of_a_small_picture(name, side):
+    noisy = add_noise(getattr(data, name)()[100 : 100 + side, 150 : 150 + side], 20)
+    noisy[:, side // 2 :] = 0  # as the colours of what is transparent
+    stored = np.clip(np.rint(noisy), 0, 255).astype(np.uint8)
+    for image in (noisy, stored, 255 - stored):
+        assert estimate_sigma(image) == pytest.approx(20, rel=0.25)
+
+
 @pytest.mark.parametrize("offset", [1e5, 4e5, 2e6])
 def test_a_large_offset_does_not_change_the_level(camera, offset, rng):
     noisy = add_noise(camera, 10, rng)
@@ -94,6 +104,15 @@ def test_a_drawing_of_flat_areas_has_no_noise():
 def test_large_images_are_judged_by_parts(rng):
     noisy = rng.standard_normal((3000, 1500), dtype=np.float32)
     assert estimate_sigma(noisy) == pytest.approx(1, rel=0.02)
+
+
+@pytest.mark.parametrize("first", [0, 100, 200, 300])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_the_parts_of_a_large_image_are_evenly_spread(first, axis, monkeypatch, rng):
+    monkeypatch.setattr(details, "_LARGEST_SAMPLE", 2**14)
+    noisy = 10 * rng.standard_normal((400, 100))
+    noisy[first : first + 100] /= 10  # a quarter is quieter, wherever it is
+    assert 0.9 < estimate_sigma(np.moveaxis(noisy, 0, axis)) < 1.5
 
 
 @given(
@@ -203,7 +222,7 @@ def test_noise_of_level_zero_changes_nothing(camera):
     np.testing.assert_array_equal(add_noise(camera, 0, 0), camera)
 
 
-@pytest.mark.parametrize("sigma", [-1.0, np.nan, np.inf, [1.0, 2.0]])
+@pytest.mark.parametrize("sigma", [-1.0, np.nan, np.inf, [1.0, 2.0], True])
 def test_a_level_that_is_none_is_refused(sigma):
     with pytest.raises(ValueError, match="is not a noise level: give one finite number >= 0"):
         add_noise(np.zeros((4, 4)), sigma)

@@ -85,9 +85,17 @@ def test_the_transform_of_others_cleans_as_well_as_the_own_one():
 
 
 def test_noise_is_estimated_in_each_image():
-    images = [noisy(), kf.add_noise(CLEAN, 2.0, rng=1), np.full((50, 50), 7.0)]
-    learned = kf.learn_from_images(images, noise="white", patch_size=5)
-    assert learned.transform.shape == (25, 25)
+    images = [noisy(), kf.add_noise(CLEAN, 2.0, rng=1)]
+    sigmas = [kf.estimate_sigma(image) for image in images]
+    assert sigmas[0] > 4 * sigmas[1]
+    constant = np.full((50, 50), 7.0)
+    learned = kf.learn_from_images([*images, constant], noise="white", patch_size=5)
+    # In units of their noise, which is what patches are learned from, noise is the same in all.
+    units = [image / sigma for image, sigma in zip(images, sigmas, strict=True)]
+    expected = kf.learn_from_images([*units, constant], 1.0, patch_size=5)
+    np.testing.assert_allclose(learned.transform, expected.transform, atol=1e-4)
+    other = kf.learn_from_images([*images, constant], sigmas[0], patch_size=5)
+    assert np.abs(learned.transform - other.transform).max() > 0.01
 
 
 def test_dask_images_are_learned_from_as_arrays_are():
@@ -98,6 +106,16 @@ def test_dask_images_are_learned_from_as_arrays_are():
     assert_array_equal(
         kf.learn_from_images(chunked, 15, patch_size=5).transform, expected.transform
     )
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_colours_of_dask_are_refused_as_denoise_refuses_them(number):
+    da = pytest.importorskip("dask.array")
+    images = [np.stack([noisy(seed) for seed in range(3)], axis=-1)] * 2
+    images[number] = da.from_array(images[number])
+    for function, given in ((kf.learn_from_images, images), (kf.denoise, images[number])):
+        with pytest.raises(ValueError, match=r"channel_axis=-1 with a Dask image: .*compute\(\)"):
+            function(given, 15, channel_axis=-1)
 
 
 @pytest.mark.parametrize(

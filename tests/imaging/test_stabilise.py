@@ -94,6 +94,17 @@ def test_far_brighter_than_the_table_the_way_back_does_not_end():
     np.testing.assert_allclose(noise.restored(noise.stabilised(bright)), bright, rtol=2e-3)
 
 
+@pytest.mark.parametrize("level", [rising, falling])
+def test_far_beyond_its_curve_varying_noise_is_that_of_the_nearest_end(level):
+    noise = varying(level)
+    for far, end in ((np.array([3e8, 3e8 + 50, 7e11]), 255), (-np.array([7e11, 3e8, 2e8]), 0)):
+        values = far.reshape(-1, 1, 1)
+        stabilised = noise.stabilised(values)
+        expected = np.diff(far) / level(end)
+        np.testing.assert_allclose(np.diff(stabilised.ravel()), expected, rtol=1e-3)
+        np.testing.assert_allclose(noise.restored(stabilised), values, rtol=1e-8)
+
+
 @pytest.mark.parametrize("noise", [Shot(1.0), Varying([0, 2e14], [1e7, 1e7])], ids=str)
 def test_noise_that_single_precision_cannot_show_is_not_rounded_away(noise):
     pair = np.array([1e14, 1e14 + 1e7]).reshape(2, 1, 1)  # the noise there is 1e7

@@ -216,7 +216,9 @@ def _denoise_file(
     details = _details(job.title, noisy, options, math.prod(size.values()), n_channels, arguments)
     if is_rough(details, noisy.dtype):
         messages.warn(f"{job.source}: {ROUGH}")
-    cleaned = as_stored(_blended(noisy, details.image, arguments.strength), noisy.dtype)
+    blended = _blended(noisy, details.image, arguments.strength)
+    # Floats do not hold every large integer: pixels that nothing was taken from stay as they are.
+    cleaned = np.where(blended == _floats(noisy, None), noisy, as_stored(blended, noisy.dtype))
     record = {
         "input": str(job.source),
         "output": str(job.target),
@@ -226,6 +228,7 @@ def _denoise_file(
         **facts_of(details, n_channels),
         "noise_estimated": arguments.sigma is None and arguments.gain is None,
         "strength": arguments.strength,
+        "unchanged": np.array_equal(cleaned, noisy),
         "seconds": round(time.perf_counter() - started, 3),
     }
     if reference is not None:

@@ -11,13 +11,13 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from kappaform.arrays import as_real_array, float_dtype, library_of, representable
 from kappaform.imaging.correlated import Correlated
-from kappaform.imaging.estimate import check_kind, noise_of
+from kappaform.imaging.estimate import check_kind, noise_of, typical_frame
 from kappaform.imaging.noise import Noise, White
-from kappaform.imaging.options import ANY_VALUE, Options, computed, limits
+from kappaform.imaging.options import ANY_VALUE, Options, Sigma, computed, limits
 
 
 class Part(NamedTuple):
@@ -46,10 +46,13 @@ class Components(NamedTuple):
 # --- An image as it is given
 
 
-def pixels_of(image: Any) -> tuple[Any, Any]:
+def pixels_of(image: Any, channel_axis: int | None, preset: str | None = None) -> tuple[Any, Any]:
     """The values of an image of any library, and its device of torch; None: it is on the host."""
     library = library_of(image)
     if library == "dask":
+        from kappaform.imaging.dask_images import check_dask_image
+
+        check_dask_image(image, channel_axis, preset)
         return image, None
     if library == "torch":
         from kappaform.imaging.clean_torch import on_host
@@ -59,7 +62,7 @@ def pixels_of(image: Any) -> tuple[Any, Any]:
     return as_real_array(image, "image"), None
 
 
-def noises_of(sigma: ArrayLike | None, noise: Any, stack: Any, options: Options) -> list[Noise]:
+def noises_of(sigma: Sigma | None, noise: Any, stack: Any, options: Options) -> list[Noise]:
     """The noise of each image of a stack: as given, or estimated."""
     n_slices, n_channels = stack.shape[0], stack.shape[-1]
     if sigma is not None and noise is not None:
@@ -84,26 +87,39 @@ def noises_of(sigma: ArrayLike | None, noise: Any, stack: Any, options: Options)
     return noises
 
 
-def noise_of_movie(
-    sigma: ArrayLike | None, noise: Any, stack: Any, options: Options
-) -> list[Noise]:
-    """The noise of all frames of a movie: as given, or estimated in the middle one."""
-    frame = stack[:, stack.shape[1] // 2]
+def noise_of_movie(sigma: Sigma | None, noise: Any, stack: Any, options: Options) -> list[Noise]:
+    """The noise of all frames of a movie: as given, or estimated in a typical one.
+
+    That is the frame whose noise level is the median, so that a few bad frames do not matter.
+    """
+    number = 0
+    if sigma is None and (noise is None or isinstance(noise, str)):
+        number = typical_frame(stack[0])
+    frame = stack[:, number]
     (found,) = noises_of(sigma, noise, frame, replace(options, patch_shape=options.patch_shape[1:]))
     if isinstance(found, Correlated) and found.autocovariance is not None:
         found = replace(found, autocovariance=np.asarray(found.autocovariance)[np.newaxis])
     return [found]
 
 
-def _deviations(sigma: ArrayLike, n_slices: int, n_channels: int) -> NDArray:
-    """Deviation of the noise for each image and channel of a stack."""
-    values = as_real_array(sigma, "sigma").astype(np.float64)
+def _deviations(sigma: Sigma, n_slices: int, n_channels: int) -> NDArray:
+    """Standard deviation of the noise for each image and channel of a stack."""
+    values = as_real_array(sigma, "sigma")
+    if values.dtype.kind == "b":
+        raise TypeError(f"sigma={sigma!r} is a boolean: give a number; None estimates it.")
+    values = values.astype(np.float64)
     if not (np.isfinite(values) & (values >= 0)).all():
         raise ValueError(f"sigma={sigma!r}: a deviation is finite and >= 0; None estimates it.")
-    if n_channels == 1 and values.shape == (n_slices,):
-        values = values[:, np.newaxis]
     shape = n_slices, n_channels
-    if values.shape not in ((), (n_channels,), shape, (n_slices, 1)):
+    if values.shape == (n_slices,) and n_slices != n_channels:
+        values = values[:, np.newaxis]
+    elif values.shape == (n_channels,) and n_slices == n_channels > 1:
+        raise ValueError(
+            f"sigma={sigma!r} is ambiguous, the stack has {n_slices} images of as many channels: "
+            f"give an array of shape {(1, n_channels)} for channels, {(n_slices, 1)} for images, "
+            f"or {shape} for both."
+        )
+    if values.shape not in ((), (n_channels,), shape, (n_slices, 1), (1, n_channels)):
         raise ValueError(
             f"sigma has shape {values.shape}: give one number, or one for each of the "
             f"{n_channels} channels or {n_slices} images of the stack."
@@ -131,7 +147,11 @@ def components_of(
     values = image if is_constant.all() else noise.stabilised(image)
     if values is image:
         return _rotated(image, noise, lowest, highest, options.value_range, options)
-    low, high = (noise.stabilised(limit).astype(np.float64) for limit in (lowest, highest))
+    low, high = (noise.stabilised(limit) for limit in (lowest, highest))
+    # Stabilising keeps the order of values, so the extremes decide the precision of all of them:
+    # chunks of Dask, which are computed later, have that of an array.
+    values = values.astype(np.result_type(low, high), copy=False)
+    low, high = low.astype(np.float64), high.astype(np.float64)
     # Means of stabilised values may be beyond what values become, so these are not clipped.
     components = _rotated(values, noise, low, high, ANY_VALUE, options)
     dtype = float_dtype(image.dtype)

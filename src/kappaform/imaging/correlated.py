@@ -28,8 +28,9 @@ class Correlated(Noise):
 
     Parameters
     ----------
-    covariance : array of shape (n, n) or (channels, channels, n, n), optional
-        Of the n pixels of a patch, in C order; of one matrix, channels are independent.
+    covariance : array of shape (n, n), (channels, n, n) or (channels, channels, n, n), optional
+        Covariance of the n pixels of a patch, in C order. With one matrix for all channels, or one
+        for each, the channels are independent.
     autocovariance : array of odd sides, optional
         Covariance of two pixels over their distance along each axis, distance zero in the middle;
         zero beyond.
@@ -66,7 +67,7 @@ class Correlated(Noise):
             raise TypeError(f"stabiliser={self.stabiliser!r}: give Shot, Varying or None.")
 
     def check_channels(self, n_channels: int) -> None:
-        if self.covariance is not None and np.ndim(self.covariance) == 4:
+        if self.covariance is not None and np.ndim(self.covariance) > 2:
             check_n_channels("covariance", len(self.covariance), n_channels)
         if self.stabiliser is not None:
             self.stabiliser.check_channels(n_channels)
@@ -85,6 +86,8 @@ class Correlated(Noise):
         matrix = self._of_patch(patch_shape)
         if matrix.ndim == 4:
             mixed = np.einsum("a,b,abij->ij", weights, weights, matrix)
+        elif matrix.ndim == 3:
+            mixed = np.tensordot(weights**2, matrix, axes=1)
         else:
             mixed = (weights @ weights) * matrix
         variance = float(np.trace(mixed)) / len(mixed)
@@ -99,7 +102,7 @@ class Correlated(Noise):
                     f"covariance has shape {matrix.shape}: patches of shape {patch_shape} need "
                     f"({n}, {n}); give the patch_size that it was measured for."
                 )
-            return matrix[0, 0] if len(matrix) == 1 and matrix.ndim == 4 else matrix
+            return matrix.reshape(n, n) if len(matrix) == 1 and matrix.ndim > 2 else matrix
         array = np.asarray(self.autocovariance, np.float64)
         if array.ndim != len(patch_shape):
             raise ValueError(
@@ -130,12 +133,12 @@ class Correlated(Noise):
         matrix = np.asarray(self.covariance)
         if matrix.ndim == 2:
             return np.full(n_channels, math.sqrt(np.trace(matrix) / len(matrix)))
-        variances = np.einsum("aaii->a", matrix) / matrix.shape[-1]
-        return np.sqrt(np.maximum(variances, 0))
+        variances = np.einsum("aaii->a" if matrix.ndim == 4 else "aii->a", matrix)
+        return np.sqrt(np.maximum(variances / matrix.shape[-1], 0))
 
     def __str__(self) -> str:
         matrix = np.empty(0) if self.covariance is None else self.covariance
-        n_channels = len(matrix) if np.ndim(matrix) == 4 else 1
+        n_channels = len(matrix) if np.ndim(matrix) > 2 else 1
         size = np.squeeze(self._deviation(n_channels))
         if self.stabiliser is None:
             return f"correlated, sigma {in_words(size)}"

@@ -28,8 +28,8 @@ def check_dask_image(image: Any, channel_axis: int | None, preset: str | None) -
     if channel_axis is not None:
         raise ValueError(
             f"channel_axis={channel_axis} with a Dask image: channels are decorrelated in memory "
-            f"only; stack_axis={channel_axis} denoises each on its own, image.compute() brings all "
-            "into memory."
+            f"only, image.compute() brings all there; in denoise, stack_axis={channel_axis} "
+            "denoises each on its own."
         )
     if preset is not None:
         raise ValueError(

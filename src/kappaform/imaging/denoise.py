@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kappaform.arrays import float_dtype, library_of
+from kappaform.arrays import float_dtype, library_of, representable
 from kappaform.imaging.components import (
     Part,
     components_of,
@@ -27,6 +27,7 @@ from kappaform.imaging.options import (
     Options,
     Progress,
     Quality,
+    Sigma,
     check_movie,
     check_scale,
     checked_axes,
@@ -50,6 +51,9 @@ from kappaform.threads import single_threaded_blas
 # patches are rounded by less than the noise adds to them.
 _SINGLE_PRECISION_PEAK = 4096
 _SINGLE_PRECISION_PEAK_OF_GROUPS = 256
+# Components that have a transform of their own, those of colour and the strongest of more channels.
+# The others, of which most are noise, share one: the time of learning does not grow with them.
+_MOST_LEARNED = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +71,8 @@ class DenoiseResult:
         on brightness, that at the mean brightness.
     patch_shape : tuple of int
     transforms : tuple of float64 arrays of shape (n, n)
-        One for each (decorrelated) channel and slice; none where there was nothing to do. Those of
-        the halved image are in `history` only.
+        One for each (decorrelated) channel and slice; none where there was nothing to do. After the
+        four strongest, components share one. Those of the halved image are in `history` only.
     sparsity_map : array
         Mean number of coefficients of the patches over each pixel, over all channels.
     history : tuple of LearnResult
@@ -107,7 +111,7 @@ class DenoiseResult:
 
 def denoise(
     image: ArrayLike,
-    sigma: ArrayLike | None = None,
+    sigma: Sigma | None = None,
     *,
     noise: Noise | Sequence[Noise] | Kind | None = None,
     method: MethodName = "conditioned",
@@ -141,7 +145,9 @@ def denoise(
         the result is computed, without `channel_axis` and `preset`. A torch tensor comes back as
         one on its device; on a GPU it is learned from and cleaned there.
     sigma : float, or one for each channel or image of a stack, optional
-        Deviation of white noise in units of the image. 0 returns the image.
+        Standard deviation of the white noise, in image units. With 0 the image is returned
+        unchanged, but for `value_range`. One number for each of 3 channels in a stack of 3 images
+        is ambiguous: give shape (1, 3) for channels, (3, 1) for images.
     noise : White, Shot, Correlated, or the name of a kind, optional
         In place of `sigma`: the noise of the image, or one for each image of a stack. Of a kind
         ("white", "shot", "correlated") its size is estimated; without both, so is the kind, as by
@@ -162,7 +168,8 @@ def denoise(
     transform : array of shape (n, n), LearnResult or fitted estimator, optional
         Used instead of learning one. Its scale does not matter.
     value_range : (low, high), optional
-        Values that are possible: patches (but those of colour) and image are clipped to them.
+        Values that are possible: patches (but those of colour) and image are clipped to them, also
+        where there is no noise to remove.
     channel_axis : int, optional
         Axis of the channels, which are decorrelated by their principal components. A given
         `sigma` means noise that is independent between channels.
@@ -171,7 +178,8 @@ def denoise(
     movie : bool
         The images of the stack are the frames of a movie, in order: similar patches are looked for
         in the frames before and after as well (with "fast" frames share a transform only). All
-        frames have the same noise. In memory only.
+        frames have the same noise, estimated in the frame whose noise level is the median. In
+        memory only.
     share : bool
         Learn one transform from the patches of all images of the stack, instead of one for each
         image and channel.
@@ -207,7 +215,7 @@ def denoise(
 
 def denoise_with_details(
     image: ArrayLike,
-    sigma: ArrayLike | None = None,
+    sigma: Sigma | None = None,
     *,
     noise: Noise | Sequence[Noise] | Kind | None = None,
     method: MethodName = "conditioned",
@@ -250,15 +258,11 @@ def denoise_with_details(
     True
     """
     library = library_of(image)
-    if library == "dask":
-        from kappaform.imaging.dask_images import check_dask_image
-
-        check_dask_image(image, channel_axis, preset)
-    elif library == "torch":
+    if library == "torch":
         from kappaform.imaging.clean_torch import as_given, on_host
 
         sigma = on_host(sigma, "sigma")
-    pixels, device = pixels_of(image)
+    pixels, device = pixels_of(image, channel_axis, preset)
     if movie:
         check_movie(pixels.shape, (stack_axis, channel_axis), preset, share, library)
     axes = checked_axes(pixels.shape, channel_axis, stack_axis)
@@ -341,7 +345,9 @@ def _denoise_slice(
         images.append(values.astype(float_dtype(values.dtype)) if part.is_clean else next(cleaned))
         totals.append(np.zeros_like(values, np.float32) if part.is_clean else next(counts))
     mean = sum(totals) / np.float32(len(totals))
-    return found._replace(images=[components.restored(images)], counts=[mean])
+    whole = components.restored(images)
+    whole = whole.clip(*representable(options.value_range, whole.dtype))
+    return found._replace(images=[whole], counts=[mean])
 
 
 def _as_published(parts: Sequence[Part], options: Options) -> _Cleaned:
@@ -364,19 +370,24 @@ def _denoise_parts(parts: Sequence[Part], options: Options) -> _Cleaned:
     place = place_of([part.image for part in parts], options.device)
     learning = share_of_learning(parts[0].image, options)
     told = replace(options, progress=section(options.progress, 0, learning))
-    recipes: list[Recipe] = []
-    transforms: list[NDArray] = []
+    scales: list[list[NDArray]] = [[]] * len(parts)  # the transforms of each component
     history: list[LearnResult] = []
-    for c, (part, its_options) in enumerate(zip(parts, equal_parts(told, len(parts)), strict=True)):
-        if options.transform is not None:
-            scales = [options.transform]
-        else:
-            source = Source(place, c, part.image.shape, part.sigma, part.covariance)
-            rounds = learned_at_scales(source, its_options, rng)
+    if options.transform is not None:
+        scales = [[options.transform]] * len(parts)
+    else:
+        sources = [
+            Source(place, c, part.image.shape, part.sigma, part.covariance)
+            for c, part in enumerate(parts)
+        ]
+        groups = [sources[c : c + 1] for c in range(_MOST_LEARNED)] + [sources[_MOST_LEARNED:]]
+        groups = [group for group in groups if group]
+        for group, its_options in zip(groups, equal_parts(told, len(groups)), strict=True):
+            rounds = learned_at_scales(group, its_options, rng)
             history.extend(result for scale in rounds for result in scale)
-            scales = [scale[-1].transform for scale in rounds]
-        recipes.append(_recipe(part, scales, options))
-        transforms.append(scales[0])
+            for source in group:
+                scales[source.component] = [scale[-1].transform for scale in rounds]
+    recipes = [_recipe(*each, options) for each in zip(parts, scales, strict=True)]
+    transforms = [each[0] for each in scales]
     rest = section(options.progress, learning, 1)
     return _Cleaned(*place.cleaned(recipes, options.quality, rest), transforms, history)
 

@@ -51,10 +51,6 @@ class Sample(NamedTuple):
     exponent: int
     eps: float  #: relative rounding of the pixels
 
-    def at_limits(self) -> list[Array]:
-        """Where the noise may be clipped."""
-        return [(slab == self.lowest) | (slab == self.highest) for slab in self.slabs]
-
 
 class Details(NamedTuple):
     """Diagonal details and what is around each, flat."""
@@ -178,6 +174,34 @@ def _largest_seen(values: Array, axes: Sequence[int]) -> Array:
         pairs = np.maximum(along[0 : 2 * n_pairs : 2], along[1 : 2 * n_pairs : 2])
         values = np.moveaxis(np.maximum(pairs[:-1], pairs[1:]), 0, axis)
     return values
+
+
+def stabilised_slab(
+    samples: list[Sample], units: list[float], shots: list[Shot] | None, number: int
+) -> Array:
+    """A slab (channels last) in units of its noise."""
+    parts = [sample.slabs[number] for sample in samples]
+    if shots is None:
+        scales = [math.ldexp(u, -s.exponent) for u, s in zip(units, samples, strict=True)]
+        channels = [part / scale for part, scale in zip(parts, scales, strict=True)]
+    else:
+        scaled = [
+            h.scaled(math.ldexp(1.0, -s.exponent)) for h, s in zip(shots, samples, strict=True)
+        ]
+        pairs = zip(scaled, parts, strict=True)
+        channels = [shot.stabilised(part[..., np.newaxis])[..., 0] for shot, part in pairs]
+    return np.stack(channels, axis=-1)
+
+
+def is_clipped(samples: list[Sample], of_photons: bool, number: int) -> Array:
+    """Where a quarter of the channels of a slab, any one of colours, may be clipped."""
+    n_ends = np.zeros(samples[0].slabs[number].shape, int)
+    for sample in samples:
+        slab = sample.slabs[number]
+        n_ends += slab == sample.highest
+        if not of_photons:  # no photon is not a clipped value
+            n_ends += (slab == sample.lowest) & (sample.lowest < sample.highest)
+    return 4 * n_ends >= len(samples)
 
 
 # --- Noise that grows with brightness

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from typing import Any, Literal
 
@@ -23,13 +24,16 @@ from kappaform.imaging.details import (
 from kappaform.imaging.noise import Noise, Shot, Varying, White
 from kappaform.imaging.options import check_not_colour, checked_axes, default_patch_shape
 from kappaform.imaging.patches import Size, check_axis, checked_patch_shape
-from kappaform.imaging.quiet import curve_of, drawn_patches, quiet_of
+from kappaform.imaging.quiet import MOST_TOGETHER, look_at
 from kappaform.threads import single_threaded_blas
+
+_logger = logging.getLogger("kappaform")
+_logger.addHandler(logging.NullHandler())  # the library prints nothing of its own accord
 
 Kind = Literal["white", "shot", "correlated"]
 KINDS: tuple[Kind, ...] = ("white", "shot", "correlated")
 
-_LEAST_CANDIDATES = 100  # details: with fewer, clipped and flat places count too
+_LEAST_CANDIDATES = 100  # details: with fewer, clipped places count too
 _LEAST_CORRELATION = 0.25  # of channels: below, it may be texture (0.14 in a picture of coffee)
 _IMPULSE = 6.0  # deviations from all neighbours: of normal noise, next to never
 _LEAST_IMPULSES = 1e-3  # share of the pixels
@@ -37,6 +41,8 @@ _DARK = 0.1  # share of pixels with the lowest value, where there are few photon
 _LEAST_STEP = (
     0.01  # from pixel to pixel, over the range of values: less is no noise to compare with
 )
+_NEXT_TO_NONE = 1e-3  # noise over the range of values: of 8 bit, less than rounding does
+_N_FRAMES = 15  # of a movie, from which a typical one is chosen
 
 
 def estimate_sigma(image: npt.ArrayLike, channel_axis: int | None = None) -> float | Array:
@@ -50,7 +56,8 @@ def estimate_sigma(image: npt.ArrayLike, channel_axis: int | None = None) -> flo
     the estimate, while the median over all of d (Donoho and Johnstone) takes texture for noise.
     Surroundings that hold the smallest or the largest value of the image do not count, because
     noise may be clipped there, nor do flat ones: a background set to a constant has no noise. Where
-    next to nothing is left, as in a drawing of flat areas, all of d is used.
+    next to nothing is left, clipped surroundings count as well; in a drawing, where most of the
+    details that are not zero are next to flat areas, all of d is used.
 
     Parameters
     ----------
@@ -139,8 +146,25 @@ def check_kind(kind: str | None) -> None:
 
 
 def noise_of(image: Any, kind: str | None, patch_shape: tuple[int, ...]) -> Noise:
-    """The noise of an image of any library, its channels last."""
+    """The noise of an image of any library, its channels last; what was found is logged."""
     samples = [sample_of(image[..., c]) for c in range(image.shape[-1])]
+    found = _noise_of(image, samples, kind, patch_shape)
+    _logger.info("estimated noise: %s", found)
+    unit = [math.ldexp(1.0, sample.exponent) for sample in samples]
+    ends = np.array([(each.lowest, each.highest) for each in samples]) * np.array(unit)[:, None]
+    levels, ranges = found.level(ends.mean(axis=1)), np.ptp(ends, axis=1)
+    if np.all(levels <= _NEXT_TO_NONE * ranges) and np.any(ranges > 0):
+        _logger.warning(
+            "next to no noise was found (%s): little or nothing will be removed; "
+            "if the image is noisy, give sigma or noise.",
+            found,
+        )
+    return found
+
+
+def _noise_of(
+    image: Any, samples: list[Sample], kind: str | None, patch_shape: tuple[int, ...]
+) -> Noise:
     if max(image.shape[:-1]) < WAVELET_LENGTH:
         return White(_per_channel([_small_sigma(sample) for sample in samples]))
     details = [details_of(sample) for sample in samples]
@@ -171,7 +195,8 @@ def _without_empty(
     empty = [c for c, sigma in enumerate(sigmas) if sigma == 0]
     if any(samples[c].lowest < samples[c].highest for c in empty):
         return None
-    return _spread(noise_of(image[..., noisy], kind, patch_shape), noisy, len(samples))
+    found = _noise_of(image[..., noisy], [samples[c] for c in noisy], kind, patch_shape)
+    return _spread(found, noisy, len(samples))
 
 
 def _spread(noise: Any, places: list[int], n_channels: int) -> Any:
@@ -191,14 +216,30 @@ def _spread(noise: Any, places: list[int], n_channels: int) -> Any:
         return White(placed(noise.sigma, 0.0), between)
     if isinstance(noise, Shot | Varying):
         return type(noise)(**{name: placed(value) for name, value in vars(noise).items()})
-    n = noise.covariance.shape[-1]
-    covariance = np.zeros((n_channels, n_channels, n, n))
-    covariance[np.ix_(places, places)] = noise.covariance
+    matrices = noise.covariance
+    if matrices.ndim == 4 and n_channels > MOST_TOGETHER:  # of so many, each on its own
+        matrices = np.einsum("aaij->aij", matrices)
+    n_axes = matrices.ndim - 2
+    covariance = np.zeros((n_channels,) * n_axes + matrices.shape[-2:])
+    covariance[np.ix_(*[places] * n_axes)] = matrices
     stabiliser = noise.stabiliser and _spread(noise.stabiliser, places, n_channels)
     return Correlated(covariance, stabiliser=stabiliser)
 
 
 # --- White
+
+
+def typical_frame(frames: Any) -> int:
+    """The number of the frame (channels last) whose noise level is the median.
+
+    Of a long movie evenly spread frames are looked at.
+    """
+    numbers = np.linspace(0, len(frames) - 1, min(len(frames), _N_FRAMES)).astype(int)
+    levels = [
+        np.mean([_sigma_of(frames[number][..., c]) for c in range(frames.shape[-1])])
+        for number in numbers
+    ]
+    return int(numbers[np.argsort(levels, kind="stable")[(len(levels) - 1) // 2]])
 
 
 def _sigma_of(image: Any) -> float:
@@ -215,10 +256,18 @@ def _small_sigma(sample: Sample) -> float:
 def _sigma(sample: Sample, details: Details) -> float:
     if sample.lowest == sample.highest:
         return 0.0
-    coefs, usable = details.coefs, details.usable
+    coefs, usable, clear = details.coefs, details.usable, details.clear
     if np.count_nonzero(usable) >= _LEAST_CANDIDATES:
-        coefs = coefs[usable][quietest_fifth(details.texture[usable])]
-    return deviation(coefs)
+        return deviation(coefs[usable][quietest_fifth(details.texture[usable])])
+    # Noise leaves no detail zero, but at the border of a flat area; lines of a drawing do.
+    is_noisy = 2 * np.count_nonzero(clear) > np.count_nonzero(coefs)
+    found = deviation(coefs[clear] if is_noisy else coefs)
+    if found > 0:
+        _logger.warning(
+            "the estimated noise is doubtful: next to no part of the image is neither clipped nor "
+            "flat; if the result is wrong, give sigma."
+        )
+    return found
 
 
 def _correlation(details: list[Details], sigmas: list[float]) -> Array | None:
@@ -296,66 +345,30 @@ def _correlated(
 ) -> Correlated | None:
     """Correlated noise, if there is no doubt or it is asked for."""
     asked = kind == "correlated"
-    patches = drawn_patches(*_stabilised(samples, units, shots), patch_shape)
-    if patches is None:
+    look = look_at(samples, units, shots, patch_shape)
+    if look is None:
         if asked:
             raise ValueError(
                 "noise='correlated': too little of this image is neither clipped nor constant; "
                 "give noise=Correlated(autocovariance=...)."
             )
         return None
-    stabiliser: Shot | Varying | None = found if isinstance(found, Shot) else None
-    seen = quiet_of(patches, patch_shape)
-    if shots is None and not seen.is_white and seen.has_own_colours:
-        varying = _varying(patches, units)
-        even = (
-            seen if varying is None else quiet_of(varying.stabilised(patches * units), patch_shape)
-        )
-        if varying is not None and even.is_correlated_noise >= seen.is_correlated_noise:
-            seen, stabiliser = even, varying
-    if not (asked or seen.is_correlated_noise):
-        if seen.is_structure:
-            warn(
+    if not (asked or look.quiet.is_correlated_noise):
+        if look.quiet.is_structure:
+            message = (
                 f"the noise could not be told from texture, which is everywhere in this image: "
                 f"{found} is assumed; if that is wrong, try noise='correlated', or give sigma."
             )
+            _logger.warning(message)
+            warn(message)
         return None
+    stabiliser = found if isinstance(found, Shot) else look.stabiliser
+    covariance = look.quiet.covariance
     if stabiliser is not None:
-        return Correlated(seen.covariance, stabiliser=stabiliser)
-    return Correlated(seen.covariance * np.multiply.outer(units, units)[..., None, None])
-
-
-def _stabilised(
-    samples: list[Sample], units: list[float], shots: list[Shot] | None
-) -> tuple[list[Array], list[Array]]:
-    """Slabs (channels last) in units of their noise, and where they are clipped."""
-    slabs, clipped = [], []
-    for number in range(len(samples[0].slabs)):
-        parts = [sample.slabs[number] for sample in samples]
-        if shots is None:
-            scales = [math.ldexp(u, -s.exponent) for u, s in zip(units, samples, strict=True)]
-            channels = [part / scale for part, scale in zip(parts, scales, strict=True)]
-            ends = [sample.at_limits()[number] for sample in samples]
-        else:  # no photon is not a clipped value
-            scaled = [
-                h.scaled(math.ldexp(1.0, -s.exponent)) for h, s in zip(shots, samples, strict=True)
-            ]
-            pairs = zip(scaled, parts, strict=True)
-            channels = [shot.stabilised(part[..., np.newaxis])[..., 0] for shot, part in pairs]
-            ends = [p == sample.highest for p, sample in zip(parts, samples, strict=True)]
-        slabs.append(np.stack(channels, axis=-1))
-        clipped.append(np.logical_or.reduce(ends))
-    return slabs, clipped
-
-
-def _varying(patches: Array, units: list[float]) -> Varying | None:
-    """Noise that depends on brightness, in most channels of some patches, in units of the image."""
-    levels = [curve_of(patches[..., c] * unit) for c, unit in enumerate(units)]
-    known = [each for each in levels if each is not None]
-    if 2 * len(known) <= len(levels):
-        return None
-    brightness, sigma = np.transpose([each or known[0] for each in levels], (1, 0, 2))
-    return Varying(brightness, sigma)
+        return Correlated(covariance, stabiliser=stabiliser)
+    between = np.multiply.outer(units, units)
+    scales = between if covariance.ndim == 4 else np.diag(between)
+    return Correlated(covariance * scales[..., None, None])
 
 
 # --- Impulses

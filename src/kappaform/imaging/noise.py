@@ -16,6 +16,7 @@ from kappaform.arrays import Array, as_real_array
 from kappaform.imaging import stabilise
 
 ROUNDING = 1e-6  # of a covariance that was computed: how far it may be from symmetric or positive
+_MOST_IN_WORDS = 4  # numbers, one for each colour
 
 
 class Noise:
@@ -255,6 +256,8 @@ def _check_numbers(
     name: str, value: Any, least: float = -math.inf, above: float = -math.inf
 ) -> None:
     array = as_real_array(value, name)
+    if array.dtype.kind == "b":
+        raise TypeError(f"{name}={value!r} is a boolean: give a number, or one for each channel.")
     valid = np.isfinite(array) & (array >= least) & (array > above)
     if array.ndim > 1 or not array.size or not valid.all():
         rule = f" >= {least:g}" if least > -math.inf else f" > {above:g}" if above == 0 else ""
@@ -263,8 +266,9 @@ def _check_numbers(
 
 def check_covariance(name: str, matrix: Array) -> None:
     """Refuse what is not the covariance of anything."""
-    square = matrix.ndim in (2, 4) and matrix.shape[-1] == matrix.shape[-2]
-    if not square or matrix.shape[0] != matrix.shape[1] or not matrix.size:
+    square = matrix.ndim in (2, 3, 4) and matrix.shape[-1] == matrix.shape[-2]
+    square = square and (matrix.ndim == 3 or matrix.shape[0] == matrix.shape[1])
+    if not square or not matrix.size:
         raise ValueError(f"{name} has shape {matrix.shape}: give a square matrix, (n, n).")
     whole = matrix
     if matrix.ndim == 4:
@@ -272,10 +276,10 @@ def check_covariance(name: str, matrix: Array) -> None:
     if not np.isfinite(whole).all():
         raise ValueError(f"{name} contains NaN or inf.")
     largest = np.abs(whole).max()
-    if np.abs(whole - whole.T).max() > ROUNDING * largest:
+    if np.abs(whole - whole.swapaxes(-1, -2)).max() > ROUNDING * largest:
         raise ValueError(f"{name} is not symmetric: entry (i, j) must be entry (j, i).")
-    least = np.linalg.eigvalsh(whole)[0]
-    if largest == 0 or least < -ROUNDING * len(whole) * largest:
+    least = np.linalg.eigvalsh(whole).min()
+    if largest == 0 or least < -ROUNDING * whole.shape[-1] * largest:
         raise ValueError(
             f"{name} is not positive: its least eigenvalue is {least:.3g}, so that some sum of "
             "pixels would have a negative variance."
@@ -283,4 +287,8 @@ def check_covariance(name: str, matrix: Array) -> None:
 
 
 def in_words(value: Any) -> str:
-    return ", ".join(f"{number:.4g}" for number in np.atleast_1d(value))
+    """Numbers in a line; of more than a line shows, the range."""
+    numbers = np.atleast_1d(value)
+    if numbers.size > _MOST_IN_WORDS:
+        return f"{numbers.min():.4g} to {numbers.max():.4g}"
+    return ", ".join(f"{number:.4g}" for number in numbers)

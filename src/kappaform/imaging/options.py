@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, count, pairwise
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,16 @@ MethodName = Literal["conditioned", "log-det", "orthonormal"]
 Quality = Literal["fast", "balanced", "best"]
 Callback = Callable[[LearnResult], bool | None]
 Progress = Callable[[float], object]  #: is told the share of the work that is done
+
+
+class HasArray(Protocol):
+    """An array of any library, or a number of NumPy."""
+
+    def __array__(self) -> NDArray[Any]: ...
+
+
+#: Standard deviation of white noise: one number, or one for each channel or image, or for both.
+Sigma = float | HasArray | Sequence[float] | Sequence[Sequence[float]]
 
 ANY_VALUE = (-math.inf, math.inf)
 GREY_LEVELS = (0.0, 255.0)  #: of the paper's images

@@ -11,14 +11,18 @@ the quietest tenth already fills the ball.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from kappaform.arrays import Array
+from kappaform.imaging.details import Sample, is_clipped, stabilised_slab
+from kappaform.imaging.noise import Shot, Varying
 from kappaform.imaging.patches import grid_of, rows_at
 from kappaform.linalg import dct_basis
 
+MOST_TOGETHER = 4  # channels, those of colour, that have a covariance together
 _N_PATCHES = 10_000  # that are drawn
 _LEAST_PATCHES = 1000  # of which a tenth says something
 _QUIET_SHARE = 0.1
@@ -53,7 +57,7 @@ _MOST_CHANGE = math.log(2)  # how much deviations change, at most, beyond what w
 class Quiet(NamedTuple):
     """What the quietest patches of an image show."""
 
-    covariance: Array  #: (channels, channels, n, n)
+    covariance: Array  #: (channels, channels, n, n); of many channels (channels, n, n)
     filling: float  #: part of the noise that lies within the ball
     inflation: float  #: of the energy, by undoing the choice
     kurtosis: float  #: fourth moments of middle frequencies over those of normal numbers
@@ -94,59 +98,163 @@ class Quiet(NamedTuple):
         return self.tilt > 1 and not is_noise and self.share > _WARNING
 
 
-def drawn_patches(
-    slabs: list[Array], clipped: list[Array], patch_shape: tuple[int, ...]
-) -> Array | None:
-    """Patches (patches, n, channels) of slabs (channels last) that are not clipped nor constant.
+#: Patches (patches, n, channels) of some neighbouring channels.
+Patches = Callable[[slice], Array]
 
-    They are drawn at random. None if there are too few.
+
+class Look(NamedTuple):
+    """What the quiet patches of an image show, and the stabiliser that made them alike."""
+
+    quiet: Quiet
+    stabiliser: Varying | None
+
+
+def look_at(
+    samples: list[Sample],
+    units: list[float],
+    shots: list[Shot] | None,
+    patch_shape: tuple[int, ...],
+) -> Look | None:
+    """What the quiet patches of an image show; None if too few are neither clipped nor constant.
+
+    The few channels of colour are taken together, with the covariance of each pair of them. More
+    channels are taken one after the other and count as independent, so that time and memory grow
+    in proportion to their number; which patches are quiet is still decided by all of them.
+    """
+    n_channels = len(samples)
+    size = n_channels if n_channels <= MOST_TOGETHER else 1
+    groups = [slice(c, c + size) for c in range(0, n_channels, size)]
+    patches = _drawn_patches(samples, units, shots, patch_shape, groups)
+    if patches is None:
+        return None
+    seen = _quiet_of(patches, groups, patch_shape)
+    if shots is None and not seen.is_white and seen.has_own_colours:
+        varying = _varying(patches, units)
+        if varying is not None:
+            even = _quiet_of(_evened(patches, varying, units), groups, patch_shape)
+            if even.is_correlated_noise >= seen.is_correlated_noise:
+                return Look(even, varying)
+    return Look(seen, None)
+
+
+def _varying(patches: Patches, units: list[float]) -> Varying | None:
+    """Noise that depends on brightness, in most channels of some patches, in units of the image."""
+    levels = [_curve_of(patches(slice(c, c + 1))[..., 0] * unit) for c, unit in enumerate(units)]
+    known = [each for each in levels if each is not None]
+    if 2 * len(known) <= len(levels):
+        return None
+    brightness, sigma = np.transpose([each or known[0] for each in levels], (1, 0, 2))
+    return Varying(brightness, sigma)
+
+
+def _evened(patches: Patches, varying: Varying, units: list[float]) -> Patches:
+    """The same patches, with noise that does not depend on brightness."""
+
+    def evened(group: slice) -> Array:
+        its = Varying(varying.brightness[group], varying.sigma[group])
+        return its.stabilised(patches(group) * units[group])
+
+    return evened
+
+
+def _drawn_patches(
+    samples: list[Sample],
+    units: list[float],
+    shots: list[Shot] | None,
+    patch_shape: tuple[int, ...],
+    groups: list[slice],
+) -> Patches | None:
+    """Patches in units of their noise that are neither clipped nor constant, drawn at random.
+
+    None if there are too few.
     """
     rng = np.random.default_rng(0)
-    n_channels, n_values = slabs[0].shape[-1], sum(slab.size for slab in slabs)
-    found = []
-    for slab, mask in zip(slabs, clipped, strict=True):
-        if any(size < side for size, side in zip(slab.shape, patch_shape, strict=False)):
+    slabs = samples[0].slabs
+    n_values = sum(slab.size for slab in slabs)
+    drawn: list[tuple[int, Array]] = []  # of a slab, numbers of patches
+    for number, slab in enumerate(slabs):
+        if any(size < side for size, side in zip(slab.shape, patch_shape, strict=True)):
             continue
-        grid = grid_of(slab.shape[:-1], patch_shape, n_channels=n_channels)
+        grid = grid_of(slab.shape, patch_shape)
         wanted = min(grid.n_patches, math.ceil(_N_PATCHES * slab.size / n_values))
         numbers = rng.choice(grid.n_patches, wanted, replace=False)
-        rows = rows_at(slab, grid, numbers).reshape(wanted, -1, n_channels)
-        usable = ~rows_at(mask, grid_of(mask.shape, patch_shape), numbers).any(axis=1)
-        found.append(rows[usable & (np.ptp(rows, axis=1) > 0).any(axis=1)])
-    patches = np.concatenate(found) if found else np.empty((0, 0, 0))
-    return patches if len(patches) >= _LEAST_PATCHES else None
+        mask = is_clipped(samples, shots is not None, number)
+        drawn.append((number, numbers[~rows_at(mask, grid, numbers).any(axis=1)]))
+
+    def patches(group: slice) -> Array:
+        found = []
+        for number, numbers in drawn:
+            slab = stabilised_slab(samples[group], units[group], shots and shots[group], number)
+            grid = grid_of(slab.shape[:-1], patch_shape, n_channels=slab.shape[-1])
+            shape = len(numbers), math.prod(patch_shape), slab.shape[-1]
+            found.append(rows_at(slab, grid, numbers).reshape(shape))
+        return np.concatenate(found)
+
+    if not drawn:
+        return None
+    is_varied = np.logical_or.reduce(
+        [(np.ptp(patches(group), axis=1) > 0).any(axis=1) for group in groups]
+    )
+    counts = np.cumsum([len(numbers) for _, numbers in drawn])[:-1]
+    parts = zip(drawn, np.split(is_varied, counts), strict=True)
+    drawn = [(number, numbers[some]) for (number, numbers), some in parts]
+    return patches if np.count_nonzero(is_varied) >= _LEAST_PATCHES else None
 
 
-def quiet_of(patches: Array, patch_shape: tuple[int, ...]) -> Quiet:
-    """What the quietest of some patches (patches, n, channels) show."""
-    n_patches, n, n_channels = patches.shape
-    spread = patches.reshape(-1, n_channels).var(axis=0).sum()
-    free = (patches - patches.mean(axis=1, keepdims=True)).transpose(0, 2, 1)
-    chosen, limit = _quietest(free.reshape(n_patches, -1))
-    shown = chosen.T @ chosen / len(chosen)
+def _quiet_of(patches: Patches, groups: list[slice], patch_shape: tuple[int, ...]) -> Quiet:
+    """What the quietest patches show; covariances are those within groups of channels."""
+    energies, spread, squared_range = np.zeros(()), 0.0, 0.0
+    for group in groups:
+        some = patches(group)
+        n_patches, n, n_together = some.shape
+        spread += some.reshape(-1, n_together).var(axis=0).sum()
+        squared_range += np.sum(np.ptp(some, axis=(0, 1)) ** 2)
+        energies = energies + _energies(_free(some).reshape(n_patches, -1))
+    is_quiet, limit = _quietest(energies)
+    chosen = [_free(patches(group)[is_quiet]) for group in groups]
+    flat = [each.reshape(len(each), -1) for each in chosen]
+    shown = [each.T @ each / len(each) for each in flat]
     moments, filling = _undone(shown, limit)
-    covariance = moments.reshape(n_channels, n, n_channels, n).transpose(0, 2, 1, 3)
     basis = dct_basis(patch_shape)
-    coefs = chosen.reshape(-1, n_channels, n) @ basis.T
-    squares = np.maximum(np.mean(coefs**2, axis=0), 1e-300)
-    kurtosis = (np.mean(coefs**4, axis=0) / (3 * squares**2)).mean(axis=0)
-    total = np.einsum("aaij->ij", covariance)
+    kurtosis = np.concatenate([_kurtosis(each @ basis.T) for each in chosen]).mean(axis=0)
+    if len(groups) == 1:
+        covariance = moments[0].reshape(n_together, n, n_together, n).transpose(0, 2, 1, 3)
+        total, between = np.einsum("aaij->ij", covariance), _between(covariance)
+        mixtures = _mixtures(covariance)
+        spectra = np.einsum("ij,ca,abjk,cb,ik->ci", basis, *mixtures, basis, optimize=True)
+    else:
+        covariance = np.stack(moments)
+        total = covariance.sum(axis=0)
+        rows = np.stack([each.ravel() for each in chosen])
+        between = _largest_correlation(rows @ rows.T)
+        spectra = np.einsum("ij,jk,ik->i", basis, total, basis, optimize=True)[np.newaxis]
     low, middle, high = _frequency_bands(patch_shape)
-    spectra = np.einsum("ij,ca,abjk,cb,ik->ci", basis, *_mixtures(covariance), basis, optimize=True)
-    energies = spectra.sum(axis=1)
-    seen = spectra[energies >= _LEAST_COLOUR * energies.max()]
+    spectrum_energies = spectra.sum(axis=1)
+    seen = spectra[spectrum_energies >= _LEAST_COLOUR * spectrum_energies.max()]
     tilts = [math.sqrt(_mean(v[middle]) / max(_mean(v[high]), 1e-300)) for v in seen]
+    energy_shown = sum(float(np.trace(each)) for each in shown)
     return Quiet(
         covariance,
         filling,
-        float(np.trace(moments) / np.trace(shown)),
+        sum(float(np.trace(each)) for each in moments) / energy_shown,
         _mean(kurtosis[middle]),
         _mean(kurtosis[low]),
         max(tilts, key=lambda tilt: abs(math.log(tilt)) if tilt > 0 else math.inf),
-        _between(covariance),
-        math.sqrt(np.trace(shown) / n / spread),
-        math.sqrt(np.trace(total) / n / np.sum(np.ptp(patches, axis=(0, 1)) ** 2)),
+        between,
+        math.sqrt(energy_shown / n / spread),
+        math.sqrt(np.trace(total) / n / squared_range),
     )
+
+
+def _free(patches: Array) -> Array:
+    """Patches (patches, channels, n) without their means, from patches (patches, n, channels)."""
+    return (patches - patches.mean(axis=1, keepdims=True)).transpose(0, 2, 1)
+
+
+def _kurtosis(coefs: Array) -> Array:
+    """Fourth moments of coefficients (patches, channels, n) over those of normal numbers."""
+    squares = np.maximum(np.mean(coefs**2, axis=0), 1e-300)
+    return np.mean(coefs**4, axis=0) / (3 * squares**2)
 
 
 def _mixtures(covariance: Array) -> tuple[Array, Array, Array]:
@@ -166,13 +274,16 @@ def _mean(values: Array) -> float:
 
 def _between(covariance: Array) -> float:
     """Largest correlation of two channels, of all pixels of a patch together."""
-    traces = np.einsum("abii->ab", covariance)
+    return _largest_correlation(np.einsum("abii->ab", covariance))
+
+
+def _largest_correlation(traces: Array) -> float:
     sizes = np.sqrt(np.diag(traces))
     others = traces / np.outer(sizes, sizes) - np.eye(len(sizes))
     return float(np.abs(others).max()) if len(sizes) > 1 else 1.0
 
 
-def curve_of(patches: Array) -> tuple[Array, Array] | None:
+def _curve_of(patches: Array) -> tuple[Array, Array] | None:
     """Deviations over brightness of the noise in patches (patches, n); None: about constant.
 
     Energies of the quietest patches of about one brightness are taken for those of a gamma
@@ -183,7 +294,10 @@ def curve_of(patches: Array) -> tuple[Array, Array] | None:
     means = patches.mean(axis=1)
     free = patches - means[:, np.newaxis]
     groups = np.array_split(np.argsort(means), _N_GROUPS)
-    quietest = [_quietest(free[group]) for group in groups]
+    quietest = []
+    for group in groups:
+        is_quiet, limit = _quietest(_energies(free[group]))
+        quietest.append((free[group][is_quiet], limit))
     shape = _gamma_shape(sum(each.T @ each / np.sum(each**2) for each, _ in quietest))
     # The mean energy below a limit, over the limit, falls as the limit rises.
     limits = shape * np.geomspace(0.02, 20, 400)  # in units of the scale of the distribution
@@ -233,30 +347,46 @@ def _gamma_shape(moments: Array) -> float:
     return float(np.trace(moments) ** 2 / (2 * np.sum(moments**2)))
 
 
-def _quietest(patches: Array) -> tuple[Array, float]:
-    """The tenth of the patches (rows) of least energy, and the largest energy among them."""
-    energies = np.einsum("ij,ij->i", patches, patches)
+def _energies(patches: Array) -> Array:
+    return np.einsum("ij,ij->i", patches, patches)
+
+
+def _quietest(energies: Array) -> tuple[Array, float]:
+    """Which tenth of the patches has the least energy, and the largest energy among them."""
     last = int(_QUIET_SHARE * len(energies))
     limit = np.partition(energies, last)[last]
-    return patches[energies <= limit], float(limit)
+    return energies <= limit, float(limit)
 
 
-def _undone(moments: Array, limit: float) -> tuple[Array, float]:
-    """Covariance of normal vectors whose second moments within a ball are given.
+def _undone(moments: list[Array], limit: float) -> tuple[list[Array], float]:
+    """Covariances of independent normal vectors whose second moments within a ball are given.
 
-    Also the part of them that is within the ball, whose squared radius is `limit`.
+    The squared radius of the ball, `limit`, is about all vectors together. Also the part of them
+    that is within the ball.
     """
-    values, vectors = np.linalg.eigh(moments)
-    values = np.maximum(values, 1e-9 * values[-1])
-    squares = np.random.default_rng(0).standard_normal((_N_DRAWS, len(values))) ** 2
-    found = values.copy()
+    rng = np.random.default_rng(0)
+    squares = rng.standard_normal((_N_DRAWS, len(moments[0]))) ** 2
+    # The same draws in another order are those of another vector.
+    orders = [np.arange(_N_DRAWS), *(rng.permutation(_N_DRAWS) for _ in moments[1:])]
+    spectra = [np.linalg.eigh(each) for each in moments]
+    targets = [np.maximum(values, 1e-9 * values[-1]) for values, _ in spectra]
+    found = [values.copy() for values in targets]
+
+    def energies() -> Array:
+        pairs = zip(found, orders, strict=True)
+        return sum((squares @ values)[order] for values, order in pairs)
+
     for _ in range(_N_STEPS):
-        within = squares @ found <= limit
-        if np.count_nonzero(within) < _N_DRAWS // 20:  # too few to go by: the quietest of them
-            within = np.argsort(squares @ found)[: _N_DRAWS // 20]
-        seen = squares[within].mean(axis=0) * found
-        found *= np.clip(values / seen, 0.5, 2.0) ** 0.7
-    return (vectors * found) @ vectors.T, float(np.mean(squares @ found <= limit))
+        within = np.flatnonzero(energies() <= limit)
+        if len(within) < _N_DRAWS // 20:  # too few to go by: the quietest of them
+            within = np.argsort(energies())[: _N_DRAWS // 20]
+        for values, target, order in zip(found, targets, orders, strict=True):
+            seen = squares[order[within]].mean(axis=0) * values
+            values *= np.clip(target / seen, 0.5, 2.0) ** 0.7
+    covariances = [
+        (vectors * values) @ vectors.T for (_, vectors), values in zip(spectra, found, strict=True)
+    ]
+    return covariances, float(np.mean(energies() <= limit))
 
 
 def _frequency_bands(patch_shape: tuple[int, ...]) -> tuple[Array, Array, Array]:

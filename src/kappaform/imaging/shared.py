@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from kappaform.arrays import library_of
 from kappaform.imaging.components import components_of, levels_of, noises_of, pixels_of
@@ -18,6 +18,7 @@ from kappaform.imaging.options import (
     Callback,
     MethodName,
     Options,
+    Sigma,
     check_scale,
     checked_axes,
     checked_options,
@@ -42,7 +43,7 @@ Look = tuple[Any, Noise, NDArray, NDArray]
 
 def learn_from_images(
     images: Iterable[Any],
-    sigma: ArrayLike | None = None,
+    sigma: Sigma | None = None,
     *,
     noise: Noise | Kind | None = None,
     method: MethodName = "conditioned",
@@ -89,7 +90,7 @@ def learn_from_images(
     first = next(rest, None)
     if first is None:
         raise ValueError("images is empty: give at least one image.")
-    pixels, device = pixels_of(first)
+    pixels, device = pixels_of(first, channel_axis)
     space = checked_axes(pixels.shape, channel_axis).to_stack(pixels).shape[1:-1]
     options = checked_options(
         space, method, max_condition, patch_size, None, None, None, rng, callback
@@ -104,7 +105,7 @@ def learn_from_images(
 
 
 def _look(image: Any, channel_axis: int | None, sigma: Any, noise: Any, options: Options) -> Look:
-    pixels, _ = pixels_of(image)
+    pixels, _ = pixels_of(image, channel_axis)
     stack = checked_axes(pixels.shape, channel_axis).to_stack(pixels)
     n_axes, n_first = stack.ndim - 2, len(options.patch_shape)
     if n_axes != n_first:

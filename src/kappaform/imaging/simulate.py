@@ -49,7 +49,8 @@ def add_noise(
     image = as_real_array(image, "image")
     if (sigma is None) == (noise is None):
         raise ValueError("give sigma or noise, and only one of them.")
-    if sigma is not None and not (np.ndim(sigma) == 0 and 0 <= sigma < math.inf):
+    is_number = not isinstance(sigma, bool | np.bool_)
+    if sigma is not None and not (is_number and np.ndim(sigma) == 0 and 0 <= sigma < math.inf):
         raise ValueError(f"sigma={sigma} is not a noise level: give one finite number >= 0.")
     random = generator(rng)
     # Drawn in float64 for every dtype: one seed is one noise.

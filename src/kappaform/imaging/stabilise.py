@@ -28,7 +28,7 @@ _SHIFT = 3 / 8
 # Above, E f(z) = 2 sqrt(lambda + 1/8 + s**2) but for 0.02 photons, of 14 that noise moves.
 _MOST_PHOTONS = 200.0
 _N_MEANS = 1000  # of the table, between which the inverse is linear
-_BEYOND = 1e6  # times the range of given brightnesses: how far beyond them values may be
+_BEYOND = 1e6  # times the range of given brightnesses: how far beyond them the table goes
 _SINGLE_PRECISION_LIMIT = 2**14  # float32 resolves the noise, which is 1, to 1/1000
 
 
@@ -72,7 +72,10 @@ def inverse_by_levels(image: Any, brightness: Any, sigma: Any) -> Any:
 
 
 def _of_few_digits(values: Any) -> Any:
-    """Stabilised values in single precision if that shows their noise; chunks stay as they are."""
+    """Stabilised values in single precision if that shows their noise.
+
+    Chunks stay as they are: whoever knows the extremes of the image decides for them.
+    """
     if library_of(values) == "dask":
         return values
     small = np.abs(values).max() < _SINGLE_PRECISION_LIMIT
@@ -92,11 +95,17 @@ def _looked_up(image: Any, brightness: Any, sigma: Any, inverse: bool) -> Any:
     for channel in range(n_channels):
         means, stabilised, unbiased = _levels_table(points[channel], sizes[channel])
         values = image[..., channel].astype(np.float64)
-        if inverse:
-            out[..., channel] = np.interp(values, unbiased, means)
-        else:
-            out[..., channel] = np.interp(values, means, stabilised)
+        table = (unbiased, means) if inverse else (means, stabilised)
+        out[..., channel] = _interpolated(values, *table)
     return out
+
+
+def _interpolated(values: NDArray, points: NDArray, heights: NDArray) -> NDArray:
+    """Linear interpolation, continued along the first and the last segment beyond the ends."""
+    first = (heights[1] - heights[0]) / (points[1] - points[0])
+    last = (heights[-1] - heights[-2]) / (points[-1] - points[-2])
+    below, above = np.minimum(values - points[0], 0), np.maximum(values - points[-1], 0)
+    return np.interp(values, points, heights) + below * first + above * last
 
 
 def _levels_table(points: NDArray, sizes: NDArray) -> tuple[NDArray, NDArray, NDArray]:

@@ -103,20 +103,26 @@ def drawn_rounds(
 
 
 def learned_at_scales(
-    source: Source, options: Options, rng: np.random.Generator
+    sources: Sequence[Source], options: Options, rng: np.random.Generator
 ) -> list[list[LearnResult]]:
-    """The rounds of learning from an image, then those from its halves, each of fewer patches."""
-    n_scales = n_scales_of(source.shape, options.patch_shape) if source.covariance is None else 1
+    """The rounds of learning from an image, then those from its halves, each of fewer patches.
+
+    Several components give equally many patches, so that the work is that of one.
+    """
+    shape, covariance = sources[0].shape, sources[0].covariance
+    n_scales = n_scales_of(shape, options.patch_shape) if covariance is None else 1
     amount = amount_for(options.quality)
+    n_patches = -(-amount.n_patches // len(sources))
     works = sections(options.progress, [amount.n_rounds, *[_COARSE_WORK] * (n_scales - 1)])
-    coarse = [Draw(amount.n_patches >> scale, scale) for scale in range(1, n_scales)]
-    fine = [Draw(amount.n_patches)] * amount.n_rounds
-    drawn = drawn_rounds(source, fine + coarse, options, rng)
+    coarse = [Draw(max(1, n_patches >> scale), scale) for scale in range(1, n_scales)]
+    fine = [Draw(n_patches)] * amount.n_rounds
+    each_drawn = [drawn_rounds(source, fine + coarse, options, rng) for source in sources]
+    drawn = zip(*each_drawn, strict=True)
     history: list[list[LearnResult]] = []
     for scale, work in enumerate(works):
         told = replace(options, progress=work)
         n_rounds = amount.n_rounds if scale == 0 else 1
-        rounds = ([each] for each in islice(drawn, n_rounds))
+        rounds = map(list, islice(drawn, n_rounds))
         init = history[-1][-1] if history else None
         history.append(learned_in_rounds(rounds, told, n_rounds, init))
     return history
