@@ -199,17 +199,17 @@ MUTANTS = [
         (f"{CHOICE}::test_an_error_in_one_fold_ends_the_others",),
     ),
     Mutant(
-        "strong starts that begin above the weak one race next to a warm start",
+        "every strong start races next to a warm one",
         "learning/starts.py",
-        "if energy < most]",
-        "if energy > 0]",
+        "for start in strong if start is lowest]",
+        "for start in strong]",
         ("learning/test_path.py::test_a_path_leaves_out_no_start_that_would_win",),
     ),
     Mutant(
         "no strong start races next to a warm one",
         "learning/starts.py",
-        "if energy < most]",
-        "if energy < 0]",
+        "for start in strong if start is lowest]",
+        "for start in strong if start is weak]",
         ("learning/test_path.py::test_a_path_leaves_out_no_start_that_would_win",),
     ),
     Mutant(

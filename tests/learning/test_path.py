@@ -35,16 +35,14 @@ def combinations(rng):
     return codes @ rng.standard_normal((25, 25))
 
 
-@pytest.mark.parametrize(
-    ("make", "n_nonzero", "fewer"), [(walks, 5, False), (combinations, 2, True)]
-)
-def test_a_path_leaves_out_no_start_that_would_win(make, n_nonzero, fewer, rng):
+@pytest.mark.parametrize(("make", "n_nonzero"), [(walks, 5), (combinations, 2)])
+def test_a_path_leaves_out_no_start_that_would_win(make, n_nonzero, rng):
     signals, options = make(rng), {"n_nonzero_coefs": n_nonzero, "tol": 1e-2}
     path = kf.condition_path(signals, (1.0, 4.0, 8.0), **options)
     for before, found in pairwise(path.results):
         every = kf.learn(signals, found.method, init=(before, "auto"), **options)
         assert found.loss[-1] <= 1.02 * every.loss[-1]
-        assert (found.n_iter < every.n_iter) == fewer
+        assert found.n_iter < every.n_iter
 
 
 def test_path_keeps_each_bound(path):

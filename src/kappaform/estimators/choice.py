@@ -34,7 +34,7 @@ from kappaform.threads import at_most_threads, n_threads
 BOUNDS = (1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
 # Folds only choose: they stop at this many times the tolerance, but not above this one
 # (docs/mathematics.md, section 9, has their errors with both).
-_COARSER, _COARSEST = 10, 1e-3
+_COARSER, _COARSEST = 5, 5e-4
 
 
 class ConditionedTransformCV(SparsifyingTransform):
@@ -43,7 +43,7 @@ class ConditionedTransformCV(SparsifyingTransform):
     For each fold a path over the bounds is learned from the other folds, each bound from what the
     one before it found. The bound with the least mean error on the folds left out is chosen, and
     the transform is learned from all signals, from the best that a fold found and fresh starts.
-    Folds stop at ten times `tol`, or at 1e-3 if that is less; no fold sees what another found.
+    Folds stop at five times `tol`, or at 5e-4 if that is less; no fold sees what another found.
     With ``fit(X, validation=others)`` these signals choose instead, and one path is learned.
 
     There is no `partial_fit`. A file has the transform with its bound: `load` gives a

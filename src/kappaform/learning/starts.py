@@ -86,8 +86,8 @@ def starts_for(init: Any, method: Method, source: Source) -> list[Start]:
 def portfolio(method: Method, source: Source) -> list[Start]:
     """The starts of a method with a bound, for either objective. None of them needs a pass.
 
-    Next to a warm start passes choose: for the absolute objective, a strong start that begins above
-    the weak one has never won (docs/mathematics.md, section 9), and is left out.
+    Next to a warm start passes choose: for the absolute objective, only the strong start that
+    begins lowest races, and only if it begins below the weak one (docs/mathematics.md, section 9).
     """
     gram, kept = source.gram, max(1, round(float(np.mean(source.n_nonzero))))
     numbers = list(dict.fromkeys([(kept + 1) // 2, max(1, kept - 1), kept, 1]))  # each once
@@ -97,10 +97,10 @@ def portfolio(method: Method, source: Source) -> list[Start]:
         return [*strong, Start(cosine)][:4]
     weak, strong = Start(weak_start(method, gram)), strong[:2]
     if source.warm:
-        most, *energies = (
-            source.codes_of(start.transform).discarded_energy for start in (weak, *strong)
+        lowest = min(
+            (weak, *strong), key=lambda start: source.codes_of(start.transform).discarded_energy
         )
-        strong = [each for each, energy in zip(strong, energies, strict=True) if energy < most]
+        strong = [start for start in strong if start is lowest]
     return [weak, *strong, Start(cosine, "rescale")]
 
 
