@@ -514,6 +514,13 @@ MUTANTS = [
         ("learning/test_updates.py::test_turning_the_right_vectors_never_increases_the_error",),
     ),
     Mutant(
+        "the right vectors turn the other way: steps that rise are dropped",
+        "learning/updates.py",
+        "* spectrum + (gram @ right - least * right) * slack",
+        "* spectrum - (gram @ right - least * right) * slack",
+        (f"{LEARN}::test_objective_never_increases_on_real_patches",),
+    ),
+    Mutant(
         "the log-det update has half its penalty",
         "learning/updates.py",
         "np.sqrt(singular**2 + 2 * weight)",

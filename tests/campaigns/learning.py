@@ -110,7 +110,8 @@ def stores(rng: np.random.Generator, facts: Facts) -> None:
     import dask.array as da
 
     signals, method, options = draw_problem(rng, facts)
-    signals = signals.astype(rng.choice(["f4", "f8"]))
+    facts["dtype"] = dtype = str(rng.choice(["float32", "float64"]))
+    signals = signals.astype(dtype)
     options["max_iter"] = min(options["max_iter"], 10)
     whole = kf.learn(signals, method, **options)
     with _threads(int(rng.integers(1, 5))):
@@ -121,9 +122,9 @@ def stores(rng: np.random.Generator, facts: Facts) -> None:
     found, expected = (
         np.array(kf.evaluate(each, whole, options["n_nonzero_coefs"])) for each in (blocks, signals)
     )
-    # Rounding is that of all coefficients, however little of them is left in an error.
-    scale = np.array([np.linalg.norm(signals) * np.linalg.norm(whole.transform, 2), 1.0, 1.0])
-    np.testing.assert_allclose(found / scale, expected / scale, rtol=1e-5, atol=1e-6)
+    coef_norm = np.linalg.norm(signals.astype(np.float64) @ whole.transform.T) or 1.0
+    units = np.array([coef_norm, 1, 1])  # of the absolute error, which may be rounding alone
+    np.testing.assert_allclose(found / units, expected / units, rtol=1e-5, atol=1e-6)
     check_result(kf.learn(blocks, method, **options))
 
 
