@@ -27,8 +27,8 @@ def small_patches():
 
 @pytest.fixture(scope="session")
 def few_patches():
-    """500 patches of 5 by 5 pixels, for what depends neither on their number nor on their size."""
-    return patches(data.camera(), 5)[::20][:500]
+    """500 patches of 4 by 4 pixels, for what depends neither on their number nor on their size."""
+    return patches(data.camera(), 4)[::32][:500]
 
 
 def make_signals(kind):

@@ -203,7 +203,7 @@ def test_a_resumed_run_counts_the_passes_before_it_and_one_to_begin(few_patches)
 
 
 def test_resuming_several_starts_continues_as_if_never_stopped(few_patches):
-    signals, starts = few_patches, ("dct", "identity", kf.random_basis(25, 0))
+    signals, starts = few_patches, ("dct", "identity", kf.random_basis(16, 0))
     options = {"n_nonzero_coefs": 3, "tol": 0}
     whole = kf.learn(signals, init=starts, max_iter=60, **options)
     for stop in (1, 9, 27, 40):
@@ -371,7 +371,7 @@ def test_codes_that_are_exact_end_learning(rng):
 
 def test_a_free_norm_shrinks_towards_zero(few_patches):
     result = kf.learn(few_patches, kf.Conditioned(2.0, norm=None), n_nonzero_coefs=3, tol=0)
-    assert np.linalg.norm(result.transform) < 0.9 * 5
+    assert np.linalg.norm(result.transform) < 0.9 * 4
     assert result.condition_number <= 2 * (1 + 1e-9)
 
 

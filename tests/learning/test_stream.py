@@ -125,7 +125,7 @@ def test_the_bound_holds_after_every_batch(max_condition, objective, dtype, few_
     assert len(states) == 3
     for state in states:
         assert state.condition_number <= max_condition * (1 + 1e-9)
-        assert np.linalg.norm(state.transform) == pytest.approx(5, rel=1e-12)
+        assert np.linalg.norm(state.transform) == pytest.approx(4, rel=1e-12)
 
 
 @each_method
