@@ -43,11 +43,11 @@ def _learned(dtype: type) -> kf.LearnResult:
     return kf.learn(_signals(dtype), kf.Conditioned(2.0), n_nonzero_coefs=4, max_iter=8)
 
 
-def _refit(dtype: type) -> np.ndarray:
+def _refit() -> np.ndarray:
     estimator = kf.ConditionedTransform(n_nonzero_coefs=4, max_iter=8, tol=0, coding="refit")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return estimator.fit_transform(_signals(dtype))
+        return estimator.fit_transform(_signals(np.float64))
 
 
 SMALL = {"patch_size": 6}  # five times as fast as the patches of 11 that are usual
@@ -55,7 +55,6 @@ CALLS: dict[str, Callable[[], np.ndarray]] = {
     "fast": lambda: kf.denoise(_grey(), SIGMA, quality="fast", **SMALL),
     "balanced": lambda: kf.denoise(_grey(), SIGMA, **SMALL),
     "best": lambda: kf.denoise(_grey(), SIGMA, quality="best", **SMALL),
-    "double precision": lambda: kf.denoise(_grey(), 0.1, **SMALL),
     "colour": lambda: kf.denoise(_colour(), SIGMA, channel_axis=-1, **SMALL),
     "movie": lambda: kf.denoise(_frames(), SIGMA, stack_axis=0, movie=True),
     "volume": lambda: kf.denoise(_frames(), SIGMA),
@@ -64,8 +63,7 @@ CALLS: dict[str, Callable[[], np.ndarray]] = {
     "estimated": lambda: kf.denoise(_grey(), **SMALL),
     "learned": lambda: _learned(np.float64).transform,
     "learned from float32": lambda: _learned(np.float32).transform,
-    "refit codes": lambda: _refit(np.float64),
-    "refit codes of float32": lambda: _refit(np.float32),
+    "refit codes": _refit,
 }
 
 

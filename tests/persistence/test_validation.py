@@ -252,7 +252,8 @@ def is_refused(path):
 
 
 def places_in(header, where=()):
-    for name, value in header.items() if isinstance(header, dict) else enumerate(header):
+    """Places of a header; of candidates those of the first two, the others are like the second."""
+    for name, value in header.items() if isinstance(header, dict) else enumerate(header[:2]):
         yield where, name
         if isinstance(value, dict | list):
             yield from places_in(value, (*where, name))
@@ -283,7 +284,10 @@ def test_no_array_leads_to_another_error_than_that_the_file_is_damaged(model, tm
     kf.save(path, MODELS[model]())
     header, arrays = entries_of(path)
     refused = []
-    for name, array in arrays.items():
+    names = [name for name in arrays if not name.endswith(("_2", "_3"))]  # candidates like _1
+    assert "left" in names
+    for name in names:
+        array = arrays[name]
         others = [
             -array,
             1e300 * array,
