@@ -70,8 +70,8 @@ def memory_mapped(signals: np.ndarray, folder: Path) -> np.ndarray:
     return np.load(folder / "signals.npy", mmap_mode="r")
 
 
-def as_dask(signals: np.ndarray) -> Any:
-    return pytest.importorskip("dask.array").from_array(signals, chunks=(300, -1))
+def as_dask(signals: np.ndarray, n_rows: int = 300) -> Any:
+    return pytest.importorskip("dask.array").from_array(signals, chunks=(n_rows, -1))
 
 
 def as_tensor(signals: np.ndarray) -> Any:
