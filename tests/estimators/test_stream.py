@@ -6,15 +6,14 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+from helpers import ESTIMATORS, each_estimator
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import kappaform as kf
 
 N_FEATURES = 16
-ESTIMATORS = [kf.ConditionedTransform, kf.OrthonormalTransform, kf.LogDetTransform]
 METHODS = dict(zip(ESTIMATORS, (kf.Conditioned(), kf.Orthonormal(), kf.LogDet()), strict=True))
-each_estimator = pytest.mark.parametrize("estimator_class", ESTIMATORS)
 
 
 @pytest.fixture
