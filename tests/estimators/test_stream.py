@@ -261,7 +261,7 @@ def rewrite(path, **changes):
         ({"scale": 0.0}, "the scale of its stream is 0.0, not a power of two"),
         ({"weight": -1.0}, "its weight is -1.0, not a number from 0"),
         ({"energies": [{"code_energy": float("inf")}]}, "its code_energy is inf"),
-        ({"energies": []}, "its stream has not the energies of each candidate"),
+        ({"energies": []}, "its stream lacks the energies of some candidates"),
         ({"n_signals": "many"}, "many"),
         ({"n_updates": ...}, "it has no 'n_updates'"),
     ],

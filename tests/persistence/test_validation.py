@@ -409,14 +409,6 @@ def test_a_header_cannot_claim_more_candidates_than_the_file_has(saved, tmp_path
     assert peak_of_refused_load(path) < 10 * path.stat().st_size
 
 
-def test_a_stream_has_the_energies_of_each_candidate(signals, tmp_path):
-    kf.save(tmp_path / "t.npz", kf.learn_stream([signals], n_nonzero_coefs=3))
-    header, _ = entries_of(tmp_path / "t.npz")
-    rewrite(tmp_path / "t.npz", stream=header["stream"] | {"energies": []})
-    with pytest.raises(ValueError, match="its stream lacks the energies of some candidates"):
-        kf.load(tmp_path / "t.npz")
-
-
 def test_a_patch_of_very_many_sides_is_refused(saved):
     rewrite(saved, patch_shape=[2**40] * 10**5)
     with pytest.raises(ValueError, match="give the sides of a patch"):
