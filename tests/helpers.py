@@ -64,14 +64,18 @@ class Store:
         self.reads.append((rows.start, rows.stop))
         return self.rows[rows].copy()
 
+    def __array__(self, *_: Any, **__: Any) -> np.ndarray:
+        raise AssertionError("the store was gathered")
+
 
 def memory_mapped(signals: np.ndarray, folder: Path) -> np.ndarray:
     np.save(folder / "signals.npy", signals)
     return np.load(folder / "signals.npy", mmap_mode="r")
 
 
-def as_dask(signals: np.ndarray) -> Any:
-    return pytest.importorskip("dask.array").from_array(signals, chunks=(300, -1))
+def as_dask(signals: np.ndarray, n_rows: int = 300) -> Any:
+    chunks = (n_rows, -1)[: signals.ndim]
+    return pytest.importorskip("dask.array").from_array(signals, chunks=chunks)
 
 
 def as_tensor(signals: np.ndarray) -> Any:

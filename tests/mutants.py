@@ -305,6 +305,21 @@ MUTANTS = [
     ),
     # --- engines
     Mutant(
+        "statistics from other processes are used where they lie",
+        "engines/dask_engine.py",
+        'np.require(lazy.compute(), requirements=["ALIGNED"])',
+        "np.asarray(lazy.compute())",
+        ("engines/test_dask_engine.py::test_statistics_from_other_processes_are_aligned",),
+    ),
+    Mutant(
+        "a cache of kernels that could be stale is used",
+        "jit.py",
+        "        except AttributeError:  # a cache that could be stale\n"
+        "            return njit(**options)(function)\n",
+        "        except AttributeError:\n            return found\n",
+        ("engines/test_jit.py::test_a_cache_that_could_be_stale_is_not_used",),
+    ),
+    Mutant(
         "of ties the last ones of a word are kept, not the first",
         "engines/kernels.py",
         "others = ties & (ties - np.uint64(1))\n            marks[w] |= ties ^ others",
@@ -558,6 +573,37 @@ MUTANTS = [
         ("learning/test_stream.py::test_a_long_stream_keeps_a_bounded_history",),
     ),
     # --- estimators and files
+    Mutant(
+        "an interrupt of several folds loses what they have learned",
+        "estimators/choice.py",
+        "raise _carrying(error, map(_outcome, running)) from None",
+        "raise",
+        (f"{CHOICE}::test_ctrl_c_while_jobs_learn_carries_what_a_fold_has_learned",),
+    ),
+    Mutant(
+        "an interrupt between folds loses what they have learned",
+        "estimators/choice.py",
+        "raise _carrying(interrupt, paths) from None",
+        "raise",
+        (f"{CHOICE}::test_ctrl_c_between_the_folds_carries_the_one_that_is_done",),
+    ),
+    Mutant(
+        "a custom method cannot be given again after load",
+        "persistence.py",
+        "if not isinstance(learned, Saved) or",
+        "if isinstance(learned, Saved) or",
+        (
+            "persistence/test_files.py::"
+            "test_a_loaded_estimator_can_be_saved_with_its_custom_method_given_again",
+        ),
+    ),
+    Mutant(
+        "a header claims any number of candidates",
+        "learning/archive.py",
+        "len(candidates) > max(1, n_recorded)",
+        "False",
+        (f"{REFUSED}::test_a_header_cannot_claim_more_candidates_than_the_file_has",),
+    ),
     Mutant(
         "a loaded transform may exceed its bound",
         "learning/method.py",

@@ -393,6 +393,18 @@ def test_no_iterations_are_no_learning(max_iter, signals):
             estimator_class(max_iter=max_iter).fit(signals)
 
 
+@pytest.mark.parametrize("rng", ["a", 1.5, 0.0, -1, [1, 2], True])
+def test_only_seeds_and_generators_are_random(rng):
+    image = np.random.default_rng(0).normal(size=(16, 16))
+    calls = [
+        lambda: kf.random_basis(4, rng),
+        lambda: kf.denoise(image, 1.0, rng=rng),
+    ]
+    for call in calls:
+        with refused(ValueError, f"rng={rng!r}", "a seed, an integer >= 0", "Generator", "None"):
+            call()
+
+
 @pytest.mark.parametrize("tol", [-1e-9, np.nan, np.inf, "small", None])
 def test_impossible_tolerances_are_refused(tol, signals):
     with refused(ValueError, f"tol={tol!r}", "finite number >= 0", "0 runs until nothing changes"):

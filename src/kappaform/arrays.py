@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 import sys
 import warnings
 from collections.abc import Iterator
@@ -263,6 +264,12 @@ def warn(message: str) -> None:
 
 def generator(rng: int | np.random.Generator | None) -> np.random.Generator:
     """Random numbers of a seed or of a generator. None is seed 0: same call, same result."""
+    is_seed = isinstance(rng, numbers.Integral) and not isinstance(rng, bool) and rng >= 0
+    if not (rng is None or is_seed or isinstance(rng, np.random.Generator)):
+        raise ValueError(
+            f"rng={rng!r}: give a seed, an integer >= 0, a numpy.random.Generator, or None, which "
+            "is the seed 0."
+        )
     return np.random.default_rng(0 if rng is None else rng)
 
 

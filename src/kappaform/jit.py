@@ -29,7 +29,8 @@ def inlined(fastmath: set[str]) -> Callable[[Callable[..., Any]], Any]:
 def kernel(fastmath: set[str]) -> Callable[[Callable[..., Any]], Any]:
     """Decorator that compiles a function on its first call, without the GIL, and caches the result.
 
-    Where no folder for a cache can be written or read, it is compiled anew in every process.
+    It is compiled anew in every process where no folder for a cache can be written or read, and by
+    versions of numba whose cache cannot be made to depend on all files of kernels.
     """
 
     def compiled(function: Callable[..., Any]) -> Any:
@@ -38,10 +39,13 @@ def kernel(fastmath: set[str]) -> Callable[[Callable[..., Any]], Any]:
             found = njit(cache=True, **options)(function)
         except (RuntimeError, OSError):  # numba finds no place for its cache
             return njit(**options)(function)
-        index = found._cache._cache_file
-        index._source_stamp = (index._source_stamp, _contents())
-        for operation in ("load_overload", "save_overload"):
-            setattr(found._cache, operation, _if_possible(getattr(found._cache, operation)))
+        try:  # what numba does not promise to keep
+            index = found._cache._cache_file
+            index._source_stamp = (index._source_stamp, _contents())
+            for operation in ("load_overload", "save_overload"):
+                setattr(found._cache, operation, _if_possible(getattr(found._cache, operation)))
+        except AttributeError:  # a cache that could be stale
+            return njit(**options)(function)
         return found
 
     return compiled

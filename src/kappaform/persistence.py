@@ -10,6 +10,7 @@ import json
 import math
 import numbers
 import os
+import re
 import zipfile
 from importlib.metadata import version
 from pathlib import Path
@@ -25,9 +26,9 @@ from kappaform.estimators.base import SparsifyingTransform
 from kappaform.estimators.transforms import ESTIMATORS, LearnedTransform
 from kappaform.files import replaced_when_complete
 from kappaform.learning import LearnResult, Method
-from kappaform.learning.archive import from_arrays, shapes_of, to_arrays, upgraded
-from kappaform.learning.method import parameters_of
-from kappaform.learning.methods import Coding
+from kappaform.learning.archive import from_arrays, saved_name, shapes_of, to_arrays, upgraded
+from kappaform.learning.method import parameters_of, same_method
+from kappaform.learning.methods import Coding, Saved
 from kappaform.learning.starts import Init
 from kappaform.learning.state import State
 from kappaform.threads import single_threaded_blas
@@ -187,7 +188,7 @@ def _parameters(model: SparsifyingTransform | LearnResult, result: LearnResult) 
     """Parameters of the estimator to load: the model, or the one for the method of a result."""
     if isinstance(model, LearnResult):
         return _described(model.method, "refit")
-    _check_parameters(model, result)  # what could not be loaded is not saved
+    _check_parameters(model, result, "; set it back, or fit again")  # or `load` would refuse it
     parameters = model.get_params(deep=False)
     for name in ("callback", "method"):
         parameters.pop(name, None)
@@ -257,11 +258,11 @@ def _parsed_integer(digits: str) -> int:
 
 def _arrays(archive: zipfile.ZipFile, header: dict[str, Any]) -> dict[str, NDArray]:
     """The arrays that a result with this header may have."""
-    names = set(archive.namelist())
+    names = {name.removesuffix(".npy") for name in archive.namelist()}
     return {
         name: _array(archive, name, shape, np.float64)
-        for name, shape in shapes_of(header).items()
-        if f"{name}.npy" in names
+        for name, shape in shapes_of(header, names).items()
+        if name in names
     }
 
 
@@ -324,7 +325,9 @@ def _restored(header: dict[str, Any], result: LearnResult, stream: State) -> Any
     return estimator
 
 
-def _check_parameters(estimator: SparsifyingTransform, result: LearnResult) -> None:
+def _check_parameters(
+    estimator: SparsifyingTransform, result: LearnResult, remedy: str = ""
+) -> None:
     """Refuse parameters with which an estimator could not go on from what it has learned."""
     estimator._fit_options()
     estimator._stream_options()
@@ -332,20 +335,27 @@ def _check_parameters(estimator: SparsifyingTransform, result: LearnResult) -> N
     if isinstance(estimator.init, str) and estimator.init not in get_args(Init):
         raise ValueError(f"init={estimator.init!r} is unknown: choose one of {get_args(Init)}.")
     given, learned = estimator._method(), result.method
-    if type(given) is not type(learned):
-        raise ValueError(
-            f"method={given!r}: the transform was learned by {learned!r}; set it back, or fit "
-            "again."
-        )
-    if isinstance(estimator, LearnedTransform):
+    is_custom = isinstance(estimator, LearnedTransform)
+    if not (_may_be(given, learned) if is_custom else type(given) is type(learned)):
+        raise ValueError(f"method={given!r}: the transform was learned by {learned!r}{remedy}.")
+    if is_custom:
         return
     others = parameters_of(given)
     for name, value in parameters_of(learned).items():
         if not _agree(others[name], value):
             raise ValueError(
-                f"{name}={others[name]!r}: the transform was learned with {name}={value!r}; set it "
-                "back, or fit again."
+                f"{name}={others[name]!r}: the transform was learned with {name}={value!r}{remedy}."
             )
+
+
+def _may_be(given: Method, learned: Method) -> bool:
+    """Whether a method is the one that learned; a file knows a custom one by its name only."""
+    if same_method(given, learned):
+        return True
+    if not isinstance(learned, Saved) or isinstance(given, Saved) or type(given) in ESTIMATORS:
+        return False
+    name = rf"(?<!\w){re.escape(type(given).__name__)}(?!\w)"
+    return learned.description == saved_name(given) or bool(re.search(name, learned.description))
 
 
 def _agree(one: Any, other: Any) -> bool:

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,30 @@ def test_a_kernel_is_compiled_again_where_a_file_that_it_imports_changed(tmp_pat
         )
         assert done.stdout.strip() == value, done.stderr
     assert list((tmp_path / "cache").rglob("*.nbi"))
+
+
+@pytest.mark.parametrize("missing", ["_source_stamp", "_cache_file"])
+def test_a_cache_that_could_be_stale_is_not_used(missing, monkeypatch):
+    """Another version of numba may keep its cache in another way."""
+
+    class Cache:
+        def __getattr__(self, name):
+            if name == missing:
+                raise AttributeError(name)
+            return Cache() if name == "_cache_file" else None
+
+    def compiled(cache=False, **options):  # noqa: ARG001
+        def found(function):
+            wrapped = partial(function)
+            wrapped._cache = Cache() if cache else None
+            return wrapped
+
+        return found
+
+    monkeypatch.setattr(jit, "njit", compiled)
+    kernel = jit.kernel(set())(lambda: 5)
+    assert kernel() == 5
+    assert kernel._cache is None
 
 
 def test_kernels_are_where_their_cache_looks_for_changes():

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from threadpoolctl import threadpool_info, threadpool_limits
+from helpers import blas_threads, each_estimator
+from threadpoolctl import threadpool_limits
 
 import kappaform as kf
 from kappaform import threads
@@ -15,8 +16,6 @@ from kappaform.estimators import base
 
 PACKAGE = str(Path(kf.__file__).parent)
 N_FEATURES = 16
-ESTIMATORS = [kf.ConditionedTransform, kf.OrthonormalTransform, kf.LogDetTransform]
-each_estimator = pytest.mark.parametrize("estimator_class", ESTIMATORS)
 
 
 @pytest.fixture
@@ -156,10 +155,6 @@ def _interrupted_anywhere(fitted, call, *args):
         assert isinstance(interrupt, KeyboardInterrupt)
         assert blas_threads() == n_threads
         yield after, estimator, before, interrupt
-
-
-def blas_threads():
-    return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
 
 
 @each_estimator

@@ -1,11 +1,14 @@
 """The bound is chosen by signals that were not learned from."""
 
 import re
+import signal
 import threading
 from copy import copy
+from functools import partial
 
 import numpy as np
 import pytest
+from helpers import as_dask, as_tensor
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold, PredefinedSplit
@@ -15,6 +18,7 @@ import kappaform as kf
 from kappaform.engines import engine_for
 from kappaform.engines.rows import take_rows
 from kappaform.estimators import choice
+from kappaform.learning import StopReason
 
 BOUNDS = (1.0, 3.0)
 ERRORS = ("reconstruction", "relative", "absolute")
@@ -139,15 +143,7 @@ def test_stores_are_read_once_for_every_pass_and_give_what_arrays_give(signals, 
     assert store.n_rows <= rows
 
 
-def as_dask(signals):
-    return pytest.importorskip("dask.array").from_array(signals, chunks=(50, -1))
-
-
-def as_tensor(signals):
-    return pytest.importorskip("torch").from_numpy(signals)
-
-
-@pytest.mark.parametrize("convert", [as_dask, as_tensor])
+@pytest.mark.parametrize("convert", [partial(as_dask, n_rows=50), as_tensor])
 def test_other_arrays_are_split_where_they_are(convert, signals, chosen):
     found = chooser().fit(convert(signals))
     assert found.max_condition_ == chosen.max_condition_
@@ -270,10 +266,48 @@ def test_an_error_in_one_fold_ends_the_others(n_jobs, signals):
         if len(iterations) == 3:
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(kf.LearningInterrupted) as caught:
         chooser(tol=0, n_jobs=n_jobs, callback=fail).fit(signals)
+    assert caught.value.result.n_iter in iterations
     assert len(iterations) < 20
     assert not any(each.name.startswith("kappaform") for each in threading.enumerate())
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="there are no signals to threads")
+@pytest.mark.parametrize("n_iter", [1, 4])
+def test_ctrl_c_while_jobs_learn_carries_what_a_fold_has_learned(n_iter, signals):
+    both, sent = threading.Barrier(2, timeout=60), threading.Event()
+
+    def interrupt(result):  # the main thread, which waits for the folds
+        if result.n_iter == n_iter and not sent.is_set() and both.wait() == 0:
+            sent.set()
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        return result.n_iter == n_iter and not sent.wait(60)
+
+    estimator = chooser(tol=0, n_jobs=2, callback=interrupt)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        estimator.fit(signals)
+    assert caught.type is kf.LearningInterrupted
+    assert caught.value.result.stop_reason is StopReason.INTERRUPTED
+    assert caught.value.result.n_iter >= n_iter
+    assert not hasattr(estimator, "result_")
+    assert not any(each.name.startswith("kappaform") for each in threading.enumerate())
+
+
+def test_ctrl_c_between_the_folds_carries_the_one_that_is_done(signals, monkeypatch):
+    path_on, ended = choice.path_on, []
+
+    def only_once(*arguments, **others):
+        if ended:
+            raise KeyboardInterrupt
+        ended.append(path_on(*arguments, **others))
+        return ended[0]
+
+    monkeypatch.setattr(choice, "path_on", only_once)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        chooser().fit(signals)
+    assert caught.type is kf.LearningInterrupted
+    assert caught.value.finished == ended[0].results
 
 
 def test_folds_stop_at_a_coarser_tolerance_than_the_transform(monkeypatch, signals):
@@ -317,8 +351,8 @@ def test_a_choice_that_was_interrupted_changes_nothing(signals, chosen):
         ({"cv": [(np.arange(4), [])]}, "leaves a fold without signals"),
         ({"max_conditions": (2.0, 1.0)}, r"has 1 after 2, which it is not above: .*\[1.0, 2.0\]"),
         ({"max_conditions": (1.0, 2.0, 2.0)}, "has 2 after 2, which it repeats: give each bound"),
-        ({"max_conditions": (0.5, 2.0)}, r"max_condition=0\.5: the bound must be"),
-        ({"max_conditions": (1.0, np.nan)}, "max_condition=nan: the bound must be"),
+        ({"max_conditions": (0.5, 2.0)}, r"^max_conditions has 0\.5: .*the bound must be"),
+        ({"max_conditions": (1.0, np.nan)}, "^max_conditions has nan: .*the bound must be"),
         ({"max_conditions": ()}, "max_conditions is empty: give"),
         ({"max_conditions": [[1.0, 2.0]]}, r"max_conditions is of shape \(1, 2\): give"),
         ({"choose_by": "size"}, "choose_by='size' is unknown: choose one of"),

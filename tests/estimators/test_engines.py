@@ -3,29 +3,13 @@
 import numpy as np
 import pandas as pd
 import pytest
+from helpers import Store, as_dask, as_tensor, each_estimator
 from sklearn.base import clone
 
 import kappaform as kf
 
 N_FEATURES = 16
-ESTIMATORS = [kf.ConditionedTransform, kf.OrthonormalTransform, kf.LogDetTransform]
-each_estimator = pytest.mark.parametrize("estimator_class", ESTIMATORS)
 each_library = pytest.mark.parametrize("library", ["dask", "torch"])
-
-
-class Store:
-    """Rows that can be read slice by slice, and in no other way."""
-
-    def __init__(self, rows):
-        self._rows = rows
-        self.shape, self.dtype = rows.shape, rows.dtype
-
-    def __getitem__(self, key):
-        assert isinstance(key, slice)
-        return self._rows[key]
-
-    def __array__(self, *_, **__):
-        raise AssertionError("the store was gathered")
 
 
 @pytest.fixture
@@ -36,12 +20,10 @@ def signals(rng):
 def moved(array, library):
     """The rows of an array in the hands of another library."""
     if library == "dask":
-        import dask.array
-
-        return dask.array.from_array(array, chunks=(70, -1)[: array.ndim])
+        return as_dask(array, 70)
     if library == "store":
         return Store(array)
-    return pytest.importorskip("torch").from_numpy(array.copy())
+    return as_tensor(array.copy())
 
 
 def brought_back(values, library):

@@ -11,6 +11,7 @@ import naive
 import numpy as np
 import pandas as pd
 import pytest
+from helpers import ESTIMATORS, each_estimator
 from scipy import sparse
 from skimage.data import astronaut, camera, coins
 from sklearn import datasets
@@ -31,8 +32,6 @@ from kappaform.estimators.base import _piece_rows
 from kappaform.learning import StopReason
 
 N_FEATURES = 16
-ESTIMATORS = [kf.ConditionedTransform, kf.OrthonormalTransform, kf.LogDetTransform]
-each_estimator = pytest.mark.parametrize("estimator_class", ESTIMATORS)
 each_dtype = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
 

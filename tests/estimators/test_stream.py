@@ -6,15 +6,14 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+from helpers import ESTIMATORS, each_estimator
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import kappaform as kf
 
 N_FEATURES = 16
-ESTIMATORS = [kf.ConditionedTransform, kf.OrthonormalTransform, kf.LogDetTransform]
 METHODS = dict(zip(ESTIMATORS, (kf.Conditioned(), kf.Orthonormal(), kf.LogDet()), strict=True))
-each_estimator = pytest.mark.parametrize("estimator_class", ESTIMATORS)
 
 
 @pytest.fixture
@@ -262,7 +261,7 @@ def rewrite(path, **changes):
         ({"scale": 0.0}, "the scale of its stream is 0.0, not a power of two"),
         ({"weight": -1.0}, "its weight is -1.0, not a number from 0"),
         ({"energies": [{"code_energy": float("inf")}]}, "its code_energy is inf"),
-        ({"energies": []}, "its stream has not the energies of each candidate"),
+        ({"energies": []}, "its stream lacks the energies of some candidates"),
         ({"n_signals": "many"}, "many"),
         ({"n_updates": ...}, "it has no 'n_updates'"),
     ],

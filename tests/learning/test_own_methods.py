@@ -212,6 +212,14 @@ def test_methods_with_equal_arrays_go_on_from_each_other(signals):
         assert kf.learn(signals, Weighted(other), max_iter=3, init=half, **options).n_iter == 3
 
 
+def test_methods_that_cannot_be_compared_count_as_different(signals):
+    options = {"n_nonzero_coefs": 3, "tol": 0, "max_iter": 3}
+    one, other = (Weighted({"q": np.arange(3.0)}) for _ in range(2))
+    half = kf.learn(signals, one, **options)
+    assert kf.learn(signals, one, init=half, **options).n_iter == 6
+    assert kf.learn(signals, other, init=half, **options).n_iter == 3
+
+
 @dataclass(frozen=True)
 class Derived(Stretched):
     """A field that follows from another, and perhaps no bound."""

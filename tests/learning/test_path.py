@@ -182,7 +182,7 @@ def test_bad_arguments_are_named(photo_patches):
         kf.condition_path(photo_patches, [2.0], validation=validation, max_iter=2)
     with pytest.raises(ValueError, match="max_conditions is empty"):
         kf.condition_path(photo_patches, [])
-    with pytest.raises(ValueError, match=r"max_condition=0\.5"):
+    with pytest.raises(ValueError, match=r"^max_conditions has 0\.5: .*the bound must be"):
         kf.condition_path(photo_patches, [0.5, 2.0])
     with pytest.raises(ValueError, match="validation has 5 features"):
         kf.condition_path(photo_patches, [2.0], validation=np.ones((3, 5)))

@@ -2,19 +2,19 @@
 
 import json
 import stat
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 import pandas as pd
 import pytest
+from helpers import each_estimator
 from sklearn.exceptions import NotFittedError
 
 import kappaform as kf
 from kappaform.files import replaced_when_complete
 
 N_FEATURES = 16
-ESTIMATORS = [kf.ConditionedTransform, kf.OrthonormalTransform, kf.LogDetTransform]
-each_estimator = pytest.mark.parametrize("estimator_class", ESTIMATORS)
 
 
 @each_estimator
@@ -250,6 +250,43 @@ def test_a_method_that_has_not_learned_the_transform_is_not_saved(signals, tmp_p
     with pytest.raises(ValueError, match=r"method=Orthonormal\(\): .*learned by LogDet\("):
         kf.save(tmp_path / "t", estimator.set_params(method=kf.Orthonormal()))
     assert not list(tmp_path.iterdir())
+
+
+@dataclass(frozen=True)
+class Still(kf.Method):
+    """A custom method, of which a file has the name only."""
+
+    parameter: float = 3.0
+
+    def update(self, statistics, transform):  # noqa: ARG002
+        return transform
+
+
+class Other(Still):
+    pass
+
+
+def test_another_custom_method_than_that_which_learned_is_not_saved(signals, tmp_path):
+    estimator = kf.LearnedTransform(3, method=Still(3.0), tol=1e-2).fit(signals)
+    message = r"method=Still\(parameter=9.0\): .*learned by Still\(parameter=3.0\); set it back"
+    with pytest.raises(ValueError, match=message):
+        kf.save(tmp_path / "t", estimator.set_params(method=Still(9.0)))
+    assert not list(tmp_path.iterdir())
+    kf.save(tmp_path / "t", estimator.set_params(method=Still(3.0)))
+
+
+def test_a_loaded_estimator_can_be_saved_with_its_custom_method_given_again(signals, tmp_path):
+    fitted = kf.LearnedTransform(3, method=Still(), tol=1e-2).fit(signals)
+    kf.save(tmp_path / "t", fitted)
+    loaded = kf.load(tmp_path / "t")
+    kf.save(tmp_path / "same", loaded)
+    for other in (Other(), kf.Orthonormal()):
+        with pytest.raises(ValueError, match=r"method=.*: the transform was learned by Saved\("):
+            kf.save(tmp_path / "again", loaded.set_params(method=other))
+    kf.save(tmp_path / "again", loaded.set_params(method=Still()))
+    again = kf.load(tmp_path / "again")
+    np.testing.assert_array_equal(again.components_, fitted.components_)
+    again.set_params(method=Still()).partial_fit(signals)
 
 
 def test_a_missing_folder_is_named(fitted, tmp_path):

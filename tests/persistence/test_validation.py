@@ -154,14 +154,14 @@ def test_files_of_a_newer_format_ask_for_an_upgrade(saved):
             {"candidates": [CANDIDATE | {"momentum_factor": -1.0}]},
             "momentum_factor is -1.0",
         ),
-        ({"candidates": [CANDIDATE] * 2}, "it has no 'left_1'"),
-        ({"active": 1}, "its active is 1, not an integer from 0 to 0"),
+        ({"candidates": [CANDIDATE] * 2}, "it has 2 candidates, but records of 1"),
+        ({"active": 1}, "its active candidate is 1, not an integer from 0 to 0"),
         ({"turn": -1}, "its turn is -1, not an integer"),
         ({"stream": {"is_result": 1}}, "its stream is"),
         ({"parameters": {"colour": "red"}}, "colour"),
         (
             {"parameters": {"max_condition": 1e9}},
-            "max_condition=1000000000.0: .*=2.0",
+            r"max_condition=1000000000.0: .*=2.0\. Take another copy",
         ),
         ({"parameters": {"variant": "paper"}}, "variant='paper': .* variant='monotone'"),
         ({"feature_names": "sixteen letters!"}, "feature_names is not a list of 16 texts"),
@@ -190,8 +190,14 @@ def test_headers_that_contradict_the_transform_are_refused(changes, reason, save
         ({"last_left": np.ones((16, 16))}, "the columns of last_left are not orthonormal"),
         ({"last_right": None}, "it has no 'last_right'"),
         ({"last_spectrum": np.zeros(16)}, "last_spectrum is singular"),
-        ({"last_spectrum": np.arange(1.0, 17)}, "of its last_spectrum, .*beyond max_condition=2"),
-        ({"last_spectrum": np.full(16, 1e140)}, "of its last_spectrum, the transform has norm 4e"),
+        (
+            {"last_spectrum": np.arange(1.0, 17)},
+            "its last_spectrum is not admissible: .*beyond max_condition=2",
+        ),
+        (
+            {"last_spectrum": np.full(16, 1e140)},
+            "its last_spectrum is not admissible: the transform has norm 4e",
+        ),
         ({"records": np.ones((3, 2))}, r"records is float64 of shape \(3, 2\)"),
         ({"records": np.ones((0, 6))}, "it has 0 records of 9 iterations"),
         ({"records": np.full((2, 6), "a")}, "records is <U1"),
@@ -325,7 +331,11 @@ def test_factors_that_are_no_decomposition_are_refused(signals, tmp_path, rng):
         (kf.Conditioned(), {"spectrum_1": np.r_[3.0, np.ones(15)]}, "beyond max_condition=2"),
         (kf.Conditioned(), {"spectrum_1": np.full(16, 2.0)}, "has norm 8.0, not 4.0"),
         (kf.Conditioned(), {"left_1": np.ones((16, 16))}, "columns of left_1 are not orthonormal"),
-        (kf.Orthonormal(), {"start_1": np.diag(np.arange(1.0, 17))}, "of its start_1, .*not ortho"),
+        (
+            kf.Orthonormal(),
+            {"start_1": np.diag(np.arange(1.0, 17))},
+            "its start_1 is not admissible: .*not ortho",
+        ),
         (kf.LogDet(), {"start_1": np.ones((16, 16))}, "start_1 is singular"),
         (
             kf.LogDet(),
@@ -393,6 +403,14 @@ def test_sizes_that_a_file_only_claims_are_refused_before_memory_is_taken(
         text = square.encode().ljust(117) + b"\n"
         archive.writestr("transform.npy", b"\x93NUMPY\x01\x00\x76\x00" + text + bytes(100))
     assert peak_of_refused_load(path) < 10**6
+
+
+def test_a_header_cannot_claim_more_candidates_than_the_file_has(saved, tmp_path):
+    header, arrays = entries_of(saved)
+    path = tmp_path / "large.npz"
+    header["candidates"] = [0] * 300_000
+    np.savez(path, header=np.array(json.dumps(header)), **arrays)
+    assert peak_of_refused_load(path) < 10 * path.stat().st_size
 
 
 def test_a_patch_of_very_many_sides_is_refused(saved):

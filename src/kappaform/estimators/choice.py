@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from itertools import starmap
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from threading import Event
 from typing import Any, Literal, Self
 
@@ -16,7 +15,13 @@ from kappaform.engines import Engine, engine_for
 from kappaform.engines.rows import take_rows
 from kappaform.estimators.base import SparsifyingTransform
 from kappaform.estimators.transforms import ConditionedTransform
-from kappaform.learning import Conditioned, ConditionPath, Method
+from kappaform.learning import (
+    Conditioned,
+    ConditionPath,
+    LearningInterrupted,
+    LearnResult,
+    Method,
+)
 from kappaform.learning.learn import warn_of_little
 from kappaform.learning.methods import MAX_ITER, Callback, Coding, Objective, Options, Variant
 from kappaform.learning.path import (
@@ -32,7 +37,8 @@ from kappaform.learning.state import as_stream
 from kappaform.threads import at_most_threads, n_threads
 
 BOUNDS = (1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
-# Folds only choose: they stop at this many times the tolerance, but not above this one
+# Folds only choose: they stop at this many times the tolerance, at most at this one, and never
+# below the tolerance itself
 # (docs/mathematics.md, section 9, has their errors with both).
 _COARSER, _COARSEST = 5, 5e-4
 
@@ -43,7 +49,8 @@ class ConditionedTransformCV(SparsifyingTransform):
     For each fold a path over the bounds is learned from the other folds, each bound from what the
     one before it found. The bound with the least mean error on the folds left out is chosen, and
     the transform is learned from all signals, from the best that a fold found and fresh starts.
-    Folds stop at five times `tol`, or at 5e-4 if that is less; no fold sees what another found.
+    Folds stop at five times `tol`, or at 5e-4 if that is less, but never below `tol` itself; no
+    fold sees what another found.
     With ``fit(X, validation=others)`` these signals choose instead, and one path is learned.
 
     There is no `partial_fit`. A file has the transform with its bound: `load` gives a
@@ -145,8 +152,9 @@ class ConditionedTransformCV(SparsifyingTransform):
         """Choose the bound, and learn the transform of signals, one per row.
 
         With `validation`, other signals to measure on, these choose: one path is learned, from all
-        of `X`, and `cv` has no effect. Ctrl-C raises LearningInterrupted; what was learned is kept
-        if the choice was made, and else the estimator stays as it was.
+        of `X`, and `cv` has no effect. Ctrl-C raises LearningInterrupted, which carries what one of
+        the folds has learned (KeyboardInterrupt if no fold has done an iteration); once the choice
+        is made, it carries the transform, which is kept. Until then the estimator stays as it was.
         """
         options = self._fit_options()
         methods = methods_over(self.max_conditions, options.method)
@@ -188,20 +196,29 @@ class ConditionedTransformCV(SparsifyingTransform):
             train, test = (engine_for(take_rows(signals, each)) for each in rows)
             with at_most_threads(n_threads_each):
                 where = f"fold {number} of {len(folds)}"
-                return self._path((train, test), methods, options, where, is_over.is_set)
+                return self._path((train, test), methods, options, where, is_over)
 
+        paths: list[ConditionPath] = []
         if n_jobs == 1:
-            return tuple(starmap(work, enumerate(folds, 1)))
-        with ThreadPoolExecutor(n_jobs, thread_name_prefix="kappaform") as pool:
-            running = [pool.submit(work, *each) for each in enumerate(folds, 1)]
             try:
-                for each in as_completed(running):
-                    each.result()  # or its error, as soon as there is one
-            except BaseException:  # Ctrl-C included: the others end with the iteration they are at
+                for each in enumerate(folds, 1):
+                    paths.append(work(*each))
+            except KeyboardInterrupt as interrupt:
+                raise _carrying(interrupt, paths) from None
+            return tuple(paths)
+        with ThreadPoolExecutor(n_jobs, thread_name_prefix="kappaform") as pool:
+            running: list[Future[ConditionPath]] = []
+            try:
+                running += (pool.submit(work, *each) for each in enumerate(folds, 1))
+                for future in as_completed(running):
+                    future.result()  # or its error, as soon as there is one
+            except BaseException as error:  # Ctrl-C too: the others end with their iteration
                 is_over.set()
-                pool.shutdown(wait=False, cancel_futures=True)
+                pool.shutdown(cancel_futures=True)
+                if isinstance(error, KeyboardInterrupt):
+                    raise _carrying(error, map(_outcome, running)) from None
                 raise
-        return tuple(each.result() for each in running)
+        return tuple(future.result() for future in running)
 
     def _path(
         self,
@@ -209,7 +226,7 @@ class ConditionedTransformCV(SparsifyingTransform):
         methods: list[Method],
         options: Options,
         where: str,
-        is_over: Callable[[], bool] = lambda: False,
+        is_over: Event | None = None,
     ) -> ConditionPath:
         """The path of a fold, or of given validation signals."""
 
@@ -217,7 +234,8 @@ class ConditionedTransformCV(SparsifyingTransform):
             if self.verbose:
                 bound, error = row["max_condition"], row[f"validation_{self.choose_by}"]
                 self._say(f"{where}, max_condition={bound:g}: {self.choose_by} error {error:.6g}")
-            return is_over()
+            _end_if(is_over)
+            return False
 
         measure = self.coding, self.choose_by
         return path_on(engines, methods, options, *measure, after_bound=tell)
@@ -266,8 +284,36 @@ class ConditionedTransformCV(SparsifyingTransform):
 
 
 def _until(is_over: Event, callback: Callback | None) -> Callback:
-    """The callback, which also stops once an event has come."""
-    return lambda result: bool(callback and callback(result)) or is_over.is_set()
+    """The callback, which also interrupts its fold once an event has come."""
+
+    def called(result: LearnResult) -> bool:
+        stops = bool(callback and callback(result))
+        _end_if(is_over)
+        return stops
+
+    return called
+
+
+def _end_if(is_over: Event | None) -> None:
+    if is_over is not None and is_over.is_set():
+        raise KeyboardInterrupt
+
+
+def _outcome(future: Future[ConditionPath]) -> ConditionPath | BaseException | None:
+    """What a fold ended with; None if it was never begun."""
+    return None if future.cancelled() else future.exception() or future.result()
+
+
+def _carrying(interrupt: KeyboardInterrupt, outcomes: Iterable[Any]) -> KeyboardInterrupt:
+    """An interrupt with what a fold has learned: the one that it came in, or the first that has."""
+    found = [interrupt, *outcomes]
+    for one in found:
+        if isinstance(one, LearningInterrupted):
+            return one
+    for one in found:
+        if isinstance(one, ConditionPath):
+            return LearningInterrupted(one.results[-1], one.results)
+    return interrupt
 
 
 def _choice(path: ConditionPath, folds: tuple[ConditionPath, ...]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
+from kappaform.arrays import generator
 from kappaform.engines import hard_threshold
 from kappaform.imaging import average_patches, denoise, estimate_noise, extract_patches
 from kappaform.imaging.noise import Noise
@@ -171,7 +172,7 @@ def _random_patches(grey: NDArray, side: int, rng: int) -> NDArray:
     """Mean-free patches from different places, one per row, in random order."""
     grid = grid_of(grey.shape, (side, side))
     n_patches = min(_N_PATCHES, grid.n_patches)
-    chosen = np.random.default_rng(rng).choice(grid.n_patches, n_patches, replace=False)
+    chosen = generator(rng).choice(grid.n_patches, n_patches, replace=False)
     return patches_at(grey, grid, chosen)
 
 

@@ -259,8 +259,9 @@ def checked_options(
     if matrix is not None:
         _check_matrix(matrix, patch_shape)
     # One seed for all images of a stack, so that each becomes what it becomes alone.
-    seed = int(rng.integers(2**62)) if isinstance(rng, np.random.Generator) else rng or 0
+    seed = int(rng.integers(2**62)) if isinstance(rng, np.random.Generator) else rng
     generator(seed)  # refuses what is not a seed
+    seed = 0 if seed is None else seed
     return Options(method, methods[method], patch_shape, paper, matrix, values, seed, callback)
 
 

@@ -7,6 +7,7 @@ comes back has been checked: it is a result that learning could have given, or i
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any, get_args
 
@@ -40,13 +41,19 @@ Header = dict[str, Any]
 Arrays = dict[str, NDArray]
 
 
-def shapes_of(header: Header) -> dict[str, tuple[int | None, ...]]:
-    """The arrays, all float64, that a file with this header may have; None: any length."""
+def shapes_of(header: Header, names: Collection[str]) -> dict[str, tuple[int | None, ...]]:
+    """The arrays, all float64, that a file with this header may have; None: any length.
+
+    `names` are those of the arrays that it has: a header cannot claim more candidates.
+    """
     n_features, candidates = header["n_features"], header["candidates"]
     if type(n_features) is not int or n_features < 1:
         raise ValueError(f"n_features is {n_features!r}, not a number of features.")
     if not isinstance(candidates, list) or not candidates:
         raise ValueError(f"its candidates are {candidates!r}.")
+    n_recorded = sum(name.startswith("records") for name in names)
+    if len(candidates) > max(1, n_recorded):
+        raise ValueError(f"it has {len(candidates)} candidates, but records of {n_recorded}.")
     square = (n_features, n_features)
     each: dict[str, tuple[int | None, ...]] = {
         **dict.fromkeys(("start", "left", "right", "last_left", "last_right", "cross"), square),
@@ -160,7 +167,7 @@ def from_arrays(header: Header, arrays: Arrays) -> tuple[LearnResult, State]:
         method,
         _sparsity(header, len(transform)),
         lines,
-        active=_count(header, "active", len(lines) - 1),
+        active=_count(header, "active", len(lines) - 1, "active candidate"),
         n_iter=_count(header, "n_iter"),
         n_passes=_count(header, "n_passes"),
         turn=_count(header, "turn"),
@@ -180,8 +187,13 @@ def from_arrays(header: Header, arrays: Arrays) -> tuple[LearnResult, State]:
 def _described(method: Method) -> dict[str, Any]:
     """A method as a header has it; of one that this package does not know, what it is called."""
     if type(method) not in _METHODS.values():
-        method = Saved(repr(method)[:_LONGEST_DESCRIPTION])
+        method = Saved(saved_name(method))
     return {"name": type(method).__name__, **parameters_of(method)}
+
+
+def saved_name(method: Method) -> str:
+    """What a file calls a custom method."""
+    return repr(method)[:_LONGEST_DESCRIPTION]
 
 
 def _method(described: Any) -> Method:
@@ -264,7 +276,7 @@ def _stream(described: Any, arrays: Arrays, state: State) -> tuple[State, bool]:
         raise TypeError(f"its stream is {described!r}.")
     before = state if described["is_result"] else as_stream(state)
     if len(described["energies"]) != len(before.lines):
-        raise ValueError("its stream has not the energies of each candidate.")
+        raise ValueError("its stream lacks the energies of some candidates.")
     gram, weight, exponent = _gram(arrays), _number(described, "weight"), _exponent(described)
     lines = []
     for number, energies in enumerate(described["energies"]):
@@ -328,7 +340,7 @@ def _check_spectrum(method: Method, spectrum: NDArray, name: str) -> None:
         raise ValueError(f"{name} is singular.")
     broken = method.broken_promise(spectrum)
     if broken:
-        raise ValueError(f"of its {name}, {broken}")
+        raise ValueError(f"its {name} is not admissible: {broken}")
 
 
 def _check_close(found: NDArray, expected: NDArray, message: str) -> None:
@@ -340,10 +352,10 @@ def _sparsity(header: Header, n_features: int) -> int:
     return int(sparsity_of(_count(header, "n_nonzero_coefs"), 1, n_features))
 
 
-def _count(header: Header, name: str, most: int = 2**63 - 1) -> int:
+def _count(header: Header, name: str, most: int = 2**63 - 1, title: str = "") -> int:
     value = header[name]
     if type(value) is not int or not 0 <= value <= most:
-        raise ValueError(f"its {name} is {value!r}, not an integer from 0 to {most}.")
+        raise ValueError(f"its {title or name} is {value!r}, not an integer from 0 to {most}.")
     return value
 
 

@@ -85,7 +85,8 @@ def learn(
         sparsity, or a fitted estimator that has one, is resumed, bitwise as if it had never
         stopped; any other gives its transform. A tuple of these: they race, the best goes on.
     max_iter : int
-        Iterations at most, those of all starts together: each is one pass over the data.
+        Iterations at most, those of all starts together: each is one pass over the data. A result
+        that is resumed has up to that many more; its `n_iter` counts those before, too.
     tol : float
         Stop when the loss changes by no more than this fraction.
     callback : callable, optional

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -215,14 +216,17 @@ def parameters_of(method: Method) -> dict[str, Any]:
 
 
 def same_method(one: Method, other: Method) -> bool:
-    """Whether two methods are equal; those with fields that are arrays, entry by entry."""
-    try:
+    """Whether two methods are equal; those with fields that are arrays, entry by entry.
+
+    Methods that cannot be compared count as different.
+    """
+    with suppress(Exception):  # the truth of an array is ambiguous
         return bool(one == other)
-    except ValueError:  # the truth of an array is ambiguous
-        if not is_dataclass(one) or type(one) is not type(other):
-            return False
-        names = (each.name for each in fields(one) if each.compare)
-        return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
+    with suppress(Exception):
+        if is_dataclass(one) and type(one) is type(other):
+            names = (each.name for each in fields(one) if each.compare)
+            return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
+    return False
 
 
 def bound_of(method: Method) -> float:

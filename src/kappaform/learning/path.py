@@ -29,6 +29,7 @@ from kappaform.learning.methods import (
     Conditioned,
     Options,
     checked_coding,
+    checked_method,
     checked_options,
     one_sparsity,
 )
@@ -249,7 +250,7 @@ def methods_over(max_conditions: Any, method: Any = None) -> list[Method]:
     if bounds.ndim != 1 or bounds.size == 0:
         what = "empty" if bounds.size == 0 else f"of shape {bounds.shape}"
         raise ValueError(f"max_conditions is {what}: give a sequence of at least one bound >= 1.")
-    methods = [replace(method, max_condition=bound) for bound in bounds.tolist()]  # type: ignore[type-var]
+    methods = [_bounded(method, bound) for bound in bounds.tolist()]
     for before, bound in pairwise(bounds):
         if bound <= before:
             how = "repeats" if bound == before else "is not above"
@@ -258,6 +259,13 @@ def methods_over(max_conditions: Any, method: Any = None) -> list[Method]:
                 f"once, in ascending order, {np.unique(bounds).tolist()}."
             )
     return methods
+
+
+def _bounded(method: Any, bound: float) -> Method:
+    try:
+        return checked_method(replace(method, max_condition=bound))
+    except ValueError as error:
+        raise ValueError(f"max_conditions has {bound:g}: {error}") from error
 
 
 def checked_error(choose_by: Any) -> ErrorName:
