@@ -247,7 +247,7 @@ def is_refused(path):
         before = deepcopy(loaded)
         assert np.isfinite(loaded.partial_fit(SMALL).components_).all()
         result, n_nonzero = before.result_, before.n_nonzero_coefs_
-        more = kf.learn(SMALL, result.method, n_nonzero_coefs=n_nonzero, init=result, max_iter=30)
+        more = kf.learn(SMALL, result.method, n_nonzero_coefs=n_nonzero, init=result, max_iter=5)
         bound = getattr(loaded.result_.method, "max_condition", np.inf)
         assert more.condition_number <= bound * (1 + 1e-9)
         assert loaded.condition_number_ <= bound * (1 + 1e-9)
@@ -291,7 +291,7 @@ def test_no_array_leads_to_another_error_than_that_the_file_is_damaged(model, tm
     header, arrays = entries_of(path)
     refused = []
     names = [name for name in arrays if not name.endswith(("_2", "_3"))]  # candidates like _1
-    assert "left" in names
+    assert {"transform", "records"} <= set(names)
     for name in names:
         array = arrays[name]
         others = [
