@@ -148,7 +148,7 @@ def _learned_from_all(
     def images(progress: Callable[[float], None] | None) -> Iterator[NDArray]:
         for number, job in enumerate(jobs, start=1):
             try:
-                picture = pictures.picture_with_pages(job.source, arguments)
+                picture = pictures.noisy_picture(job.source, arguments)
                 stack = _floats(picture.as_stack(_along(picture, arguments)), None)
             except Exception:
                 continue
@@ -189,7 +189,7 @@ def _denoised_or_kept(
         if job.reference:
             check_readable(job.reference)
         return {"input": str(job.source), "output": str(job.target), "kept": True}
-    picture = pictures.picture_with_pages(job.source, arguments)
+    picture = pictures.noisy_picture(job.source, arguments)
     with results.made_folders(job):
         return _denoise_file(job, picture, taken, given, arguments)
 
@@ -217,8 +217,9 @@ def _denoise_file(
     if is_rough(details, noisy.dtype):
         messages.warn(f"{job.source}: {ROUGH}")
     blended = _blended(noisy, details.image, arguments.strength)
+    cleaned = as_stored(blended, noisy.dtype)
     # Floats do not hold every large integer: pixels that nothing was taken from stay as they are.
-    cleaned = np.where(blended == _floats(noisy, None), noisy, as_stored(blended, noisy.dtype))
+    np.copyto(cleaned, noisy, where=blended == _floats(noisy, None))
     record = {
         "input": str(job.source),
         "output": str(job.target),
