@@ -28,8 +28,7 @@ def line_of(record: dict[str, Any], verbose: bool) -> str:
         facts.append("{n_pages} pages".format(**record) + several)
     facts.append(noise_in_words(record) + " (estimated)" * record["noise_estimated"])
     if record["unchanged"]:
-        remedy = ": if it is noisy, give --sigma" * record["noise_estimated"]
-        facts.append(f"left unchanged{remedy}")
+        facts.append("left unchanged")
     if record["strength"] != 1:
         facts.append("strength {strength:g}".format(**record))
     if "psnr_after" in record:

@@ -166,8 +166,9 @@ class Shot(Noise):
         return Shot(*(np.multiply(value, factor)[()] for value in values))
 
     def level(self, mean: Array) -> Array:
-        photons = np.maximum(mean - self.offset, 0) * self.gain
-        return np.sqrt(photons + np.square(self.read_noise))
+        # Deviations, and not variances, which may be beyond the largest number.
+        of_photons = np.sqrt(np.maximum(mean - self.offset, 0)) * np.sqrt(self.gain)
+        return np.hypot(of_photons, self.read_noise)
 
     def __str__(self) -> str:
         words = f"shot, gain {in_words(self.gain)}, read noise {in_words(self.read_noise)}"
