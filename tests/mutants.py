@@ -787,8 +787,8 @@ MUTANTS = [
     Mutant(
         "flat areas count in small pictures",
         "imaging/estimate.py",
-        "found = deviation(coefs[clear] if is_noisy else coefs)",
-        "found = deviation(coefs)",
+        "return deviation(coefs[clear] if is_noisy else coefs)",
+        "return deviation(coefs)",
         ("imaging/test_noise.py::test_a_flat_half_does_not_hide_the_noise_of_a_small_picture",),
     ),
     Mutant(

@@ -35,7 +35,7 @@ def test_results_in_a_folder_are_kept_though_the_user_names_the_folder(files, ca
     before = files()
     code, out, err = ended(capsys, *words)
     assert (code, err) == (0, "")
-    assert "out/a.png: kept" in out
+    assert "out/a.png: skipped" in out
     assert files() == before
 
 

@@ -5,6 +5,7 @@ import logging
 
 import numpy as np
 import pytest
+from helpers import psnr
 from PIL import Image
 from scipy.ndimage import gaussian_filter, gaussian_filter1d
 from skimage import data
@@ -13,10 +14,6 @@ import kappaform as kf
 from kappaform import Correlated, Shot, Varying, White
 
 FAST = {"quality": "fast", "patch_size": 6}  # what is found of the noise is the same
-
-
-def psnr(clean, image, peak=255):
-    return 10 * np.log10(peak**2 / np.mean((clean - image) ** 2))
 
 
 def test_an_offset_of_the_values_changes_nothing_of_shot_noise():

@@ -131,7 +131,7 @@ def estimate_noise(
     shot, gain 1, read noise 0
     """
     pixels: Any = image if library_of(image) == "dask" else as_real_array(image, "image")
-    check_kind(kind)
+    check_kind(kind, "kind")
     stack = checked_axes(pixels.shape, channel_axis).to_stack(pixels)
     space = stack.shape[1:-1]
     if patch_size is None:
@@ -140,9 +140,9 @@ def estimate_noise(
         return noise_of(stack[0], kind, checked_patch_shape(patch_size, space))
 
 
-def check_kind(kind: str | None) -> None:
+def check_kind(kind: str | None, name: str) -> None:
     if kind is not None and kind not in KINDS:
-        raise ValueError(f"kind of noise {kind!r} is unknown: choose one of {KINDS}, or None.")
+        raise ValueError(f"{name}={kind!r} is no kind of noise: choose one of {KINDS}, or None.")
 
 
 def noise_of(image: Any, kind: str | None, patch_shape: tuple[int, ...]) -> Noise:

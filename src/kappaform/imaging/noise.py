@@ -253,12 +253,20 @@ def check_n_channels(name: str, n_given: int, n_channels: int) -> None:
         )
 
 
-def _check_numbers(
-    name: str, value: Any, least: float = -math.inf, above: float = -math.inf
-) -> None:
+def as_numbers(name: str, value: Any) -> Array:
+    """A parameter of noise as an array of real numbers."""
+    if isinstance(value, Noise):
+        raise TypeError(f"{name}={value!r} is a kind of noise: give it as noise=.")
     array = as_real_array(value, name)
     if array.dtype.kind == "b":
         raise TypeError(f"{name}={value!r} is a boolean: give a number, or one for each channel.")
+    return array
+
+
+def _check_numbers(
+    name: str, value: Any, least: float = -math.inf, above: float = -math.inf
+) -> None:
+    array = as_numbers(name, value)
     valid = np.isfinite(array) & (array >= least) & (array > above)
     if array.ndim > 1 or not array.size or not valid.all():
         rule = f" >= {least:g}" if least > -math.inf else f" > {above:g}" if above == 0 else ""

@@ -250,7 +250,8 @@ def per_axis(value: Size, n_axes: int, name: str) -> tuple[int, ...]:
     """One integer for each axis, from an argument of the user."""
     given = value if isinstance(value, Sequence) else [value] * n_axes
     try:
-        values = tuple(map(index, given))
+        # True is an integer to Python, and to nobody who gives a size.
+        values = tuple(index(None if isinstance(each, bool) else each) for each in given)
     except TypeError:
         raise TypeError(f"{name}={value!r} is not an integer or a tuple of integers.") from None
     if len(values) != n_axes:
