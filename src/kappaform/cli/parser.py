@@ -229,8 +229,8 @@ def _add_denoise(commands: Any) -> None:
     text = "learn one transform from all pictures and pages, which are read twice"
     parser.add_flag("--share", text)
     text = "pages along T (else the last axis without a name, else Z) are frames of a movie: look "
-    text += "for similar "
-    text += "patches in the frames around, too (with --quality fast frames share a transform only)"
+    text += "for similar patches in the frames around, too (with --quality fast frames share a "
+    text += "transform only)"
     parser.add_flag("--movie", text)
     text = "least and largest possible value (default: those of 8 and 16 bit files)"
     add("--value-range", text, float, nargs=2, metavar=("LO", "HI"))

@@ -276,7 +276,7 @@ def _sigma(sample: Sample, details: Details) -> float:
 
 def _is_doubtful(details: Details) -> bool:
     """Whether next to no detail is away from flat areas and from clipped values."""
-    return np.count_nonzero(details.usable) < _LEAST_CANDIDATES
+    return int(np.count_nonzero(details.usable)) < _LEAST_CANDIDATES
 
 
 def _correlation(details: list[Details], sigmas: list[float]) -> Array | None:

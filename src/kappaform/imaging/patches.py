@@ -250,10 +250,12 @@ def per_axis(value: Size, n_axes: int, name: str) -> tuple[int, ...]:
     """One integer for each axis, from an argument of the user."""
     given = value if isinstance(value, Sequence) else [value] * n_axes
     try:
-        # True is an integer to Python, and to nobody who gives a size.
-        values = tuple(index(None if isinstance(each, bool) else each) for each in given)
+        values = tuple(map(index, given))
+        are_integers = not any(isinstance(each, bool) for each in given)
     except TypeError:
-        raise TypeError(f"{name}={value!r} is not an integer or a tuple of integers.") from None
+        are_integers = False
+    if not are_integers:
+        raise TypeError(f"{name}={value!r} is not an integer or a tuple of integers.")
     if len(values) != n_axes:
         raise ValueError(
             f"{name}={value} has {len(values)} entries: give one integer, or one for each of the "
