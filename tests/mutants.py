@@ -833,9 +833,16 @@ MUTANTS = [
     Mutant(
         "flat areas count in small pictures",
         "imaging/estimate.py",
-        "found = deviation(coefs[clear] if is_noisy else coefs)",
-        "found = deviation(coefs)",
+        "return deviation(coefs[clear] if is_noisy else coefs)",
+        "return deviation(coefs)",
         ("imaging/test_noise.py::test_a_flat_half_does_not_hide_the_noise_of_a_small_picture",),
+    ),
+    Mutant(
+        "a doubt is not told by the command",
+        "cli/messages.py",
+        "        logger.addHandler(handler)\n",
+        "",
+        ("cli/test_noise.py::test_a_doubtful_estimate_is_one_line_with_the_option_to_give",),
     ),
     Mutant(
         "the offset of counts has the wrong sign",

@@ -35,7 +35,7 @@ def test_results_in_a_folder_are_kept_though_the_user_names_the_folder(files, ca
     before = files()
     code, out, err = ended(capsys, *words)
     assert (code, err) == (0, "")
-    assert "out/a.png: kept" in out
+    assert "out/a.png: skipped" in out
     assert files() == before
 
 
@@ -87,6 +87,18 @@ def test_a_failure_leaves_the_folders_of_other_pictures(folder, capsys):
     assert [file.name for file in (folder / "out").iterdir()] == ["a.png"]
 
 
+def test_a_folder_that_another_command_makes_meanwhile_is_used(folder, capsys, monkeypatch):
+    def made_twice(path, *arguments, **options):
+        mkdir(path, *arguments, **options)
+        mkdir(path, *arguments, **options)
+
+    put("a.png", noisy())
+    mkdir = Path.mkdir
+    monkeypatch.setattr(Path, "mkdir", made_twice)
+    assert ended(capsys, "denoise", "a.png", "-o", "out/", "--sigma", 0)[0] == 0
+    assert [file.name for file in (folder / "out").iterdir()] == ["a.png"]
+
+
 # --- Names that look like something else
 
 
@@ -133,6 +145,12 @@ def test_noise_of_black_and_white_is_not_estimated(folder, files, capsys, name):
     assert read_image(folder / f"a_denoised{name[1:]}").pixels.dtype == np.uint8
 
 
+def test_a_reference_may_be_black_and_white(capsys):
+    put("a.png", noisy())
+    Image.fromarray(PICTURE).convert("1").save("clean.png")
+    assert ended(capsys, "denoise", "a.png", "--compare", "clean.png", "--patch-size", 4)[0] == 0
+
+
 @pytest.mark.parametrize(
     ("dtype", "text", "value"),
     [
@@ -152,7 +170,9 @@ def test_values_that_mean_no_data_are_told(capsys, dtype, text, value):
     assert err.startswith(f"kappaform: warning: a.tif: 600 values are {value:g}, which means no")
 
 
-@pytest.mark.parametrize(("dtype", "text"), [("u1", "-9999"), ("u1", "nan"), ("f4", "no number")])
+@pytest.mark.parametrize(
+    ("dtype", "text"), [("u1", "-9999"), ("u1", "nan"), ("f4", "no number"), ("f4", "1e300")]
+)
 def test_where_all_values_are_data_nothing_is_told(capsys, dtype, text):
     tags = [(42113, "s", 0, text, True)]
     tifffile.imwrite("a.tif", noisy().astype(dtype), metadata=None, extratags=tags)
@@ -160,7 +180,7 @@ def test_where_all_values_are_data_nothing_is_told(capsys, dtype, text):
     assert (code, err) == (0, "")
 
 
-@pytest.mark.parametrize("dtype", ["<u2", ">u2", "u1"])
+@pytest.mark.parametrize("dtype", ["<u2", ">u2", ">f4", "u1"])
 @pytest.mark.parametrize("suffix", [".npy", ".tif"])
 def test_the_order_of_bytes_changes_no_result(folder, capsys, monkeypatch, suffix, dtype):
     ranges = []
@@ -177,5 +197,7 @@ def test_the_order_of_bytes_changes_no_result(folder, capsys, monkeypatch, suffi
     else:
         tifffile.imwrite("a.tif", values, byteorder=values.dtype.byteorder.replace("|", "<"))
     assert ended(capsys, "denoise", f"a{suffix}", "--sigma", 0)[0] == 0
-    assert ranges == [(0, np.iinfo(dtype).max)]
-    assert_array_equal(read_image(folder / f"a_denoised{suffix}").pixels, PICTURE)
+    assert ranges == [None if "f" in dtype else (0, np.iinfo(dtype).max)]
+    pixels = read_image(folder / f"a_denoised{suffix}").pixels
+    assert_array_equal(pixels, PICTURE)
+    assert pixels.dtype == read_image(folder / f"a{suffix}").pixels.dtype

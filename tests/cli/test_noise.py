@@ -249,6 +249,18 @@ def test_texture_everywhere_is_warned_about_with_the_options_to_give(capsys):
     assert line.endswith("if that is wrong, try --noise correlated, or give --sigma.")
 
 
+@pytest.mark.parametrize("n_pages", [1, 3])
+def test_a_doubtful_estimate_is_one_line_with_the_option_to_give(capsys, n_pages):
+    clipped = np.clip(kf.add_noise(np.zeros((40, 40)), 20), 0, 255).astype(np.uint8)
+    put("a.tif", clipped if n_pages == 1 else np.stack([clipped] * n_pages))
+    code, _, err = ended(capsys, "denoise", "a.tif", *QUICK)
+    assert code == 0
+    (line,) = err.splitlines()
+    assert line.startswith("kappaform: warning: a.tif: the estimated noise is doubtful")
+    more = f" (and {n_pages - 1} more like this)" * (n_pages > 1)
+    assert line.endswith(f"if the result is wrong, give --sigma.{more}")
+
+
 def test_a_warning_that_names_the_result_is_not_named_twice(capsys, monkeypatch):
     import warnings
 
@@ -278,9 +290,12 @@ def test_counts_of_a_few_photons_in_whole_numbers_are_warned_of(tmp_path, capsys
 
 def test_a_picture_that_stays_as_it_is_is_said_to(capsys):
     put("a.png", np.uint8(np.indices((40, 40)).sum(axis=0)))  # smooth: no noise is found
-    line = line_of(capsys, "a.png")
-    assert "noise 0 (estimated), left unchanged: if it is noisy, give --sigma, " in line
-    assert record_of(capsys, "a.png", "--overwrite")["unchanged"]
+    code, line, err = ended(capsys, "denoise", "a.png", *QUICK)
+    assert code == 0
+    assert "noise 0 (estimated), left unchanged, " in line
+    assert err.startswith("kappaform: warning: a.png: next to no noise was found")
+    assert err.endswith("if the image is noisy, give --sigma.\n")
+    assert record_of(capsys, "a.png", "--sigma", 0, "--overwrite")["unchanged"]
     assert "noise 0, left unchanged, " in line_of(capsys, "a.png", "--sigma", 0, "--overwrite")
     put("b.png", noisy())
     assert "unchanged" not in line_of(capsys, "b.png", "--sigma", 15)
@@ -291,5 +306,5 @@ def test_a_picture_that_stays_as_it_is_is_said_to(capsys):
 def test_integers_beyond_the_digits_of_floats_stay_as_they_are(folder, capsys, words):
     values = 2**60 + np.random.default_rng(0).integers(0, 1000, (40, 40))
     np.save("a.npy", values)
-    line_of(capsys, "a.npy", *words, "-o", "b.npy")
+    assert ended(capsys, "denoise", "a.npy", *words, "-o", "b.npy", *QUICK)[0] == 0
     assert_array_equal(np.load(folder / "b.npy"), values)

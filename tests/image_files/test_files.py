@@ -418,7 +418,7 @@ def test_missing_files_folders_and_unknown_suffixes_are_refused(tmp_path):
     ("name", "shape", "dtype", "message"),
     [
         ("a.png", (9, 9), "f4", "PNG holds uint8 or uint16, the picture is float32: write TIFF"),
-        ("a.jpg", (9, 9), "u2", "JPEG holds uint8, the picture is uint16"),
+        ("a.jpg", (9, 9), "u2", "JPEG holds uint8, the picture is uint16: write PNG, TIFF or NPY"),
         ("a.jpg", (9, 9, 4), "u1", "JPEG cannot hold the 4 channels of the picture: write PNG"),
         ("a.png", (9, 9, 9), "u1", "PNG holds one page"),
         ("a.jpg", (1, 65_501), "u1", "JPEG holds 65500 pixels a side, .*: write PNG"),

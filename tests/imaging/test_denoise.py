@@ -8,6 +8,7 @@ from typing import Any, get_args, get_type_hints
 
 import numpy as np
 import pytest
+from helpers import psnr
 from skimage import data
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
@@ -17,10 +18,6 @@ from kappaform import Shot, White
 SMALL = {"patch_size": 6}  # five times as fast as the patches of 11 that are usual
 FAST = {**SMALL, "quality": "fast"}  # where the quality does not matter
 QUALITIES = ["fast", "balanced", "best"]
-
-
-def psnr(reference, image):
-    return 10 * np.log10(255**2 / np.mean((reference - image) ** 2))
 
 
 @pytest.fixture(scope="module")
@@ -280,6 +277,19 @@ def test_a_boolean_is_no_sigma(sigma):
         kf.denoise(np.eye(20), sigma)
     with pytest.raises(TypeError, match=r"sigma=.* is a boolean: give a number"):
         White(sigma)
+    with pytest.raises(TypeError, match=r"sigma=.* is a boolean: give a number"):
+        kf.add_noise(np.eye(20), sigma)
+
+
+def test_a_kind_of_noise_is_no_sigma():
+    with pytest.raises(TypeError, match=r"sigma=White\(.* is a kind of noise: give it as noise="):
+        kf.denoise(np.eye(20), White(20.0))
+
+
+@pytest.mark.parametrize("patch_size", [True, (True, 4)])
+def test_a_boolean_is_no_size_of_patches(patch_size):
+    with pytest.raises(TypeError, match=r"patch_size=.*True.* is not an integer"):
+        kf.denoise(np.eye(20), 1.0, patch_size=patch_size)
 
 
 @pytest.mark.parametrize(
@@ -536,7 +546,7 @@ def test_channels_in_front_without_their_name_are_warned_of(n_channels, rng):
     [
         (np.ones(30), {}, r"shape \(30,\), 1 dimensions of space: 2 or 3 are needed"),
         (np.ones((2,) * 5), {}, "5 dimensions of space"),
-        (np.ones((0, 9)), {}, "no empty axis"),
+        (np.ones((0, 9)), {}, r"image has shape \(0, 9\): axis 0 is empty"),
         (np.full((20, 20), np.nan), {}, "image contains NaN or inf: fill"),
         (np.ones((20, 20, 3)), {}, "looks like colour: give channel_axis=-1"),
         (np.eye(20), {"sigma": -1.0}, r"sigma=-1\.0: a deviation is finite and >= 0"),

@@ -4,6 +4,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from helpers import psnr
 from scipy.signal import correlate2d
 from skimage import data
 
@@ -23,10 +24,6 @@ KINDS = {
 PATCHES = {"patch_size": 6}  # smaller than by default, to be fast
 OPTIONS = {**PATCHES, "quality": "fast"}
 TINY = {"patch_size": 4, "quality": "fast"}  # where two calls give the same, whatever it is
-
-
-def psnr(reference, image):
-    return 10 * np.log10(255**2 / np.mean((reference - image) ** 2))
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ import sys
 
 import numpy as np
 import pytest
+from helpers import psnr
 from skimage import data
 
 import kappaform as kf
@@ -38,10 +39,6 @@ def details(noisy):
 @pytest.fixture(params=DEVICES)
 def device(request):
     return torch.device(request.param)
-
-
-def psnr(reference, image):
-    return 10 * np.log10(255**2 / np.mean((reference - image) ** 2))
 
 
 def perturbed_basis(patch_shape, rng):

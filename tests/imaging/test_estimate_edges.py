@@ -5,6 +5,7 @@ import logging
 
 import numpy as np
 import pytest
+from helpers import psnr
 from PIL import Image
 from scipy.ndimage import gaussian_filter, gaussian_filter1d
 from skimage import data
@@ -13,10 +14,6 @@ import kappaform as kf
 from kappaform import Correlated, Shot, Varying, White
 
 FAST = {"quality": "fast", "patch_size": 6}  # what is found of the noise is the same
-
-
-def psnr(clean, image, peak=255):
-    return 10 * np.log10(peak**2 / np.mean((clean - image) ** 2))
 
 
 def test_an_offset_of_the_values_changes_nothing_of_shot_noise():
@@ -127,6 +124,15 @@ def test_noise_that_varies_goes_on_beyond_the_brightness_that_was_seen(sign, rng
     assert (steps[:, -1] * steps[:, -2] > 0).all()
 
 
+def test_values_near_the_largest_number_have_noise(rng):
+    white = rng.uniform(-1, 1, (64, 64)) * 1.79e308
+    photons = rng.poisson(np.linspace(1, 900, 90_000).reshape(300, 300)) * 1.5e305
+    assert isinstance(kf.estimate_noise(white), White)
+    assert isinstance(kf.estimate_noise(photons), Shot)
+    with pytest.raises(ValueError, match=r"near its largest number\. Fill outliers"):
+        kf.denoise(white, patch_size=4)
+
+
 # --- What is logged
 
 
@@ -156,9 +162,12 @@ def test_next_to_no_noise_is_logged_as_a_warning(caplog, sigma):
 
 def test_a_doubtful_estimate_is_logged_as_a_warning(caplog):
     clipped = np.clip(kf.add_noise(np.zeros((40, 40)), 20, rng=0), 0, 255)
-    assert ("WARNING", "the estimated noise is doubtful") in [
-        (level, message.partition(":")[0]) for level, message in logged(caplog, clipped)
-    ]
+    movie = {"stack_axis": 0, "movie": True}
+    for image, options in ((clipped, {}), (np.stack([clipped] * 5), movie)):
+        records = [
+            (level, text.partition(":")[0]) for level, text in logged(caplog, image, **options)
+        ]
+        assert records.count(("WARNING", "the estimated noise is doubtful")) == 1
 
 
 def test_the_library_prints_nothing_of_its_own_accord(capfd):

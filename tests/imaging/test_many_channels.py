@@ -1,9 +1,8 @@
 """Many channels: time and memory grow in proportion to their number, and noise is still found."""
 
-import tracemalloc
-
 import numpy as np
 import pytest
+from helpers import peak_bytes
 from scipy.ndimage import gaussian_filter
 
 import kappaform as kf
@@ -74,19 +73,16 @@ def test_a_channel_without_noise_is_left_alone_among_many(rng):
     )
 
 
-def peak_of_memory(image, **options):
-    tracemalloc.start()
-    kf.estimate_noise(image, channel_axis=-1, patch_size=7, **options)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    return peak
-
-
 @pytest.mark.parametrize("kind", [None, "correlated"])
 def test_memory_of_an_estimate_grows_in_proportion_to_the_channels(kind, rng):
     image = rng.standard_normal((48, 48, 60))
-    peak_of_memory(image[..., :5], kind=kind)  # what is imported on first use
-    few, many = (peak_of_memory(image[..., :n], kind=kind) for n in (20, 60))
+
+    def peak(n):
+        some = image[..., :n]
+        return peak_bytes(lambda: kf.estimate_noise(some, kind=kind, channel_axis=-1, patch_size=7))
+
+    peak(5)  # what is imported on first use
+    few, many = peak(20), peak(60)
     assert many < 3.5 * few
 
 

@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from helpers import psnr
 from skimage import data
 
 import kappaform as kf
@@ -11,10 +12,6 @@ from kappaform.imaging import places
 
 SIGMA = 25.0
 OPTIONS = {"transform": kf.dct_basis((6, 6)), "stack_axis": 0}
-
-
-def psnr(reference, image):
-    return 10 * np.log10(255**2 / np.mean((reference - image) ** 2))
 
 
 def shaking(picture, n_frames, size, top=100, left=150):
@@ -119,9 +116,13 @@ def test_any_number_of_threads_gives_the_same_bits(noisy, cleaned, monkeypatch):
         (
             np.ones((3, 9, 9)),
             {"stack_axis": 0, "share": True},
-            "movie=True shares a transform already",
+            "share=True has no effect with movie=True, whose frames share a transform already:",
         ),
-        (np.ones((3, 9, 9)), {"stack_axis": 0, "preset": "paper"}, "leave both"),
+        (
+            np.ones((3, 9, 9)),
+            {"stack_axis": 0, "preset": "paper"},
+            "preset='paper' with movie=True: the preset denoises each image on its own; leave out",
+        ),
         (
             np.ones((5, 9, 9, 9)),
             {"stack_axis": 0},
@@ -135,6 +136,26 @@ def test_any_number_of_threads_gives_the_same_bits(noisy, cleaned, monkeypatch):
 def test_what_is_no_movie_is_refused_without_a_warning(image, options, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         kf.denoise(image, 1.0, movie=True, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sigma": [1.0] * 5}, r"sigma has shape \(5,\), and a movie has one noise for all"),
+        ({"noise": [kf.White(1.0)] * 5}, "noise has 5 entries, and a movie has one noise for all"),
+    ],
+)
+def test_frames_have_no_noise_of_their_own(options, message):
+    with pytest.raises(ValueError, match=f"movie=True: {message} its frames: give one, or one"):
+        kf.denoise(np.ones((5, 9, 9)), stack_axis=0, movie=True, **options)
+
+
+@pytest.mark.parametrize("movie", [True, False])
+def test_the_first_frame_that_is_not_finite_is_named(movie):
+    frames = np.ones((5, 9, 9))
+    frames[3, 2, 2] = np.nan
+    with pytest.raises(ValueError, match=r"NaN or inf, first in image 3 of the stack \(counted"):
+        kf.denoise(frames, stack_axis=0, movie=movie)
 
 
 def test_a_movie_of_dask_is_refused():

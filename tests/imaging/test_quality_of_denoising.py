@@ -8,6 +8,7 @@ without them.
 
 import numpy as np
 import pytest
+from helpers import psnr
 
 import kappaform as kf
 
@@ -41,10 +42,6 @@ PICTURES = {"bricks": (bricks, 24.9, 1.1), "squares": (squares, 29.0, 0.7)}
 # bricks    26.31 to 26.67   2.10 to 2.57    0.40 to 0.51
 # squares   31.37 to 31.94   1.87 to 2.38    0.76 to 0.96
 GROUPS = {"bricks": (bricks, 1.7, 0.3), "squares": (squares, 1.5, 0.5)}
-
-
-def psnr(reference, image):
-    return 10 * np.log10(255**2 / np.mean((reference - image) ** 2))
 
 
 @pytest.mark.parametrize(("picture", "least", "gain"), PICTURES.values(), ids=PICTURES.keys())

@@ -193,7 +193,9 @@ def test_images_that_are_asked_for_must_be_there(refused, images):
 
 
 def test_bad_input_is_refused_in_one_line(refused, tmp_path, images):
-    assert "no such folder" in refused("figures", data=tmp_path / "nowhere")
+    line = refused("figures", data=tmp_path / "nowhere")
+    assert "no such folder" in line
+    assert line.endswith("--data DIR.\n")
     assert "0: give an integer >= 1" in refused("figures", "--n-iter", 0)
     (images / "peppers.png").write_bytes(b"nonsense")
     assert "peppers.png is not a valid PNG file" in refused("figures", "--images", "peppers")

@@ -6,6 +6,7 @@ Nothing here imports what is heavy.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import sys
@@ -46,6 +47,8 @@ _ADVICE = {
     "noise=Shot(gain, read_noise)": "--gain and --read-noise",
     "noise=Correlated(autocovariance=...)": "--noise white or --sigma",
     "or give sigma": "or give --sigma",
+    "is wrong, give sigma": "is wrong, give --sigma",
+    "is noisy, give sigma or noise": "is noisy, give --sigma",
     "the depth of a volume: denoise it plane by plane": "the depth of a volume: leave out --volume",
     "the time of a movie: denoise it plane by plane": "the time of a movie: leave out --movie",
 }
@@ -141,14 +144,21 @@ def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 def warnings_about(*files: Path) -> Iterator[None]:
     """Show warnings of the library, when all is done, as lines that name the first of some files.
 
-    Those that differ in their numbers only, as of the pages of a file, become one line.
+    So are those that it logs. Those that differ in their numbers only, as of the pages of a file,
+    become one line.
     """
+    logged: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: logged.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("kappaform")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)  # each file, and not the first one only
+        logger.addHandler(handler)
         try:
             yield
         finally:
-            texts = [" ".join(str(each.message).split()) for each in caught]
+            logger.removeHandler(handler)
+            texts = [" ".join(str(each.message).split()) for each in caught] + logged
             alike: dict[str, list[str]] = {}
             for text in texts:
                 alike.setdefault(re.sub(r"[\d.]+", "", text), []).append(text)

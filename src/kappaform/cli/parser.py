@@ -222,16 +222,15 @@ def _add_denoise(commands: Any) -> None:
     add("--strength", "from 0 (the input) to 1 (all noise removed)", _SHARE, default=1.0)
     _add_method(parser, bound=1.1)
     add("--patch-size", "side of patches (default: 11, of volumes 4)", _COUNT)
-    text = "fast; balanced, about 3 times as long; or best, about 7 times as long"
+    text = "fast; balanced, up to 3 times as long; or best, up to 7 times as long"
     add("--quality", text, choices=("fast", "balanced", "best"), default="balanced")
     add("--preset", "the settings of the paper", choices=("paper",))
     add("--model", "use this transform, saved by learn, instead of learning one")
     text = "learn one transform from all pictures and pages, which are read twice"
     parser.add_flag("--share", text)
-    text = (
-        "pages along T, or along the only axis of pages, are frames of a movie: look for similar "
-    )
-    text += "patches in the frames around, too (with --quality fast frames share a transform only)"
+    text = "pages along T (else the last axis without a name, else Z) are frames of a movie: look "
+    text += "for similar patches in the frames around, too (with --quality fast frames share a "
+    text += "transform only)"
     parser.add_flag("--movie", text)
     text = "least and largest possible value (default: those of 8 and 16 bit files)"
     add("--value-range", text, float, nargs=2, metavar=("LO", "HI"))
@@ -255,7 +254,7 @@ def _add_pictures(parser: _Parser) -> None:
     text = "of JPEG and WebP, 1 to 100 (default: as the input, if it has the same format; else 95,"
     add("--jpeg-quality", f"{text} and WebP loses nothing)", _QUALITY)
     pages = parser.add_mutually_exclusive_group()
-    text = "pages along Z, or along the only axis of pages, are slices of a volume"
+    text = "pages along Z (else the last axis without a name, else T) are slices of a volume"
     pages.add_argument("--volume", action="store_true", help=text)
     text = "pages of .npy files are pictures of their own, as those of TIFF files always are"
     pages.add_argument("--stack", action="store_true", help=text)

@@ -102,6 +102,12 @@ def picture_with_pages(path: Path, arguments: Namespace) -> Picture:
             f"{path} has pages, shape {picture.pixels.shape}: add --stack to denoise each on its "
             "own, --movie if they are frames, or --volume if they are slices of one volume."
         )
+    return picture
+
+
+def noisy_picture(path: Path, arguments: Namespace) -> Picture:
+    """The same, of a picture to be denoised."""
+    picture = picture_with_pages(path, arguments)
     if picture.metadata.is_bilevel and arguments.sigma is None and arguments.gain is None:
         raise ValueError(
             f"{path} has one bit per pixel: the noise of black and white cannot be estimated; give "

@@ -9,6 +9,7 @@ from typing import Any
 
 from kappaform.cli import messages
 from kappaform.cli.options import chosen
+from kappaform.paper.data import check_data
 from kappaform.paper.figures import Figures, reproduce_figures
 from kappaform.paper.report import facts, write_figures, write_table
 from kappaform.paper.table import Table, reproduce_table
@@ -33,11 +34,15 @@ def _run(
     write: Callable[[Path, Any], list[str]],
 ) -> int:
     """Compute and write results, and say what they are."""
-    out = Path(arguments.output)
+    data, out = Path(arguments.data), Path(arguments.output)
+    try:
+        check_data(data)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{error} Name the folder of a copy: --data DIR.") from error
     try:
         with messages.progress(arguments.function, "the work") as watch:
             options |= {"n_workers": arguments.workers, "watch": watch}
-            found = reproduce(Path(arguments.data), out, **options)
+            found = reproduce(data, out, **options)
         written = write(out, found)
     except KeyboardInterrupt:
         text = f"interrupted: finished parts are kept in {out}, the same command goes on"

@@ -79,8 +79,14 @@ def made_folders(job: Job) -> Iterator[None]:
     try:
         for home in job.folders:
             for folder in reversed((home, *home.parents)):
-                if not folder.exists():
+                if folder.exists():
+                    continue
+                try:
                     folder.mkdir()
+                except FileExistsError:  # another command has just made it
+                    if not folder.is_dir():
+                        raise
+                else:
                     made.append(folder)
         yield
     except BaseException:

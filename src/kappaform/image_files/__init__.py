@@ -84,7 +84,9 @@ def _misfit(kind: str, picture: Picture) -> str | None:
     shape, dtype = picture.pixels.shape, picture.pixels.dtype.name
     types = _TYPES.get(kind, (dtype,))
     if dtype not in types:
-        remedy = "NPY" if kind == "TIFF" else "TIFF or NPY"
+        remedy = "TIFF or NPY" if dtype in _TYPES["TIFF"] else "NPY"
+        if dtype in _TYPES["PNG"] and _misfit("PNG", picture) is None:
+            remedy = f"PNG, {remedy}"
         return f"holds {' or '.join(types)}, the picture is {dtype}: write {remedy}"
     if kind in ("TIFF", "NPY"):
         return None

@@ -81,7 +81,10 @@ class Picture(NamedTuple):
         if value is None:
             return 0
         if self.pixels.dtype.kind == "f":  # rounded as they are
-            missing = self.pixels.dtype.type(value)
+            with np.errstate(over="ignore"):
+                missing = self.pixels.dtype.type(value)
+            if np.isinf(missing) and not np.isinf(value):
+                return 0  # no pixel can have it
             found = np.isnan(self.pixels) if np.isnan(missing) else self.pixels == missing
         else:
             found = self.pixels == value

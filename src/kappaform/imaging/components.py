@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from kappaform.arrays import as_real_array, float_dtype, library_of, representable
 from kappaform.imaging.correlated import Correlated
 from kappaform.imaging.estimate import check_kind, noise_of, typical_frame
-from kappaform.imaging.noise import Noise, White
+from kappaform.imaging.noise import Noise, White, as_numbers
 from kappaform.imaging.options import ANY_VALUE, Options, Sigma, computed, limits
 
 
@@ -70,7 +70,7 @@ def noises_of(sigma: Sigma | None, noise: Any, stack: Any, options: Options) -> 
     if sigma is not None:
         return [White(row) for row in _deviations(sigma, n_slices, n_channels)]
     if noise is None or isinstance(noise, str):
-        check_kind(noise)
+        check_kind(noise, "noise")
         kind = "white" if options.paper and noise is None else noise
         noises = [noise_of(image, kind, options.patch_shape) for image in stack]
     else:
@@ -92,7 +92,15 @@ def noise_of_movie(sigma: Sigma | None, noise: Any, stack: Any, options: Options
 
     That is the frame whose noise level is the median, so that a few bad frames do not matter.
     """
-    number = 0
+    number, n_channels = 0, stack.shape[-1]
+    shape = () if sigma is None else as_numbers("sigma", sigma).shape
+    several = isinstance(noise, Sequence) and not isinstance(noise, str) and len(noise) > 1
+    if several or shape not in ((), (1,), (n_channels,), (1, 1), (1, n_channels)):
+        given = f"noise has {len(noise)} entries" if several else f"sigma has shape {shape}"
+        raise ValueError(
+            f"movie=True: {given}, and a movie has one noise for all its frames: give one, or one "
+            f"number for each of the {n_channels} channels."
+        )
     if sigma is None and (noise is None or isinstance(noise, str)):
         number = typical_frame(stack[0])
     frame = stack[:, number]
@@ -104,10 +112,7 @@ def noise_of_movie(sigma: Sigma | None, noise: Any, stack: Any, options: Options
 
 def _deviations(sigma: Sigma, n_slices: int, n_channels: int) -> NDArray:
     """Standard deviation of the noise for each image and channel of a stack."""
-    values = as_real_array(sigma, "sigma")
-    if values.dtype.kind == "b":
-        raise TypeError(f"sigma={sigma!r} is a boolean: give a number; None estimates it.")
-    values = values.astype(np.float64)
+    values = as_numbers("sigma", sigma).astype(np.float64)
     if not (np.isfinite(values) & (values >= 0)).all():
         raise ValueError(f"sigma={sigma!r}: a deviation is finite and >= 0; None estimates it.")
     shape = n_slices, n_channels

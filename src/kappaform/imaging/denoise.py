@@ -160,7 +160,7 @@ def denoise(
     quality : {"fast", "balanced", "best"}, optional
         "fast" cleans every patch on its own, with transforms learned from the image and from its
         halves. "balanced", the default, and "best" then let similar patches, wherever they are
-        near, clean each other: better, in about three and seven times the time of "fast".
+        near, clean each other: better, in up to three and seven times the time of "fast".
     preset : {"paper"}, optional
         The settings of the paper, for comparison: grey levels from 0 to 255, coding to an error,
         bound and norm taken from a log-det transform, so that `max_condition` has no effect. It
@@ -266,9 +266,9 @@ def denoise_with_details(
     if movie:
         check_movie(pixels.shape, (stack_axis, channel_axis), preset, share, library)
     axes = checked_axes(pixels.shape, channel_axis, stack_axis)
-    stack = axes.to_stack(pixels)
+    stack = frames = axes.to_stack(pixels)
     if movie:
-        stack = stack[np.newaxis]
+        stack = frames[np.newaxis]
         patch_size = patch_of_frames(patch_size, stack.shape[2:-1], transform)
     space = stack.shape[1:-1]
     options = checked_options(
@@ -283,8 +283,9 @@ def denoise_with_details(
     if share and (options.paper or options.transform is not None):
         raise ValueError("share=True learns a transform: leave out transform and preset.")
     with single_threaded_blas():
-        lowest, highest = limits(stack)
+        lowest, highest = limits(frames)
         if movie:
+            lowest, highest = lowest.min(0, keepdims=True), highest.max(0, keepdims=True)
             noises = noise_of_movie(sigma, noise, stack, options)
         else:
             noises = noises_of(sigma, noise, stack, options)

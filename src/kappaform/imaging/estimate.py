@@ -131,7 +131,7 @@ def estimate_noise(
     shot, gain 1, read noise 0
     """
     pixels: Any = image if library_of(image) == "dask" else as_real_array(image, "image")
-    check_kind(kind)
+    check_kind(kind, "kind")
     stack = checked_axes(pixels.shape, channel_axis).to_stack(pixels)
     space = stack.shape[1:-1]
     if patch_size is None:
@@ -140,19 +140,32 @@ def estimate_noise(
         return noise_of(stack[0], kind, checked_patch_shape(patch_size, space))
 
 
-def check_kind(kind: str | None) -> None:
+def check_kind(kind: str | None, name: str) -> None:
     if kind is not None and kind not in KINDS:
-        raise ValueError(f"kind of noise {kind!r} is unknown: choose one of {KINDS}, or None.")
+        raise ValueError(f"{name}={kind!r} is no kind of noise: choose one of {KINDS}, or None.")
 
 
 def noise_of(image: Any, kind: str | None, patch_shape: tuple[int, ...]) -> Noise:
     """The noise of an image of any library, its channels last; what was found is logged."""
     samples = [sample_of(image[..., c]) for c in range(image.shape[-1])]
-    found = _noise_of(image, samples, kind, patch_shape)
+    found: Noise
+    if max(image.shape[:-1]) < WAVELET_LENGTH:
+        details = []
+        found = White(_per_channel([_small_sigma(sample) for sample in samples]))
+    else:
+        details = [details_of(sample) for sample in samples]
+        found = _noise_of(samples, details, kind, patch_shape)
     _logger.info("estimated noise: %s", found)
-    unit = [math.ldexp(1.0, sample.exponent) for sample in samples]
-    ends = np.array([(each.lowest, each.highest) for each in samples]) * np.array(unit)[:, None]
-    levels, ranges = found.level(ends.mean(axis=1)), np.ptp(ends, axis=1)
+    # In units of the samples: those of the image may have no room for a range.
+    exponents = np.array([each.exponent for each in samples])
+    ends = np.array([(each.lowest, each.highest) for each in samples])
+    levels = np.ldexp(found.level(np.ldexp(ends.mean(axis=1), exponents)), -exponents)
+    ranges = np.ptp(ends, axis=1)
+    if any(_is_doubtful(each) and level > 0 for each, level in zip(details, levels, strict=False)):
+        _logger.warning(
+            "the estimated noise is doubtful: next to no part of the image is neither clipped nor "
+            "flat; if the result is wrong, give sigma."
+        )
     if np.all(levels <= _NEXT_TO_NONE * ranges) and np.any(ranges > 0):
         _logger.warning(
             "next to no noise was found (%s): little or nothing will be removed; "
@@ -163,11 +176,8 @@ def noise_of(image: Any, kind: str | None, patch_shape: tuple[int, ...]) -> Nois
 
 
 def _noise_of(
-    image: Any, samples: list[Sample], kind: str | None, patch_shape: tuple[int, ...]
+    samples: list[Sample], details: list[Details], kind: str | None, patch_shape: tuple[int, ...]
 ) -> Noise:
-    if max(image.shape[:-1]) < WAVELET_LENGTH:
-        return White(_per_channel([_small_sigma(sample) for sample in samples]))
-    details = [details_of(sample) for sample in samples]
     sigmas = [_sigma(*each) for each in zip(samples, details, strict=True)]
     units = [math.ldexp(s, each.exponent) for s, each in zip(sigmas, samples, strict=True)]
     white = White(_per_channel(units), _correlation(details, sigmas))
@@ -175,7 +185,7 @@ def _noise_of(
     if kind == "white" or max(sigmas) == 0:
         return white
     if min(sigmas) == 0:
-        return _without_empty(image, samples, sigmas, kind, patch_shape) or white
+        return _without_empty(samples, details, sigmas, kind, patch_shape) or white
     shots = _shots(samples, details, kind)
     found: White | Shot = white if shots is None else _joined(shots)
     if kind == "shot":
@@ -184,8 +194,8 @@ def _noise_of(
 
 
 def _without_empty(
-    image: Any,
     samples: list[Sample],
+    details: list[Details],
     sigmas: list[float],
     kind: str | None,
     patch_shape: tuple[int, ...],
@@ -195,8 +205,8 @@ def _without_empty(
     empty = [c for c, sigma in enumerate(sigmas) if sigma == 0]
     if any(samples[c].lowest < samples[c].highest for c in empty):
         return None
-    found = _noise_of(image[..., noisy], [samples[c] for c in noisy], kind, patch_shape)
-    return _spread(found, noisy, len(samples))
+    parts = [samples[c] for c in noisy], [details[c] for c in noisy]
+    return _spread(_noise_of(*parts, kind, patch_shape), noisy, len(samples))
 
 
 def _spread(noise: Any, places: list[int], n_channels: int) -> Any:
@@ -257,17 +267,16 @@ def _sigma(sample: Sample, details: Details) -> float:
     if sample.lowest == sample.highest:
         return 0.0
     coefs, usable, clear = details.coefs, details.usable, details.clear
-    if np.count_nonzero(usable) >= _LEAST_CANDIDATES:
+    if not _is_doubtful(details):
         return deviation(coefs[usable][quietest_fifth(details.texture[usable])])
     # Noise leaves no detail zero, but at the border of a flat area; lines of a drawing do.
-    is_noisy = 2 * np.count_nonzero(clear) > np.count_nonzero(coefs)
-    found = deviation(coefs[clear] if is_noisy else coefs)
-    if found > 0:
-        _logger.warning(
-            "the estimated noise is doubtful: next to no part of the image is neither clipped nor "
-            "flat; if the result is wrong, give sigma."
-        )
-    return found
+    is_noisy = clear.any() and 2 * np.count_nonzero(clear) >= np.count_nonzero(coefs)
+    return deviation(coefs[clear] if is_noisy else coefs)
+
+
+def _is_doubtful(details: Details) -> bool:
+    """Whether next to no detail is away from flat areas and from clipped values."""
+    return int(np.count_nonzero(details.usable)) < _LEAST_CANDIDATES
 
 
 def _correlation(details: list[Details], sigmas: list[float]) -> Array | None:
@@ -319,7 +328,8 @@ def _shots(samples: list[Sample], details: list[Details], kind: str | None) -> l
 
 def _shot_in_units(sample: Sample, details: Details, doubted: bool) -> Shot | None:
     shot = shot_of(sample, details, doubted=doubted)
-    return None if shot is None else shot.scaled(math.ldexp(1.0, sample.exponent))
+    # In two steps: 2**exponent may be just beyond the largest number.
+    return None if shot is None else shot.scaled(math.ldexp(0.5, sample.exponent)).scaled(2.0)
 
 
 def _joined(shots: list[Shot]) -> Shot:
@@ -355,12 +365,10 @@ def _correlated(
         return None
     if not (asked or look.quiet.is_correlated_noise):
         if look.quiet.is_structure:
-            message = (
+            warn(
                 f"the noise could not be told from texture, which is everywhere in this image: "
                 f"{found} is assumed; if that is wrong, try noise='correlated', or give sigma."
             )
-            _logger.warning(message)
-            warn(message)
         return None
     stabiliser = found if isinstance(found, Shot) else look.stabiliser
     covariance = look.quiet.covariance

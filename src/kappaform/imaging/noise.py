@@ -166,8 +166,9 @@ class Shot(Noise):
         return Shot(*(np.multiply(value, factor)[()] for value in values))
 
     def level(self, mean: Array) -> Array:
-        photons = np.maximum(mean - self.offset, 0) * self.gain
-        return np.sqrt(photons + np.square(self.read_noise))
+        # Deviations, and not variances, which may be beyond the largest number.
+        of_photons = np.sqrt(np.maximum(mean - self.offset, 0)) * np.sqrt(self.gain)
+        return np.hypot(of_photons, self.read_noise)
 
     def __str__(self) -> str:
         words = f"shot, gain {in_words(self.gain)}, read noise {in_words(self.read_noise)}"
@@ -252,12 +253,20 @@ def check_n_channels(name: str, n_given: int, n_channels: int) -> None:
         )
 
 
-def _check_numbers(
-    name: str, value: Any, least: float = -math.inf, above: float = -math.inf
-) -> None:
+def as_numbers(name: str, value: Any) -> Array:
+    """A parameter of noise as an array of real numbers."""
+    if isinstance(value, Noise):
+        raise TypeError(f"{name}={value!r} is a kind of noise: give it as noise=.")
     array = as_real_array(value, name)
     if array.dtype.kind == "b":
         raise TypeError(f"{name}={value!r} is a boolean: give a number, or one for each channel.")
+    return array
+
+
+def _check_numbers(
+    name: str, value: Any, least: float = -math.inf, above: float = -math.inf
+) -> None:
+    array = as_numbers(name, value)
     valid = np.isfinite(array) & (array >= least) & (array > above)
     if array.ndim > 1 or not array.size or not valid.all():
         rule = f" >= {least:g}" if least > -math.inf else f" > {above:g}" if above == 0 else ""

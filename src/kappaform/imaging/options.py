@@ -145,10 +145,15 @@ def checked_axes(
     if len(named) > len(set(named)):
         raise ValueError(f"channel_axis and stack_axis are the same axis, {channel_axis}.")
     space = [axis for axis in range(len(shape)) if axis not in named]
-    if len(space) not in (2, 3) or 0 in shape:
+    if 0 in shape:
         raise ValueError(
-            f"image has shape {tuple(shape)}, {len(space)} dimensions of space: 2 or 3 are needed, "
-            "and no empty axis; name other axes by channel_axis or stack_axis."
+            f"image has shape {tuple(shape)}: axis {list(shape).index(0)} is empty; give at least "
+            "one pixel."
+        )
+    if len(space) not in (2, 3):
+        raise ValueError(
+            f"image has shape {tuple(shape)}, {len(space)} dimensions of space: 2 or 3 are needed; "
+            "name other axes by channel_axis or stack_axis."
         )
     if channel_axis is None:
         check_not_colour(shape, space)
@@ -193,9 +198,14 @@ def limits(stack: NDArray) -> tuple[NDArray, NDArray]:
 
 
 def check_finite(lowest: NDArray, highest: NDArray) -> None:
-    """Refuse an image with such extreme values: NaN is one wherever it occurs."""
-    if not (np.isfinite(lowest) & np.isfinite(highest)).all():
-        raise ValueError("image contains NaN or inf: fill such pixels first.")
+    """Refuse an image, or a stack, with such extreme values: NaN is one wherever it occurs."""
+    are_finite = np.isfinite(lowest) & np.isfinite(highest)
+    if not are_finite.all():
+        where = ""
+        if are_finite.ndim and len(are_finite) > 1:
+            first = np.argwhere(~are_finite)[0, 0]
+            where = f", first in image {first} of the stack (counted from 0)"
+        raise ValueError(f"image contains NaN or inf{where}: fill such pixels first.")
 
 
 def check_scale(lowest: NDArray, highest: NDArray, sigmas: NDArray) -> None:
@@ -281,8 +291,16 @@ def check_movie(
             f"movie=True: image has shape {tuple(shape)}, frames of {n_axes} dimension(s): planes "
             "are needed."
         )
-    if preset is not None or share:
-        raise ValueError("movie=True shares a transform already, and preset has none: leave both.")
+    if share:
+        raise ValueError(
+            "share=True has no effect with movie=True, whose frames share a transform already: "
+            "leave out share."
+        )
+    if preset is not None:
+        raise ValueError(
+            f"preset={preset!r} with movie=True: the preset denoises each image on its own; leave "
+            "out one of them."
+        )
     if library == "dask":
         raise ValueError(
             "movie=True with a Dask image: frames are cleaned together in memory only, "

@@ -251,8 +251,11 @@ def per_axis(value: Size, n_axes: int, name: str) -> tuple[int, ...]:
     given = value if isinstance(value, Sequence) else [value] * n_axes
     try:
         values = tuple(map(index, given))
+        are_integers = not any(isinstance(each, bool) for each in given)
     except TypeError:
-        raise TypeError(f"{name}={value!r} is not an integer or a tuple of integers.") from None
+        are_integers = False
+    if not are_integers:
+        raise TypeError(f"{name}={value!r} is not an integer or a tuple of integers.")
     if len(values) != n_axes:
         raise ValueError(
             f"{name}={value} has {len(values)} entries: give one integer, or one for each of the "

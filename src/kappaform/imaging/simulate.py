@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from kappaform.arrays import Array, as_real_array, float_dtype, generator, representable
 from kappaform.imaging.correlated import Correlated
-from kappaform.imaging.noise import Noise, Shot, Varying, White
+from kappaform.imaging.noise import Noise, Shot, Varying, White, as_numbers
 
 
 def add_noise(
@@ -49,8 +49,7 @@ def add_noise(
     image = as_real_array(image, "image")
     if (sigma is None) == (noise is None):
         raise ValueError("give sigma or noise, and only one of them.")
-    is_number = not isinstance(sigma, bool | np.bool_)
-    if sigma is not None and not (is_number and np.ndim(sigma) == 0 and 0 <= sigma < math.inf):
+    if sigma is not None and not (as_numbers("sigma", sigma).ndim == 0 and 0 <= sigma < math.inf):
         raise ValueError(f"sigma={sigma} is not a noise level: give one finite number >= 0.")
     random = generator(rng)
     # Drawn in float64 for every dtype: one seed is one noise.
