@@ -47,7 +47,7 @@ def test_results_in_a_folder_are_not_denoised_again(capsys):
     assert code == 0
     document = json.loads(out)
     assert [record["input"] for record in document["files"]] == ["a.png"]
-    assert document["skipped"] == 2  # the picture, and its result
+    assert document["skipped"] == 1
 
 
 def test_references_in_a_folder_are_found_by_name(folder, capsys):
@@ -162,7 +162,7 @@ def test_results_inside_the_tree_are_not_denoised_again(files, capsys):
     assert json.loads(ended(capsys, *words)[1])["denoised"] == 2
     before = files()
     document = json.loads(ended(capsys, *words)[1])
-    assert (document["denoised"], document["skipped"]) == (0, 2)
+    assert (document["denoised"], document["kept"]) == (0, 2)
     assert files() == before
 
 
@@ -211,7 +211,7 @@ def test_what_belongs_to_a_kept_result_is_checked(folder, capsys):
     words = ["denoise", "a.png", "--sigma", 15, "--patch-size", 4]
     reported = [*words, "--report", "r.png", "--compare", "b.png"]
     assert ended(capsys, *reported)[0] == 0
-    assert "skipped, it is there" in ended(capsys, *reported)[1]  # and so is its report
+    assert "kept, it is there" in ended(capsys, *reported)[1]  # and so is its report
     text = refused(capsys, *words, "--report", "r.txt")
     assert "r.txt: give a name that ends with .png or .pdf or .svg" in text
     assert "none.png: No such file" in refused(capsys, *words, "--compare", "none.png")
@@ -226,13 +226,13 @@ def test_a_result_that_is_there_is_kept_and_that_is_no_error(files, capsys):
     code, out, err = ended(capsys, "denoise", "a.png", "b.png", "--sigma", 0)
     assert (code, err) == (0, "")
     *_, kept, summary = out.splitlines()
-    text = "b.png -> b_denoised.png: skipped, it is there already (--overwrite replaces it)"
+    text = "b.png -> b_denoised.png: kept, it is there already (--overwrite replaces it)"
     assert kept == text
-    assert summary == "1 denoised, 0 failed, 1 skipped"
+    assert summary == "1 denoised, 1 kept, 0 failed, 0 skipped"
     assert before.items() <= files().items()
     document = json.loads(ended(capsys, "denoise", "a.png", "b.png", "--json")[1])
-    assert (document["denoised"], document["skipped"]) == (0, 2)
-    assert all(record["skipped"] for record in document["files"])
+    assert (document["denoised"], document["kept"]) == (0, 2)
+    assert all(record["kept"] for record in document["files"])
 
 
 def test_a_result_is_replaced_when_asked_for(folder, capsys):
@@ -296,7 +296,7 @@ def test_an_interrupted_batch_says_what_is_done_and_goes_on_later(folder, capsys
     assert err == f"kappaform: error: interrupted: {text}\n"
     code, out, _ = ended(capsys, *words)
     assert code == 0
-    assert out.splitlines()[-1] == "2 denoised, 0 failed, 1 skipped"
+    assert out.splitlines()[-1] == "2 denoised, 1 kept, 0 failed, 0 skipped"
     assert len(list((folder / "out").iterdir())) == 3
 
 

@@ -35,7 +35,7 @@ def test_results_in_a_folder_are_kept_though_the_user_names_the_folder(files, ca
     before = files()
     code, out, err = ended(capsys, *words)
     assert (code, err) == (0, "")
-    assert "out/a.png: skipped" in out
+    assert "out/a.png: kept" in out
     assert files() == before
 
 
@@ -127,7 +127,7 @@ def test_the_suffix_of_ome_files_is_a_whole(files, capsys, suffix):
     tifffile.imwrite(f"a{suffix}", noisy())
     assert ended(capsys, "denoise", ".", "--sigma", 0)[0] == 0
     assert files().keys() == {f"a{suffix}", f"a_denoised{suffix}"}
-    assert ended(capsys, "denoise", ".", "--sigma", 0)[0] == 0  # results are skipped
+    assert ended(capsys, "denoise", ".", "--sigma", 0)[0] == 0  # results are kept
     assert files().keys() == {f"a{suffix}", f"a_denoised{suffix}"}
 
 

@@ -84,14 +84,14 @@ def _tell(
     records: list[dict[str, Any]], n_failed: int, n_skipped: int, arguments: Namespace
 ) -> None:
     """What came of all pictures together."""
-    n_files = len(records) + n_skipped
-    n_skipped += sum("skipped" in record for record in records)
-    n_denoised = n_files - n_failed - n_skipped
+    n_kept = sum("kept" in record for record in records)
+    n_denoised = len(records) - n_failed - n_kept
     if arguments.json:
-        document = {"denoised": n_denoised, "failed": n_failed, "skipped": n_skipped}
-        messages.say_json({"files": records} | document)
-    elif n_files > 1:
-        messages.say(f"{n_denoised} denoised, {n_failed} failed, {n_skipped} skipped")
+        document = {"denoised": n_denoised, "kept": n_kept, "failed": n_failed}
+        messages.say_json({"files": records} | document | {"skipped": n_skipped})
+    elif len(records) + n_skipped > 1:
+        kept = f"{n_kept} kept, " if n_kept else ""
+        messages.say(f"{n_denoised} denoised, {kept}{n_failed} failed, {n_skipped} skipped")
     has_pages = any(record.get("n_pages", 1) > 1 for record in records)
     asked = [name for name in ("stack", "volume", "movie") if getattr(arguments, name)]
     if n_denoised and not has_pages and asked:
@@ -188,7 +188,7 @@ def _denoised_or_kept(
             results.check_output(job.report, taken, results.FIGURES, overwrite=True)
         if job.reference:
             check_readable(job.reference)
-        return {"input": str(job.source), "output": str(job.target), "skipped": True}
+        return {"input": str(job.source), "output": str(job.target), "kept": True}
     picture = pictures.noisy_picture(job.source, arguments)
     with results.made_folders(job):
         return _denoise_file(job, picture, taken, given, arguments)

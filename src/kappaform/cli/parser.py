@@ -116,7 +116,7 @@ The formats are PNG, JPEG, WebP, BMP, TIFF (8 and 16 bit, float, pages) and NPY.
 type of its input (palettes become RGB, single bits become 8 bit) and is written next to it, unless
 -o or --suffix say otherwise. An opacity channel is kept, and so is what the file says besides its
 pixels. In a folder every picture is denoised and other files are skipped. A result that exists is
-skipped, which is no error: the same command resumes after an interruption. Only a file that -o
+kept, which is no error: the same command resumes after an interruption. Only a file that -o
 names must not exist."""
 _LEARN = """
 Signals are the rows of .npy files, as they are, or random patches of pictures, whose means are

@@ -19,8 +19,8 @@ _LONG = 30  # seconds: people look away
 def line_of(record: dict[str, Any], verbose: bool) -> str:
     """The line of one picture: size, noise and time; what experts ask for only if `verbose`."""
     names = f"{record['input']} -> {record['output']}"
-    if "skipped" in record:
-        return f"{names}: skipped, it is there already (--overwrite replaces it)"
+    if "kept" in record:
+        return f"{names}: kept, it is there already (--overwrite replaces it)"
     facts = ["{width} × {height}".format(**record)]
     if record["n_pages"] > 1:
         kinds = [kind for kind in ("volumes", "movies") if record[f"n_{kind}"] > 1]
