@@ -1,6 +1,7 @@
 """Run tests as other machines would: other kernels of BLAS, of numba and of NumPy.
 
-    python tests/machines.py                         linalg, learning, imaging and engines
+    python tests/machines.py                         linalg, learning, imaging and engines,
+                                                     but for tests that need the paper's data
     python tests/machines.py --kinds Haswell Zen --twice -- -n 4 tests/linalg
 
 Every kind has an empty cache of compiled kernels of its own; with --twice the tests run again with
@@ -21,6 +22,8 @@ from numpy._core import _multiarray_umath as numpy_kernels
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = [f"tests/{name}" for name in ("linalg", "learning", "imaging", "engines")]
+# Without the paper's data, whose fits of hundreds of iterations take more than a minute.
+DEFAULT = ["-n", "2", "--dist", "worksteal", "-m", "not paper", *FOLDERS]
 
 
 def environments() -> dict[str, dict[str, str]]:
@@ -68,7 +71,7 @@ def main(arguments: list[str]) -> int:
         "--kinds", nargs="+", choices=environments(), default=["Haswell", "Prescott"]
     )
     parser.add_argument("--twice", action="store_true", help="with an empty cache, then a full one")
-    parser.add_argument("pytest", nargs="*", default=["-n", "2", "--dist", "worksteal", *FOLDERS])
+    parser.add_argument("pytest", nargs="*", default=DEFAULT)
     options = parser.parse_args(arguments)
     verdicts = []
     for kind in options.kinds:
