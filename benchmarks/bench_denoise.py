@@ -13,7 +13,7 @@ from skimage import data
 from timing import least_seconds
 
 import kappaform as kf
-from kappaform.imaging.clean import sweep
+from kappaform.imaging.cleaning.patchwise import sweep
 from kappaform.imaging.published import error_cleaner
 from kappaform.threads import single_threaded_blas
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from kappaform.imaging.groups import Rounds, Search
+from kappaform.imaging.cleaning.groups import Rounds, Search
 
 PLANE = Search((1, 4, 4), (1, 3, 3), (0, 5, 5), 1, 10)
 CASES = {

@@ -306,7 +306,7 @@ MUTANTS = [
     # --- engines
     Mutant(
         "statistics from other processes are used where they lie",
-        "engines/dask_engine.py",
+        "engines/dask.py",
         'np.require(lazy.compute(), requirements=["ALIGNED"])',
         "np.asarray(lazy.compute())",
         ("engines/test_dask_engine.py::test_statistics_from_other_processes_are_aligned",),
@@ -832,7 +832,7 @@ MUTANTS = [
     # --- noise: flat areas, many channels, extremes, what is said of it
     Mutant(
         "flat areas count in small pictures",
-        "imaging/estimate.py",
+        "imaging/noise/estimate.py",
         "return deviation(coefs[clear] if is_noisy else coefs)",
         "return deviation(coefs)",
         ("imaging/test_noise.py::test_a_flat_half_does_not_hide_the_noise_of_a_small_picture",),
@@ -846,21 +846,21 @@ MUTANTS = [
     ),
     Mutant(
         "the offset of counts has the wrong sign",
-        "imaging/details.py",
+        "imaging/noise/wavelets.py",
         "return lowest - step * max(round((lowest + line.constant / line.slope) / step), 0)",
         "return step * max(round((lowest + line.constant / line.slope) / step), 0) - lowest",
         ("imaging/test_estimate_edges.py::test_the_offset_of_counts_is_where_no_photon_falls",),
     ),
     Mutant(
         "of a large image the first half is looked at",
-        "imaging/details.py",
+        "imaging/noise/wavelets.py",
         "np.linspace(0, max(0, length - thickness), _N_SLABS)",
         "np.linspace(0, max(0, length - thickness) // 2, _N_SLABS)",
         ("imaging/test_noise.py::test_the_parts_of_a_large_image_are_evenly_spread",),
     ),
     Mutant(
         "beyond what was seen, noise that varies turns round",
-        "imaging/quiet.py",
+        "imaging/noise/quiet_patches.py",
         "beyond = np.clip(slopes * ",
         "beyond = np.clip(-slopes * ",
         (
@@ -869,7 +869,7 @@ MUTANTS = [
     ),
     Mutant(
         "many channels have one covariance together",
-        "imaging/quiet.py",
+        "imaging/noise/quiet_patches.py",
         "size = n_channels if n_channels <= MOST_TOGETHER else 1",
         "size = n_channels",
         (
@@ -886,7 +886,7 @@ MUTANTS = [
     ),
     Mutant(
         "beyond its table varying noise is a constant",
-        "imaging/stabilise.py",
+        "imaging/noise/stabilise.py",
         "np.interp(values, points, heights) + below * first + above * last",
         "np.interp(values, points, heights)",
         (
@@ -902,7 +902,7 @@ MUTANTS = [
     ),
     Mutant(
         "the noise of a movie is that of its noisiest frame",
-        "imaging/estimate.py",
+        "imaging/noise/estimate.py",
         "(len(levels) - 1) // 2",
         "-1",
         ("imaging/test_movies.py::test_one_bad_frame_does_not_change_the_noise_of_a_movie",),
@@ -923,7 +923,7 @@ MUTANTS = [
     ),
     Mutant(
         "next to no noise is found in silence",
-        "imaging/estimate.py",
+        "imaging/noise/estimate.py",
         "if np.all(levels <= _NEXT_TO_NONE * ranges) and np.any(ranges > 0):",
         "if False:",
         ("imaging/test_estimate_edges.py::test_next_to_no_noise_is_logged_as_a_warning",),
@@ -937,7 +937,7 @@ MUTANTS = [
     ),
     Mutant(
         "coefficients count as signal above 2.0 deviations of the noise",
-        "imaging/clean.py",
+        "imaging/cleaning/patchwise.py",
         "THRESHOLD = 2.7",
         "THRESHOLD = 2.0",
         (
@@ -946,14 +946,14 @@ MUTANTS = [
     ),
     Mutant(
         "all patches count alike",
-        "imaging/clean.py",
+        "imaging/cleaning/patchwise.py",
         "return 1 / (1 + left), counts",
         "return np.ones_like(left), counts",
         ("imaging/test_sweep.py::test_thresholds_clean_as_the_loop_does",),
     ),
     Mutant(
         "Wiener's rule assumes twice the noise",
-        "imaging/kernels.py",
+        "imaging/cleaning/kernels.py",
         "share = power / (power + variances[j])",
         "share = power / (power + 2 * variances[j])",
         ("imaging/test_sweep.py::test_wieners_rule_cleans_as_the_loop_does",),
@@ -969,7 +969,7 @@ MUTANTS = [
     ),
     Mutant(
         "texture is taken for noise",
-        "imaging/details.py",
+        "imaging/noise/wavelets.py",
         "_QUIET_SHARE = 0.2",
         "_QUIET_SHARE = 1.0",
         ("imaging/test_noise.py::test_texture_is_not_taken_for_noise",),
@@ -983,14 +983,14 @@ MUTANTS = [
     ),
     Mutant(
         "the noise of a coefficient is that of white noise",
-        "imaging/clean.py",
+        "imaging/cleaning/patchwise.py",
         'variances = np.einsum("ij,jk,ik->i", transform, covariance, transform)',
         "variances = np.sum(transform**2, axis=1)",
         ("imaging/test_sweep.py::test_thresholds_clean_as_the_loop_does",),
     ),
     Mutant(
         "the way back from photons is the square, which has a bias",
-        "imaging/stabilise.py",
+        "imaging/noise/stabilise.py",
         "return means, poisson.pmf(counts, means[:, np.newaxis]) @ stabilised",
         "return means, 2 * np.sqrt(means + _SHIFT + read**2)",
         (
@@ -999,7 +999,7 @@ MUTANTS = [
     ),
     Mutant(
         "the way back from levels forgets their slope",
-        "imaging/stabilise.py",
+        "imaging/noise/stabilise.py",
         "np.maximum.accumulate(stabilised - slopes / 2)",
         "np.maximum.accumulate(stabilised)",
         (
@@ -1008,14 +1008,14 @@ MUTANTS = [
     ),
     Mutant(
         "noise that channels share is taken for independent noise",
-        "imaging/noise.py",
+        "imaging/noise/kinds.py",
         "between = np.eye(len(parts)) if self.correlation is None else self.correlation",
         "between = np.eye(len(parts))",
         ("imaging/test_noise_kinds.py::test_mixed_white_noise_has_the_deviation_of_samples",),
     ),
     Mutant(
         "a stabiliser may be for another number of channels",
-        "imaging/correlated.py",
+        "imaging/noise/correlated.py",
         "self.stabiliser.check_channels(n_channels)",
         "pass",
         (
@@ -1038,7 +1038,7 @@ MUTANTS = [
     ),
     Mutant(
         "slabs of a large image are turned",
-        "imaging/details.py",
+        "imaging/noise/wavelets.py",
         "yield image[(slice(None),) * axis + (slice(start, start + thickness),)]",
         "yield np.moveaxis(image, axis, 0)[start : start + thickness]",
         (
@@ -1047,7 +1047,7 @@ MUTANTS = [
     ),
     Mutant(
         "salt and pepper is taken in silence",
-        "imaging/estimate.py",
+        "imaging/noise/estimate.py",
         "    _warn_of_impulses(samples)\n",
         "",
         ("imaging/test_estimate.py::test_salt_and_pepper_is_warned_of",),
@@ -1061,14 +1061,14 @@ MUTANTS = [
     ),
     Mutant(
         "the window of the structural similarity is smaller",
-        "imaging/quality.py",
+        "imaging/metrics.py",
         "window = min(7, ",
         "window = min(5, ",
         ("imaging/test_quality.py::test_the_measures_are_relative_to_the_span",),
     ),
     Mutant(
         "12 bit in a file of 16 are taken for 16",
-        "imaging/quality.py",
+        "imaging/metrics.py",
         "n_bits = max(high, -1 - low).bit_length() + (low < 0)",
         "n_bits = 8 * reference.itemsize",
         ("imaging/test_quality.py::test_integers_span_the_fewest_bits_that_hold_them",),
@@ -1083,84 +1083,84 @@ MUTANTS = [
     # --- groups of similar patches
     Mutant(
         "groups are looked for without the guide",
-        "imaging/groups.py",
+        "imaging/cleaning/groups.py",
         "groups.find((1 - rounds.guided) * mixed[0] + rounds.guided * guides[0], to_search)",
         "groups.find(mixed[0], to_search)",
         (f"{GROUPS}::test_all_rounds_are_those_of_the_rule",),
     ),
     Mutant(
         "nothing around a patch is compared",
-        "imaging/groups.py",
+        "imaging/cleaning/groups.py",
         "context = tuple(search.context if side > 1 else 0 for side in search.patch_shape)",
         "context = tuple(0 for side in search.patch_shape)",
         (f"{GROUPS}::test_members_are_the_nearest_patches_at_borders_and_in_corners_too",),
     ),
     Mutant(
         "all members of a group count alike",
-        "imaging/kernels.py",
+        "imaging/cleaning/kernels.py",
         "weight = trust / (norm + 1 / k)",
         "weight = trust",
         (f"{GROUPS}::test_a_round_is_that_of_the_rule",),
     ),
     Mutant(
         "groups take all noise for white",
-        "imaging/kernels.py",
+        "imaging/cleaning/kernels.py",
         "matrix[i, j] += variance * covariance[i, j]",
         "matrix[i, j] += variance * (i == j)",
         (f"{GROUPS}::test_a_round_is_that_of_the_rule",),
     ),
     Mutant(
         "groups do not see how much noise was taken off before",
-        "imaging/kernels.py",
+        "imaging/cleaning/kernels.py",
         "left = max(1 - removed, share, LEAST_LEFT)",
         "left = max(1 - 0 * removed, share, LEAST_LEFT)",
         (f"{GROUPS}::test_a_round_is_that_of_the_rule",),
     ),
     Mutant(
         "groups with a huge value count as much as others",
-        "imaging/kernels.py",
+        "imaging/cleaning/kernels.py",
         "trust = max(n / max(n, hidden), LEAST_TRUST)",
         "trust = 1.0",
         (f"{GROUPS}::test_one_huge_value_leaves_the_rest_as_it_was",),
     ),
     Mutant(
         "means of a group begin with what memory held before",
-        "imaging/kernels.py",
+        "imaging/cleaning/kernels.py",
         "total = columns[j, 0] * 0",
         "total = means[0] * 0",
         (f"{GROUPS}::test_what_memory_held_before_does_not_matter",),
     ),
     Mutant(
         "the last strip of groups is forgotten",
-        "imaging/groups.py",
+        "imaging/cleaning/groups.py",
         "for i in range(0, n, size)]",
         "for i in range(0, max(n - size, 1), size)]",
         (f"{GROUPS}::test_members_are_the_nearest_patches_at_borders_and_in_corners_too",),
     ),
     Mutant(
         "nothing is taken from the halves of an image",
-        "imaging/scales.py",
+        "imaging/cleaning/scales.py",
         "    if half is None:\n",
         "    if True:\n",
         ("imaging/test_scales.py::test_scales_find_what_is_smooth_in_strong_noise",),
     ),
     Mutant(
         "the guide of Wiener's rule has nothing of the halves",
-        "imaging/stages.py",
+        "imaging/cleaning/stages.py",
         "    guide = with_smooth_part(guide, half)\n",
         "",
         ("imaging/test_scales.py::test_both_estimates_take_what_is_smooth_from_the_half",),
     ),
     Mutant(
         "tiles have no margin",
-        "imaging/places.py",
+        "imaging/cleaning/tiles.py",
         "first, last = max(start - margin, 0), min(stop + margin, size)",
         "first, last = start, stop",
         ("imaging/test_tiles.py::test_no_seam_can_be_seen",),
     ),
     Mutant(
         "frames of a movie do not see each other",
-        "imaging/stages.py",
+        "imaging/cleaning/stages.py",
         "_FRAMES = 2",
         "_FRAMES = 0",
         ("imaging/test_movies.py::test_a_movie_is_cleaned_better_than_its_frames",),

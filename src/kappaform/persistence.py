@@ -21,7 +21,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from kappaform.arrays import sparsity_of
+from kappaform.checks import sparsity_of
 from kappaform.estimators.base import SparsifyingTransform
 from kappaform.estimators.transforms import ESTIMATORS, LearnedTransform
 from kappaform.files import replaced_when_complete

@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import kappaform as kf
 from kappaform.cli import main
 from kappaform.image_files import as_stored, read_image
-from kappaform.imaging.quality import psnr, ssim
+from kappaform.imaging.metrics import psnr, ssim
 
 
 def test_a_picture_gets_cleaner_and_keeps_its_type(folder, capsys):

@@ -16,7 +16,7 @@ from PIL import Image
 
 import kappaform as kf
 from kappaform.image_files import read_image
-from kappaform.imaging.quality import psnr
+from kappaform.imaging.metrics import psnr
 
 # --- Many pictures
 

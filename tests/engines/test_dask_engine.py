@@ -11,7 +11,8 @@ import pytest
 from helpers import STATISTICS, assert_same_bits
 
 import kappaform as kf
-from kappaform.engines import SignalsUnreadable, dask_engine, engine_for
+from kappaform.engines import SignalsUnreadable, engine_for
+from kappaform.engines import dask as dask_engine
 from kappaform.linalg import scaled_inverse
 
 ROWS = 3000  # of a block of `generated`

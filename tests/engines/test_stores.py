@@ -9,7 +9,7 @@ import pytest
 from helpers import STATISTICS, Store, memory_mapped, peak_bytes, run_two_passes
 
 import kappaform as kf
-from kappaform.arrays import is_store
+from kappaform.checks import is_store
 from kappaform.engines import SignalsUnreadable, blocks, engine_for, stores
 from kappaform.engines.blocks import parts
 from kappaform.linalg import scaled_inverse

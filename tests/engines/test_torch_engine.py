@@ -266,7 +266,7 @@ def test_sparsities_may_be_a_tensor(rng):
 
 
 def test_a_last_block_of_one_row_keeps_the_sparsity_of_its_row(device, monkeypatch, rng):
-    module = importlib.import_module("kappaform.engines.torch_engine")
+    module = importlib.import_module("kappaform.engines.torch")
     monkeypatch.setattr(module, "_BLOCK_BYTES", dict.fromkeys(("cpu", "cuda"), 8 * 8 * 20))
     signals, wanted = rng.standard_normal((41, 8)), np.full(41, 7)
     wanted[-1] = 2  # blocks have 20 rows, so that it is alone
@@ -338,7 +338,7 @@ def test_a_pass_needs_little_memory_beyond_the_data():
 
 
 def test_without_kernels_a_gpu_is_used_through_torch_and_that_is_said(monkeypatch, caplog):
-    from kappaform.engines.torch_engine import _kernels_run_on
+    from kappaform.engines.torch import _kernels_run_on
 
     monkeypatch.setattr(torch.version, "cuda", "12.8")
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
@@ -376,7 +376,7 @@ def test_on_a_gpu_that_is_too_small_for_the_kernels_torch_takes_over(rng, caplog
 
 
 def test_tf32_is_used_where_torch_allows_it():
-    from kappaform.engines.torch_engine import allows_tf32
+    from kappaform.engines.torch import allows_tf32
 
     before = torch.get_float32_matmul_precision()
     try:

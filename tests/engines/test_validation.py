@@ -5,7 +5,7 @@ import pytest
 from helpers import readings
 from scipy import sparse
 
-from kappaform.arrays import as_transform, sparsity_of
+from kappaform.checks import as_transform, sparsity_of
 from kappaform.engines import engine_for
 
 

@@ -583,7 +583,7 @@ def test_memory_mapped_signals_are_never_copied_as_a_whole(dtype, signals, tmp_p
         seen.append(given)
         return NumpyEngine(given, *rest)
 
-    monkeypatch.setattr("kappaform.engines.numpy_engine.NumpyEngine", engine)
+    monkeypatch.setattr("kappaform.engines.numpy.NumpyEngine", engine)
     estimator = kf.OrthonormalTransform(3, tol=1e-2).fit(mapped)
     codes = estimator.transform(mapped)
     assert len(seen) == 2

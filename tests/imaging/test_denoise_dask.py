@@ -9,8 +9,9 @@ import pytest
 from skimage import data
 
 import kappaform as kf
-from kappaform.imaging import places, training
-from kappaform.imaging.dask_images import DaskImage, _merged
+from kappaform.imaging import training
+from kappaform.imaging.cleaning import tiles as places
+from kappaform.imaging.cleaning.dask import DaskImage, _merged
 from kappaform.imaging.patches import grid_of, patches_at
 
 # Of the range of the values: sums of float32 in another order.

@@ -8,15 +8,15 @@ from helpers import psnr
 from skimage import data
 
 import kappaform as kf
-from kappaform.imaging import places
-from kappaform.imaging.clean import rule_of
+from kappaform.imaging.cleaning import tiles as places
+from kappaform.imaging.cleaning.patchwise import rule_of
+from kappaform.imaging.cleaning.stages import two_sweeps
 from kappaform.imaging.patches import grid_of, patches_at
-from kappaform.imaging.stages import two_sweeps
 from kappaform.linalg import dct_basis
 
 torch = pytest.importorskip("torch")
 
-from kappaform.imaging import clean_torch  # noqa: E402
+from kappaform.imaging.cleaning import torch as clean_torch  # noqa: E402
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 

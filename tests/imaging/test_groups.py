@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from group_cases import CASES, PLANE, ROUNDS, picture, some_covariance
 
-from kappaform.imaging.groups import Groups, noise_of_groups, refined
-from kappaform.imaging.kernels import _centre
+from kappaform.imaging.cleaning.groups import Groups, noise_of_groups, refined
+from kappaform.imaging.cleaning.kernels import _centre
 
 cases = pytest.mark.parametrize(("shape", "search"), CASES.values(), ids=CASES.keys())
 

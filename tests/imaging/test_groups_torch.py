@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 from group_cases import CASES, PLANE, ROUNDS, picture, some_covariance
 
-from kappaform.imaging import groups, scales
+from kappaform.imaging.cleaning import groups, scales
 
 torch = pytest.importorskip("torch")
 
-from kappaform.imaging import groups_torch  # noqa: E402
+from kappaform.imaging.cleaning import torch_groups as groups_torch  # noqa: E402
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 PRECISIONS = [("float32", 2e-4), ("float64", 1e-10)]

@@ -8,7 +8,7 @@ from helpers import psnr
 from skimage import data
 
 import kappaform as kf
-from kappaform.imaging import places
+from kappaform.imaging.cleaning import tiles as places
 
 SIGMA = 25.0
 OPTIONS = {"transform": kf.dct_basis((6, 6)), "stack_axis": 0}

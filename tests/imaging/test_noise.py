@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from skimage import data
 from skimage.restoration import estimate_sigma as median_over_all_details
 
-from kappaform.imaging import add_noise, details, estimate_sigma
+from kappaform.imaging import add_noise, estimate_sigma
+from kappaform.imaging.noise import wavelets as details
 
 # Not those that look like colour.
 small_shapes = (

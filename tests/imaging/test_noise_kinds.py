@@ -8,7 +8,7 @@ import pytest
 import kappaform as kf
 from kappaform import Correlated, Shot, Varying, White, add_noise
 from kappaform.imaging.components import components_of
-from kappaform.imaging.correlated import covariance_of
+from kappaform.imaging.noise.correlated import covariance_of
 from kappaform.imaging.options import checked_options
 
 KERNEL = np.array([[1.0, 2.0, 1.0], [2.0, 4.0, 2.0], [1.0, 2.0, 1.0]]) / 16

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 import kappaform as kf
-from kappaform.imaging import clean, places, training
-from kappaform.imaging.options import section
-from kappaform.imaging.stages import EFFORTS
+from kappaform.imaging import training
+from kappaform.imaging.cleaning import patchwise as clean
+from kappaform.imaging.cleaning import tiles as places
+from kappaform.imaging.cleaning.stages import EFFORTS
+from kappaform.imaging.work import section
 from kappaform.threads import at_most_threads, mapped_in_order
 
 

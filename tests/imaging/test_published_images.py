@@ -8,8 +8,8 @@ import pytest
 from scipy.io import loadmat
 
 import kappaform as kf
+from kappaform.imaging.metrics import psnr
 from kappaform.imaging.published import published_denoise
-from kappaform.imaging.quality import psnr
 
 pytestmark = pytest.mark.paper
 

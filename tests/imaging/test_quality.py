@@ -6,7 +6,7 @@ import naive
 import numpy as np
 import pytest
 
-from kappaform.imaging.quality import data_range, psnr, ssim
+from kappaform.imaging.metrics import data_range, psnr, ssim
 
 
 def pair(rng, shape, dtype):

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 import kappaform as kf
-from kappaform.imaging import scales, stages
-from kappaform.imaging.clean import cleaner, rule_of, sweep
-from kappaform.imaging.places import HostImage
-from kappaform.imaging.scales import can_be_halved, halved, halved_patches, n_scales_of
+from kappaform.imaging.cleaning import scales, stages
+from kappaform.imaging.cleaning.patchwise import cleaner, rule_of, sweep
+from kappaform.imaging.cleaning.scales import can_be_halved, halved, halved_patches, n_scales_of
+from kappaform.imaging.cleaning.tiles import HostImage
 
 SHAPES = {
     "plane": ((24, 30), (5, 5)),

@@ -9,7 +9,7 @@ from skimage.data import camera
 
 import kappaform as kf
 from kappaform.imaging import shared
-from kappaform.imaging.quality import psnr
+from kappaform.imaging.metrics import psnr
 from kappaform.imaging.training import Amount
 
 CLEAN = camera()[100:228, 150:278].astype(float)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from kappaform import dct_basis, random_basis
-from kappaform.imaging.clean import cleaner, rule_of, sweep
-from kappaform.imaging.kernels import leave_out
+from kappaform.imaging.cleaning.kernels import leave_out
+from kappaform.imaging.cleaning.patchwise import cleaner, rule_of, sweep
 from kappaform.imaging.patches import grid_of
 from kappaform.imaging.published import error_cleaner
 

@@ -7,8 +7,8 @@ import pytest
 from skimage import data
 
 import kappaform as kf
-from kappaform.imaging import places
-from kappaform.imaging.places import cuts, sides_and_margins, tiles_of
+from kappaform.imaging.cleaning import tiles as places
+from kappaform.imaging.cleaning.tiles import cuts, sides_and_margins, tiles_of
 
 SIGMA = 25.0
 

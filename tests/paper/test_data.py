@@ -9,7 +9,7 @@ from numpy.testing import assert_array_equal
 from PIL import Image
 from scipy.io import loadmat, savemat
 
-from kappaform.imaging.quality import psnr
+from kappaform.imaging.metrics import psnr
 from kappaform.paper.data import clean_pictures, read_pair, signals_of
 
 #: What the paper prints for each level: the PSNR of Barbara, cut off after two decimals.

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kappaform as kf
-from kappaform.imaging.quality import psnr, ssim
+from kappaform.imaging.metrics import psnr, ssim
 from kappaform.plots import plot_denoising
 
 RAMP = np.add.outer(np.arange(24.0), np.arange(30.0))

@@ -21,7 +21,8 @@ from kappaform.cli.words import ROUGH, compared, facts_of, is_rough, line_of, sh
 from kappaform.files import check_readable
 from kappaform.image_files import Picture, as_stored, check_target, write_image
 from kappaform.image_files.picture import MOVIE, VOLUME
-from kappaform.imaging.options import default_patch_shape, sections
+from kappaform.imaging.options import default_patch_shape
+from kappaform.imaging.work import sections
 
 _ROUNDING = 12**-0.5  # deviation of the error of rounding to whole numbers
 # Of the values, beyond a range that they are said to have. Noise brings at most about half of them
@@ -124,7 +125,7 @@ def _checked_settings(arguments: Namespace) -> Given | None:
     if arguments.movie and arguments.quality == "fast":
         messages.note("--movie with --quality fast: frames share a transform, and nothing else")
     if arguments.device is not None:
-        from kappaform.imaging.clean_torch import device_named
+        from kappaform.imaging.cleaning.torch import device_named
 
         arguments.device = device_named(arguments.device)
     return given

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from kappaform.arrays import warn
+from kappaform.errors import warn
 from kappaform.image_files import SUFFIXES, Picture, read_image
-from kappaform.imaging.options import looks_like_colour
+from kappaform.imaging.axes import looks_like_colour
 
 
 class Found(NamedTuple):

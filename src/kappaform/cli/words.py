@@ -45,7 +45,7 @@ def compared(
     reference: NDArray, noisy: NDArray, cleaned: NDArray, **axes: int | None
 ) -> dict[str, float]:
     """PSNR and SSIM of a picture before and after, and the range of values that both refer to."""
-    from kappaform.imaging.quality import data_range, psnr, ssim
+    from kappaform.imaging.metrics import data_range, psnr, ssim
 
     return {
         "data_range": data_range(reference),

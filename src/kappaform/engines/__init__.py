@@ -1,8 +1,8 @@
 """Engines: one pass over the data, wherever they live."""
 
-from kappaform.arrays import SignalsUnreadable
 from kappaform.engines.engine import Energies, Engine, Refit, Statistics, refit_of
-from kappaform.engines.numpy_engine import NumpyEngine, engine_for, hard_threshold
+from kappaform.engines.numpy import NumpyEngine, engine_for, hard_threshold
+from kappaform.errors import SignalsUnreadable
 
 __all__ = [
     "Energies",

@@ -12,17 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kappaform.arrays import (
-    Array,
-    first_bad_row,
-    max_magnitude,
-    not_finite,
-    scale_exponent,
-    working_dtype,
-)
+from kappaform.checks import Array, first_bad_row, max_magnitude, working_dtype
 from kappaform.engines import refit_kernels
 from kappaform.engines.engine import Float64Array, Refit, Statistics
 from kappaform.engines.kernels import WORD, accumulate, list_largest, mark_largest
+from kappaform.engines.scale import scale_exponent
+from kappaform.errors import not_finite
 from kappaform.threads import Workspace
 
 _CACHE_LINE = 64  # bytes

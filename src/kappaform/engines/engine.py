@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from kappaform.arrays import Array
+from kappaform.checks import Array
 from kappaform.linalg import scaled_inverse
 
 Float64Array = npt.NDArray[np.float64]
@@ -149,7 +149,7 @@ class Engine(Protocol):
     """One pass over signals, wherever they live.
 
     An engine trusts its arguments: transforms are finite float64 matrices of the right shape,
-    `n_nonzero` comes from `kappaform.arrays.sparsity_of`. Signals are first read when they are
+    `n_nonzero` comes from `kappaform.checks.sparsity_of`. Signals are first read when they are
     needed; those that are not finite are refused then. Everything (n, n) is float64 and in the
     memory of the host; whatever has a row for each signal stays where the signals are.
     """

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kappaform.arrays import Array, is_store, library_of, memory_map
+from kappaform.checks import Array, is_store, library_of, memory_map
 
 # Runs of rows that a store is read in, at most: each is a request of its own.
 _MOST_RUNS = 1000

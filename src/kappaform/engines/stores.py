@@ -22,15 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from kappaform.arrays import (
-    Array,
-    SignalsUnreadable,
-    is_store,
-    library_of,
-    memory_map,
-    reading,
-)
+from kappaform.checks import Array, is_store, library_of, memory_map
 from kappaform.engines.blocks import blocks_of, split_rows
+from kappaform.errors import SignalsUnreadable, reading
 
 # What is read at a time: long enough for a disk, short beside the memory of a machine.
 _PIECE_BYTES = 2**23

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from kappaform.arrays import Array
+from kappaform.checks import Array
 from kappaform.engines.blocks import split_rows
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from sklearn.utils import Tags, check_array
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from kappaform.arrays import is_store, library_of, working_dtype
+from kappaform.checks import is_store, library_of, working_dtype
 from kappaform.engines import Engine, Refit, SignalsUnreadable, engine_for
 from kappaform.engines.blocks import block_rows, split_rows
 from kappaform.engines.stores import reader_of

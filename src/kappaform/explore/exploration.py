@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from kappaform.arrays import generator
+from kappaform.checks import generator
 from kappaform.engines import hard_threshold
 from kappaform.imaging import average_patches, denoise, estimate_noise, extract_patches
-from kappaform.imaging.noise import Noise
+from kappaform.imaging.noise.kinds import Noise
 from kappaform.imaging.patches import grid_of, patches_at
 from kappaform.learning import LearnResult, condition_path
 from kappaform.learning.path import number_of_least

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from kappaform.explore.exploration import Exploration, View
-from kappaform.imaging.quality import psnr
+from kappaform.imaging.metrics import psnr
 
 _MOST_BYTES = 4_500_000  # of all pictures together; the rest of the page is below half a megabyte
 _QUALITIES = (92, 85, 75, 60, 45, 30)  # of WebP: the first one with which the pictures fit

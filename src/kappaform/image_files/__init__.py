@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from PIL import Image
 
-from kappaform.arrays import warn
+from kappaform.errors import warn
 from kappaform.files import UnsupportedError, check_readable, replaced_when_complete
 from kappaform.image_files.picture import Picture
 

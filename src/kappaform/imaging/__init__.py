@@ -1,9 +1,9 @@
 """Images: patches, noise and its removal."""
 
-from kappaform.imaging.correlated import Correlated
 from kappaform.imaging.denoise import DenoiseResult, denoise, denoise_with_details
-from kappaform.imaging.estimate import estimate_noise, estimate_sigma
-from kappaform.imaging.noise import Shot, Varying, White
+from kappaform.imaging.noise.correlated import Correlated
+from kappaform.imaging.noise.estimate import estimate_noise, estimate_sigma
+from kappaform.imaging.noise.kinds import Shot, Varying, White
 from kappaform.imaging.patches import (
     average_patches,
     extract_patches,

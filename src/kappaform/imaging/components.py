@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.arrays import as_real_array, float_dtype, library_of, representable
-from kappaform.imaging.correlated import Correlated
-from kappaform.imaging.estimate import check_kind, noise_of, typical_frame
-from kappaform.imaging.noise import Noise, White, as_numbers
+from kappaform.checks import as_real_array, float_dtype, library_of, representable
+from kappaform.imaging.noise.correlated import Correlated
+from kappaform.imaging.noise.estimate import check_kind, noise_of, typical_frame
+from kappaform.imaging.noise.kinds import Noise, White, as_numbers
 from kappaform.imaging.options import ANY_VALUE, Options, Sigma, computed, limits
 
 
@@ -50,12 +50,12 @@ def pixels_of(image: Any, channel_axis: int | None, preset: str | None = None) -
     """The values of an image of any library, and its device of torch; None: it is on the host."""
     library = library_of(image)
     if library == "dask":
-        from kappaform.imaging.dask_images import check_dask_image
+        from kappaform.imaging.cleaning.dask import check_dask_image
 
         check_dask_image(image, channel_axis, preset)
         return image, None
     if library == "torch":
-        from kappaform.imaging.clean_torch import on_host
+        from kappaform.imaging.cleaning.torch import on_host
 
         device = None if image.device.type == "cpu" else image.device
         return as_real_array(on_host(image, "image"), "image"), device

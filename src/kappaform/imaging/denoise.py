@@ -9,7 +9,9 @@ from typing import Any, Literal, NamedTuple, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kappaform.arrays import float_dtype, library_of, representable
+from kappaform.checks import float_dtype, library_of, representable
+from kappaform.imaging.axes import checked_axes
+from kappaform.imaging.cleaning.stages import EFFORTS, Recipe
 from kappaform.imaging.components import (
     Part,
     components_of,
@@ -19,30 +21,26 @@ from kappaform.imaging.components import (
     pixels_of,
     together,
 )
-from kappaform.imaging.estimate import Kind
-from kappaform.imaging.noise import Noise
+from kappaform.imaging.noise.estimate import Kind
+from kappaform.imaging.noise.kinds import Noise
 from kappaform.imaging.options import (
     Callback,
     MethodName,
     Options,
-    Progress,
     Quality,
     Sigma,
     check_movie,
     check_scale,
-    checked_axes,
     checked_options,
-    checked_progress,
     checked_quality,
     equal_parts,
     limits,
     of_ordinary_scale,
     patch_of_frames,
-    section,
 )
 from kappaform.imaging.shared import learned_from_all
-from kappaform.imaging.stages import EFFORTS, Recipe
 from kappaform.imaging.training import Source, learned_at_scales, place_of, share_of_learning
+from kappaform.imaging.work import Progress, checked_progress, section
 from kappaform.learning import LearnResult
 from kappaform.threads import single_threaded_blas
 
@@ -259,7 +257,7 @@ def denoise_with_details(
     """
     library = library_of(image)
     if library == "torch":
-        from kappaform.imaging.clean_torch import as_given, on_host
+        from kappaform.imaging.cleaning.torch import as_given, on_host
 
         sigma = on_host(sigma, "sigma")
     pixels, device = pixels_of(image, channel_axis, preset)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
-from kappaform.arrays import Array, as_real_array, float_dtype
+from kappaform.checks import Array, as_real_array, float_dtype
 
 Size = int | Sequence[int]
 

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.arrays import float_dtype
-from kappaform.imaging.clean import Cleaner, product, sweep
-from kappaform.imaging.kernels import leave_out
-from kappaform.imaging.options import GREY_LEVELS, Callback, Options, Progress, section
+from kappaform.checks import float_dtype
+from kappaform.imaging.cleaning.kernels import leave_out
+from kappaform.imaging.cleaning.patchwise import Cleaner, product, sweep
+from kappaform.imaging.options import GREY_LEVELS, Callback, Options
 from kappaform.imaging.patches import grid_of, patches_at
+from kappaform.imaging.work import Progress, section
 from kappaform.learning import Conditioned, LearnResult, LogDet, Method, Orthonormal, learn
 from kappaform.learning.methods import Variant
 from kappaform.linalg import dct_basis

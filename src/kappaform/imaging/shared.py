@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.arrays import library_of
+from kappaform.checks import library_of
+from kappaform.imaging.axes import checked_axes
 from kappaform.imaging.components import components_of, levels_of, noises_of, pixels_of
-from kappaform.imaging.estimate import Kind
-from kappaform.imaging.noise import Noise
+from kappaform.imaging.noise.estimate import Kind
+from kappaform.imaging.noise.kinds import Noise
 from kappaform.imaging.options import (
     Callback,
     MethodName,
     Options,
     Sigma,
     check_scale,
-    checked_axes,
     checked_options,
     limits,
 )

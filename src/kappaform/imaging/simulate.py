@@ -7,9 +7,9 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from kappaform.arrays import Array, as_real_array, float_dtype, generator, representable
-from kappaform.imaging.correlated import Correlated
-from kappaform.imaging.noise import Noise, Shot, Varying, White, as_numbers
+from kappaform.checks import Array, as_real_array, float_dtype, generator, representable
+from kappaform.imaging.noise.correlated import Correlated
+from kappaform.imaging.noise.kinds import Noise, Shot, Varying, White, as_numbers
 
 
 def add_noise(

@@ -10,13 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.arrays import library_of
-from kappaform.imaging.clean import rule_of
-from kappaform.imaging.options import Options, Quality, equal_parts, sections, telling_callback
+from kappaform.checks import library_of
+from kappaform.imaging.cleaning.patchwise import rule_of
+from kappaform.imaging.cleaning.scales import halved_patches, n_scales_of
+from kappaform.imaging.cleaning.stages import EFFORTS
+from kappaform.imaging.cleaning.tiles import HostImage, Place
+from kappaform.imaging.options import Options, Quality, equal_parts, telling_callback
 from kappaform.imaging.patches import Grid, grid_of
-from kappaform.imaging.places import HostImage, Place
-from kappaform.imaging.scales import halved_patches, n_scales_of
-from kappaform.imaging.stages import EFFORTS
+from kappaform.imaging.work import sections
 from kappaform.learning import LearnResult, learn
 from kappaform.linalg import dct_basis
 
@@ -30,11 +31,11 @@ _COARSE_WORK = 0.4  # of the one round of learning from a half, over a round of 
 def place_of(components: Sequence[Any], device: Any) -> Place:
     """Where the pixels of the components of an image are."""
     if library_of(components[0]) == "dask":
-        from kappaform.imaging.dask_images import DaskImage
+        from kappaform.imaging.cleaning.dask import DaskImage
 
         return DaskImage(components)
     if device is not None:
-        from kappaform.imaging.clean_torch import TensorImage
+        from kappaform.imaging.cleaning.torch import TensorImage
 
         return TensorImage(components, device)
     return HostImage(components)
@@ -173,7 +174,7 @@ def _sparsity(drawn: Drawn, transform: NDArray) -> NDArray:
     """How many coefficients of each patch stand out of its noise."""
     limits = rule_of(transform, drawn.covariance).limits
     if library_of(drawn.patches) == "torch":
-        from kappaform.imaging.clean_torch import n_above
+        from kappaform.imaging.cleaning.torch import n_above
 
         return n_above(drawn.patches, transform, limits)
     return np.count_nonzero(np.abs(drawn.patches @ transform.T) > limits, axis=1)

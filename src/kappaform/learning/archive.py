@@ -14,7 +14,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.arrays import sparsity_of
+from kappaform.checks import sparsity_of
 from kappaform.engines import Statistics
 from kappaform.learning.method import Method, parameters_of
 from kappaform.learning.methods import Conditioned, LogDet, Orthonormal, Saved

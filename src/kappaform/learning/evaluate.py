@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.arrays import as_transform, sparsity_of
+from kappaform.checks import as_transform, sparsity_of
 from kappaform.engines import Engine, engine_for, refit_of
 from kappaform.learning.methods import Coding, checked_coding
 from kappaform.learning.result import transform_of

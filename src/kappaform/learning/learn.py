@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.arrays import reading, sparsity_of, warn
+from kappaform.checks import sparsity_of
 from kappaform.engines import Engine, SignalsUnreadable, Statistics, engine_for
+from kappaform.errors import reading, warn
 from kappaform.learning.method import Method, MethodFailed, bound_of
 from kappaform.learning.methods import (
     MAX_ITER,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.arrays import as_real_array
+from kappaform.checks import as_real_array
 from kappaform.engines import Statistics
 
 if TYPE_CHECKING:

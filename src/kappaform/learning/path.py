@@ -11,15 +11,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.arrays import (
-    as_real_array,
-    first_bad_row,
-    max_magnitude,
-    memory_map,
-    not_finite,
-    sparsity_of,
-)
+from kappaform.checks import as_real_array, first_bad_row, max_magnitude, memory_map, sparsity_of
 from kappaform.engines import Engine, SignalsUnreadable, engine_for
+from kappaform.errors import not_finite
 from kappaform.learning.evaluate import evaluated_on
 from kappaform.learning.learn import learn_on, warn_of_little
 from kappaform.learning.method import Method, MethodFailed, parameters_of

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.arrays import as_transform
+from kappaform.checks import as_transform
 from kappaform.engines import Statistics
 from kappaform.learning.method import Method, bound_of
 from kappaform.learning.result import LearnResult, learned

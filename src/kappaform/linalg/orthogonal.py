@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import dct
 
-from kappaform.arrays import generator, max_magnitude
+from kappaform.checks import generator, max_magnitude
 
 #: So small a proximal term moves nothing that the data determine, and decides what they leave open.
 PROXIMITY = 1e-10

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from kappaform.imaging.metrics import psnr
 from kappaform.imaging.published import published_denoise, random_positions
-from kappaform.imaging.quality import psnr
 from kappaform.learning.methods import Variant
 from kappaform.paper import data as paper
 from kappaform.paper.run import Part, Watch, run_parts

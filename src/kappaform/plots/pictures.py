@@ -171,7 +171,7 @@ def _tile(atom: NDArray) -> NDArray:
 def _nearness(reference: NDArray | None, image: NDArray) -> str:
     if reference is None:
         return ""
-    from kappaform.imaging.quality import psnr  # here, because the other figures need no imaging
+    from kappaform.imaging.metrics import psnr
 
     return f", PSNR {psnr(np.asarray(reference), image):.2f} dB"
 

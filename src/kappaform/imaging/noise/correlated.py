@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from kappaform.arrays import Array
-from kappaform.imaging.noise import (
+from kappaform.checks import Array
+from kappaform.imaging.noise.kinds import (
     ROUNDING,
     Noise,
     Shot,

@@ -12,18 +12,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from kappaform.arrays import (
-    Array,
-    SignalsUnreadable,
-    as_real_array,
-    check_energy,
-    check_rows,
-    check_sums,
-    not_finite,
-    reading,
-    real_dtype,
-    scale_exponent,
-)
+from kappaform.checks import Array, as_real_array, check_rows, real_dtype
 from kappaform.engines import blocks
 from kappaform.engines.blocks import (
     BITS,
@@ -35,6 +24,8 @@ from kappaform.engines.blocks import (
     scaled_statistics,
 )
 from kappaform.engines.engine import Energies, Float64Array, Refit, Statistics
+from kappaform.engines.scale import check_energy, scale_exponent
+from kappaform.errors import SignalsUnreadable, check_sums, not_finite, reading
 from kappaform.threads import single_threaded_blas
 
 _BRANCHES = 32  # of the tree of sums: its order, and so its rounding, depends on nothing else

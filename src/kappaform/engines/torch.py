@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kappaform.arrays import Array, check_energy, check_rows, check_sums, not_finite, scale_exponent
+from kappaform.checks import Array, check_rows
 from kappaform.engines.blocks import (
     ScaledSums,
     Weights,
@@ -19,8 +19,10 @@ from kappaform.engines.blocks import (
     weights_of,
 )
 from kappaform.engines.engine import Energies, Float64Array, Refit, Statistics
+from kappaform.engines.scale import check_energy, scale_exponent
 from kappaform.engines.torch_codes import keep_largest, refitted
 from kappaform.engines.triton_pass import FusedPass, can_pass_over
+from kappaform.errors import check_sums, not_finite
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.arrays import float_dtype
-from kappaform.engines.dask_engine import check_dask_array
-from kappaform.imaging.options import Progress, Quality
+from kappaform.checks import float_dtype
+from kappaform.engines.dask import check_dask_array
+from kappaform.imaging.cleaning.stages import Recipe
+from kappaform.imaging.cleaning.tiles import Cleaned, clean_tile, cuts, sides_and_margins
+from kappaform.imaging.options import Quality
 from kappaform.imaging.patches import Grid, grid_of, mean_free, rows_at
-from kappaform.imaging.places import Cleaned, clean_tile, cuts, sides_and_margins
-from kappaform.imaging.stages import Recipe
+from kappaform.imaging.work import Progress
 from kappaform.threads import at_most_threads, single_threaded_blas
 
 

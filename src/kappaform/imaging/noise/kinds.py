@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from kappaform.arrays import Array, as_real_array
-from kappaform.imaging import stabilise
+from kappaform.checks import Array, as_real_array
+from kappaform.imaging.noise import stabilise
 
 ROUNDING = 1e-6  # of a covariance that was computed: how far it may be from symmetric or positive
 _MOST_IN_WORDS = 4  # numbers, one for each colour

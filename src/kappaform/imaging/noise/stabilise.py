@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.arrays import library_of
+from kappaform.checks import library_of
 
 _SHIFT = 3 / 8
 # Above, E f(z) = 2 sqrt(lambda + 1/8 + s**2) but for 0.02 photons, of 14 that noise moves.

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.imaging.kernels import gather, keep_above, scatter, shrink
-from kappaform.imaging.options import Progress
+from kappaform.imaging.cleaning.kernels import gather, keep_above, scatter, shrink
 from kappaform.imaging.patches import grid_of
+from kappaform.imaging.work import Progress
 from kappaform.threads import Workspace, mapped_in_order
 
 # Both were chosen among a few values on six noisy images of the paper (docs/denoising.md).

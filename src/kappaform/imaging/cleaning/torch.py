@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.arrays import float_dtype, library_of, representable
-from kappaform.engines.torch_engine import check_tensor
-from kappaform.imaging.clean import Rule
-from kappaform.imaging.groups_torch import refined, tell
-from kappaform.imaging.options import Progress, Quality
+from kappaform.checks import float_dtype, library_of, representable
+from kappaform.engines.torch import check_tensor
+from kappaform.imaging.cleaning.patchwise import Rule
+from kappaform.imaging.cleaning.stages import Recipe, Tools, cleaned
+from kappaform.imaging.cleaning.tiles import Cleaned, in_tiles
+from kappaform.imaging.cleaning.torch_groups import refined, tell
+from kappaform.imaging.options import Quality
 from kappaform.imaging.patches import Grid, mean_free
-from kappaform.imaging.places import Cleaned, in_tiles
-from kappaform.imaging.stages import Recipe, Tools, cleaned
+from kappaform.imaging.work import Progress
 
 if TYPE_CHECKING:
     import torch

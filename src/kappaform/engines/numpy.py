@@ -9,13 +9,11 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from kappaform.arrays import (
+from kappaform.checks import (
     Array,
     as_real_array,
     as_signals,
     as_sparsity,
-    check_energy,
-    check_sums,
     is_store,
     library_of,
     memory_map,
@@ -25,7 +23,9 @@ from kappaform.engines import blocks
 from kappaform.engines.blocks import BITS, ScaledSums
 from kappaform.engines.engine import Energies, Engine, Float64Array, Refit, Statistics
 from kappaform.engines.kernels import mark_largest
+from kappaform.engines.scale import check_energy
 from kappaform.engines.stores import reader_of
+from kappaform.errors import check_sums
 from kappaform.threads import Workspace, mapped_in_order
 
 Result = TypeVar("Result")
@@ -165,11 +165,11 @@ def engine_for(signals: Any, name: str = "signals", first_row: int = 0) -> Engin
     """
     library = library_of(signals)
     if library == "torch":
-        from kappaform.engines.torch_engine import TorchEngine
+        from kappaform.engines.torch import TorchEngine
 
         return TorchEngine(signals, name, first_row)
     if library == "dask":
-        from kappaform.engines.dask_engine import DaskEngine
+        from kappaform.engines.dask import DaskEngine
 
         return DaskEngine(signals, name, first_row)
     return NumpyEngine(signals, name, first_row)

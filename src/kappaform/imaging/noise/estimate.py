@@ -9,9 +9,14 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from kappaform.arrays import Array, as_real_array, library_of, warn
-from kappaform.imaging.correlated import Correlated
-from kappaform.imaging.details import (
+from kappaform.checks import Array, as_real_array, library_of
+from kappaform.errors import warn
+from kappaform.imaging.axes import check_not_colour, checked_axes
+from kappaform.imaging.noise.correlated import Correlated
+from kappaform.imaging.noise.kinds import Noise, Shot, Varying, White
+from kappaform.imaging.noise.quiet_patches import MOST_TOGETHER, look_at
+from kappaform.imaging.noise.shot import shot_of
+from kappaform.imaging.noise.wavelets import (
     WAVELET_LENGTH,
     Details,
     Sample,
@@ -19,12 +24,9 @@ from kappaform.imaging.details import (
     deviation,
     quietest_fifth,
     sample_of,
-    shot_of,
 )
-from kappaform.imaging.noise import Noise, Shot, Varying, White
-from kappaform.imaging.options import check_not_colour, checked_axes, default_patch_shape
+from kappaform.imaging.options import default_patch_shape
 from kappaform.imaging.patches import Size, check_axis, checked_patch_shape
-from kappaform.imaging.quiet import MOST_TOGETHER, look_at
 from kappaform.threads import single_threaded_blas
 
 _logger = logging.getLogger("kappaform")

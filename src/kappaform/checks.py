@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import numbers
-import sys
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -15,81 +10,9 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
-# Signals whose largest magnitude is between 2**-exponent and 2**exponent are left alone: sums of
-# their squares, and squares of what rounding leaves of them, are within the range of the dtype.
-_ORDINARY_EXPONENT = {np.dtype(np.float32): 30, np.dtype(np.float64): 200}
-_LARGEST_NORM_EXPONENT = 1010  # of all signals: leaves 2**13 for the norm of a transform
-_LARGEST_SHIFT = 1022  # the scale and its inverse are normal numbers
-
 
 # What arrays of other libraries have, and stores have not; sparse ones of SciPy have the last.
 _OF_ARRAYS = ("__dlpack__", "__array_namespace__", "__cuda_array_interface__", "toarray")
-
-
-# What a mistake in a program raises. It stays as it is: to read again would not help.
-_MISTAKES = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    ImportError,
-    NameError,
-    NotImplementedError,
-    SyntaxError,
-    TypeError,
-)
-_AGAIN = "If learning had begun, `.result` of this error is where to go on (init=...)."
-
-
-class SignalsUnreadable(OSError):  # noqa: N818 - as LearningInterrupted says what happened
-    """Signals that could not be read, or computed, in the middle of the work.
-
-    Attributes
-    ----------
-    result : LearnResult or None
-        What was learned until then; go on with ``init=result``. None if learning had not begun.
-    finished : tuple of LearnResult
-        Those of the bounds of a `condition_path` that were done; empty for a single `learn`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import kappaform as kf
-    >>> signals = np.random.default_rng(0).standard_normal((500, 16)).cumsum(axis=1)
-    >>> class Store:  # rows that can be sliced are all that is needed
-    ...     shape, dtype = signals.shape, signals.dtype
-    ...     def __getitem__(self, rows):
-    ...         raise OSError("the disk is gone")
-    >>> try:
-    ...     kf.learn(Store(), n_nonzero_coefs=4)
-    ... except kf.SignalsUnreadable as error:
-    ...     print("the disk is gone" in str(error), error.result)
-    True None
-    """
-
-    result: Any = None
-    finished: tuple[Any, ...] = ()
-
-
-@contextmanager
-def reading(what: str) -> Iterator[None]:
-    """Turn errors of what signals are read or computed from into `SignalsUnreadable`."""
-    try:
-        yield
-    except (*_MISTAKES, SignalsUnreadable):
-        raise
-    except Exception as error:
-        raise SignalsUnreadable(
-            f"{what}: {type(error).__name__}: {error}. Mend that and call again. {_AGAIN}"
-        ) from error
-
-
-def check_sums(name: str, *sums: Array) -> None:
-    """Refuse what a pass over signals that were finite gives, if they no longer are."""
-    if not all(np.isfinite(values).all() for values in sums):
-        raise SignalsUnreadable(
-            f"{name} gave NaN or inf in a pass, although they were finite before: mend what they "
-            f"are read from and call again. {_AGAIN}"
-        )
 
 
 def library_of(values: Any) -> str:
@@ -254,14 +177,6 @@ def float_dtype(dtype: np.dtype) -> np.dtype:
     return dtype if dtype.kind == "f" else np.dtype(np.float64)
 
 
-def warn(message: str) -> None:
-    """Warn the user, at the line outside of kappaform that led here."""
-    frame, level = sys._getframe(1), 2
-    while frame.f_back and str(frame.f_globals.get("__name__")).startswith("kappaform."):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(message, UserWarning, stacklevel=level)
-
-
 def generator(rng: int | np.random.Generator | None) -> np.random.Generator:
     """Random numbers of a seed or of a generator. None is seed 0: same call, same result."""
     is_seed = isinstance(rng, numbers.Integral) and not isinstance(rng, bool) and rng >= 0
@@ -273,41 +188,16 @@ def generator(rng: int | np.random.Generator | None) -> np.random.Generator:
     return np.random.default_rng(0 if rng is None else rng)
 
 
-def scale_exponent(peak: float, dtype: np.dtype) -> int:
-    """Exponent of the power of two by which signals up to `peak` are multiplied in all sums."""
-    exponent = math.frexp(peak)[1]
-    if abs(exponent) <= _ORDINARY_EXPONENT[dtype]:
-        return 0
-    return -max(-_LARGEST_SHIFT, min(exponent, _LARGEST_SHIFT))
-
-
 def max_magnitude(signals: Array) -> float:
     """Largest magnitude, NaN if one is."""
     high, low = float(signals.max()), -float(signals.min())
     return low if low > high else high  # both are NaN, or none
 
 
-def check_energy(energy: float, exponent: int, name: str) -> None:
-    """Refuse signals whose norm, times that of a transform, would overflow.
-
-    `energy` is the sum of their squares, each times 2**exponent.
-    """
-    if energy > 0 and 0.5 * math.log2(energy) - exponent > _LARGEST_NORM_EXPONENT:
-        raise ValueError(
-            f"{name} has a norm above 2**{_LARGEST_NORM_EXPONENT} (1e304), so that norms of "
-            f"coefficients overflow: scale it, for instance {name} / 1e100."
-        )
-
-
 def first_bad_row(signals: Array) -> int:
     """First row that is not finite in the dtype of the engine, where there is one."""
     good = (np.abs(signals) <= np.finfo(working_dtype(signals.dtype)).max).all(axis=1)
     return int(good.argmin())
-
-
-def not_finite(name: str, row: int) -> str:
-    """What errors say of signals that are not finite."""
-    return f"{name} contains NaN or inf, first in row {row}: drop such rows or fill them."
 
 
 def memory_map(signals: Any) -> Any:

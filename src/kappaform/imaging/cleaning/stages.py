@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.imaging.clean import Rule, rule_of
-from kappaform.imaging.groups import Rounds, Search, noise_of_groups
-from kappaform.imaging.options import ANY_VALUE, Progress, Quality, sections
-from kappaform.imaging.scales import MOST_SCALES, can_be_halved, halved, with_smooth_part
+from kappaform.imaging.cleaning.groups import Rounds, Search, noise_of_groups
+from kappaform.imaging.cleaning.patchwise import Rule, rule_of
+from kappaform.imaging.cleaning.scales import MOST_SCALES, can_be_halved, halved, with_smooth_part
+from kappaform.imaging.options import ANY_VALUE, Quality
+from kappaform.imaging.work import Progress, sections
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kappaform.arrays import Array
-from kappaform.imaging.details import Sample, is_clipped, stabilised_slab
-from kappaform.imaging.noise import Shot, Varying
+from kappaform.checks import Array
+from kappaform.imaging.noise.kinds import Shot, Varying
+from kappaform.imaging.noise.wavelets import Sample, is_clipped, stabilised_slab
 from kappaform.imaging.patches import grid_of, rows_at
 from kappaform.linalg import dct_basis
 

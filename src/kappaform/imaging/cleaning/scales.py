@@ -12,7 +12,7 @@ from typing import Any
 
 from scipy.fft import dctn, idctn
 
-from kappaform.arrays import library_of
+from kappaform.checks import library_of
 
 MOST_SCALES = 3  # more were not tried
 # Part of the frequencies of the halved image that is taken from there. Of 0.2, 0.3 and 0.4 the best

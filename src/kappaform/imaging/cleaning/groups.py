@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.imaging.kernels import clean_groups, nearest
-from kappaform.imaging.options import Progress, sections
+from kappaform.imaging.cleaning.kernels import clean_groups, nearest
 from kappaform.imaging.patches import Grid, grid_of
+from kappaform.imaging.work import Progress, sections
 from kappaform.threads import Workspace, mapped_in_order
 
 _STRIP_LAYERS = 8  # reference rows of a plane that are the work of one thread

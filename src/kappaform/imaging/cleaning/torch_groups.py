@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.imaging.groups import Layout, Rounds, Search, in_rounds, spread, three_axes
-from kappaform.imaging.kernels import LEAST_LEFT, LEAST_TRUST
-from kappaform.imaging.options import Progress
+from kappaform.imaging.cleaning.groups import Layout, Rounds, Search, in_rounds, spread, three_axes
+from kappaform.imaging.cleaning.kernels import LEAST_LEFT, LEAST_TRUST
+from kappaform.imaging.work import Progress
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -164,7 +164,7 @@ def _squared_distances(
 
     if image.is_cuda:
         try:
-            from kappaform.imaging.triton_distances import squared_distances
+            from kappaform.imaging.cleaning.triton import squared_distances
         except ImportError:
             pass
         else:

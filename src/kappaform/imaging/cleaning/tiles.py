@@ -14,12 +14,13 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.arrays import float_dtype, representable
-from kappaform.imaging.clean import cleaner, sweep
-from kappaform.imaging.groups import refined
-from kappaform.imaging.options import Progress, Quality, sections
+from kappaform.checks import float_dtype, representable
+from kappaform.imaging.cleaning.groups import refined
+from kappaform.imaging.cleaning.patchwise import cleaner, sweep
+from kappaform.imaging.cleaning.stages import Recipe, Tools, cleaned, is_movie
+from kappaform.imaging.options import Quality
 from kappaform.imaging.patches import Grid, patches_at
-from kappaform.imaging.stages import Recipe, Tools, cleaned, is_movie
+from kappaform.imaging.work import Progress, sections
 
 Cleaned = tuple[list[Any], list[Any]]  #: components, and the mean number of coefficients over each
 

@@ -1,0 +1,1 @@
+"""Removal of noise from patches and from groups of similar patches."""

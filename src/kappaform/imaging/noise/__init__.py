@@ -1,0 +1,1 @@
+"""Kinds of noise, and which of them an image has."""
