@@ -8,7 +8,7 @@ from helpers import psnr
 from skimage import data
 
 import kappaform as kf
-from kappaform.imaging.cleaning import tiles as places
+from kappaform.imaging.cleaning import tiles
 from kappaform.imaging.cleaning.patchwise import rule_of
 from kappaform.imaging.cleaning.stages import two_sweeps
 from kappaform.imaging.patches import grid_of, patches_at
@@ -53,8 +53,8 @@ def through_torch(monkeypatch, device):
 
     def denoised(image, sigma, **options):
         with monkeypatch.context() as patch:
-            place = lambda parts, _: clean_torch.TensorImage(parts, device)  # noqa: E731
-            patch.setattr(module, "place_of", place)
+            backend = lambda parts, _: clean_torch.TorchBackend(parts, device)  # noqa: E731
+            patch.setattr(module, "backend_of", backend)
             return kf.denoise_with_details(image, sigma, **options)
 
     return denoised
@@ -80,10 +80,10 @@ def test_a_sweep_over_a_tensor_is_that_over_an_array(
     image += rng.standard_normal(shape).astype(dtype)
     rule = rule_of(perturbed_basis(patch_shape, rng))
     half = image[tuple(slice(max(1, size // 2)) for size in shape)]
-    expected, numbers = two_sweeps(image, patch_shape, rule, bounds, places.HostImage.tools, half)
+    expected, numbers = two_sweeps(image, patch_shape, rule, bounds, tiles.HostBackend, half)
     tensor = torch.tensor(image, device=device)
     other = torch.tensor(half, device=device)
-    found, counts = two_sweeps(tensor, patch_shape, rule, bounds, clean_torch.TOOLS, other)
+    found, counts = two_sweeps(tensor, patch_shape, rule, bounds, clean_torch.TorchBackend, other)
     assert found.device.type == device.type
     assert found.cpu().numpy().dtype == dtype
     np.testing.assert_allclose(found.cpu(), expected, rtol=0, atol=tolerance)
@@ -92,9 +92,9 @@ def test_a_sweep_over_a_tensor_is_that_over_an_array(
 
 def test_slabs_do_not_change_the_result(noisy, rng, monkeypatch):
     image, rule = torch.tensor(noisy / 20), rule_of(perturbed_basis((8, 8), rng))
-    whole, counts = two_sweeps(image, (8, 8), rule, (-np.inf, np.inf), clean_torch.TOOLS)
+    whole, counts = two_sweeps(image, (8, 8), rule, (-np.inf, np.inf), clean_torch.TorchBackend)
     monkeypatch.setattr(clean_torch, "_SLAB_ENTRIES", 1)
-    parts, numbers = two_sweeps(image, (8, 8), rule, (-np.inf, np.inf), clean_torch.TOOLS)
+    parts, numbers = two_sweeps(image, (8, 8), rule, (-np.inf, np.inf), clean_torch.TorchBackend)
     torch.testing.assert_close(parts, whole, rtol=0, atol=1e-12)
     torch.testing.assert_close(numbers, counts)
 
@@ -114,8 +114,8 @@ def test_patches_of_a_tensor_are_those_of_an_array(device, rng):
         image = rng.standard_normal(shape)
         grid = grid_of(shape, patch_shape)
         numbers = rng.integers(0, grid.n_patches, 40)
-        place = clean_torch.TensorImage([np.zeros(shape), image], device)
-        (found,) = place.patches(1, [(grid, numbers)])
+        backend = clean_torch.TorchBackend([np.zeros(shape), image], device)
+        (found,) = backend.patches(1, [(grid, numbers)])
         expected = patches_at(image, grid, numbers)
         np.testing.assert_allclose(found.cpu(), expected, rtol=0, atol=1e-14)
 
@@ -124,7 +124,7 @@ def test_patches_of_a_tensor_are_those_of_an_array(device, rng):
 def test_with_the_same_transform_torch_differs_by_rounding(
     noisy, details, quality, through_torch, monkeypatch
 ):
-    monkeypatch.setattr(places, "_PLANE", (40, 10))
+    monkeypatch.setattr(tiles, "_PLANE", (40, 10))
     options = {"transform": details.transform, "quality": quality}
     image = noisy[:60, :60]
     expected = kf.denoise_with_details(image, 20.0, **options)

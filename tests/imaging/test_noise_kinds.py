@@ -9,7 +9,7 @@ import kappaform as kf
 from kappaform import Correlated, Shot, Varying, White, add_noise
 from kappaform.imaging.components import components_of
 from kappaform.imaging.noise.correlated import covariance_of
-from kappaform.imaging.options import checked_options
+from kappaform.imaging.options import Options
 
 KERNEL = np.array([[1.0, 2.0, 1.0], [2.0, 4.0, 2.0], [1.0, 2.0, 1.0]]) / 16
 
@@ -359,8 +359,7 @@ BETWEEN = np.array([[9.0, 4.0, 1.0], [4.0, 16.0, -2.0], [1.0, -2.0, 4.0]])  # of
 
 def components_of_noise(noise, samples):
     """The components of an image that is nothing but noise."""
-    shape = samples.shape[:-1]
-    options = checked_options(shape, "conditioned", 1.1, 3, None, None, None, None, None)
+    options = Options.checked(samples, patch_size=3, channel_axis=-1)
     lowest, highest = samples.min(axis=(0, 1)), samples.max(axis=(0, 1))
     return components_of(samples, noise, lowest, highest, options)
 

@@ -8,10 +8,9 @@ import pytest
 
 import kappaform as kf
 from kappaform.imaging import training
-from kappaform.imaging.cleaning import patchwise as clean
-from kappaform.imaging.cleaning import tiles as places
+from kappaform.imaging.cleaning import patchwise, tiles
 from kappaform.imaging.cleaning.stages import EFFORTS
-from kappaform.imaging.work import section
+from kappaform.imaging.work import Progress
 from kappaform.threads import at_most_threads, mapped_in_order
 
 
@@ -77,14 +76,16 @@ def test_it_moves_while_learning_and_while_cleaning_every_part(monkeypatch):
     cost = training._LEARNING_COST * training.FOR_PATCHES.n_rounds
     learning = cost / (cost + 1)  # all patches are drawn
     shares = told(image, quality="fast")
-    n_parts = sum(-(-(height - 3) // clean._PART_ROWS) for height in (200, 100, 50))  # and halves
+    n_parts = sum(
+        -(-(height - 3) // patchwise._PART_ROWS) for height in (200, 100, 50)
+    )  # and halves
     assert len({share for share in shares if share > learning}) == 2 * n_parts  # of both sweeps
     # More than the beginnings of rounds and of halves: single iterations.
     assert len({share for share in shares if share <= learning}) > 4 * training.FOR_PATCHES.n_rounds
 
 
 def test_it_moves_over_tiles(monkeypatch):
-    monkeypatch.setattr(places, "_PLANE", (24, 8))
+    monkeypatch.setattr(tiles, "_PLANE", (24, 8))
     shares = told(noisy(3 * 24, 24), transform=kf.dct_basis((4, 4)))
     assert_thirds_are_among(shares)
 
@@ -147,7 +148,7 @@ def test_what_progress_raises_ends_the_work():
 
 
 def test_a_progress_that_cannot_be_called_is_refused():
-    message = "progress=0.5: give a function of a share, 0 to 1, or None."
+    message = "progress=0.5: give a function of a fraction, 0 to 1, or None."
     with pytest.raises(TypeError, match=re.escape(message)):
         kf.denoise(noisy(40, 40), 10, progress=0.5)
 
@@ -175,7 +176,7 @@ def test_a_map_tells_while_threads_still_work(monkeypatch):
 def test_sections_follow_each_other_without_gap_or_fall(number):
     shares = []
     for i in range(number):
-        part = section(shares.append, i / number, (i + 1) / number)
+        part = Progress(shares.append).section(i / number, (i + 1) / number)
         for share in (0, 0.1, 1 / 3, 0.999, 1):
             part(share)
         assert shares[-1] == (i + 1) / number
@@ -185,7 +186,7 @@ def test_sections_follow_each_other_without_gap_or_fall(number):
 def test_a_section_ends_exactly_where_the_next_one_begins(rng):
     for start, stop in np.sort(rng.uniform(size=(500, 2))).tolist():
         shares = []
-        part = section(shares.append, start, stop)
+        part = Progress(shares.append).section(start, stop)
         for share in (0, 1e-17, 0.5, 1 - 1e-16, 1):
             part(share)
         assert shares == sorted(shares)

@@ -22,7 +22,7 @@ from kappaform.files import check_readable
 from kappaform.image_files import Picture, as_stored, check_target, write_image
 from kappaform.image_files.picture import MOVIE, VOLUME
 from kappaform.imaging.options import default_patch_shape
-from kappaform.imaging.work import sections
+from kappaform.imaging.work import Progress
 
 _ROUNDING = 12**-0.5  # deviation of the error of rounding to whole numbers
 # Of the values, beyond a range that they are said to have. Noise brings at most about half of them
@@ -262,7 +262,7 @@ def _details(
     with messages.progress(title, f"{short(n_pixels / 1e6)} megapixels") as progress:
         image = _floats(noisy, arguments.device)
         movies = image if options["movie"] else [image]
-        parts = zip(movies, sections(progress, [1] * len(movies)), strict=True)
+        parts = zip(movies, Progress(progress).sections([1] * len(movies)), strict=True)
         found = [kf.denoise_with_details(each, **options, progress=part) for each, part in parts]
     if arguments.device:
         tensors: list[Any] = [each.image for each in found]

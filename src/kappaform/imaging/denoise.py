@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kappaform.checks import float_dtype, library_of, representable
-from kappaform.imaging.axes import checked_axes
+from kappaform.checks import float_dtype, library_of
+from kappaform.imaging.axes import check_scale, extremes_of, within
 from kappaform.imaging.cleaning.stages import EFFORTS, Recipe
 from kappaform.imaging.components import (
-    Part,
+    Component,
+    backend_of,
     components_of,
     levels_of,
     noise_of_movie,
@@ -29,18 +30,11 @@ from kappaform.imaging.options import (
     Options,
     Quality,
     Sigma,
-    check_movie,
-    check_scale,
-    checked_options,
-    checked_quality,
-    equal_parts,
-    limits,
     of_ordinary_scale,
-    patch_of_frames,
 )
 from kappaform.imaging.shared import learned_from_all
-from kappaform.imaging.training import Source, learned_at_scales, place_of, share_of_learning
-from kappaform.imaging.work import Progress, checked_progress, section
+from kappaform.imaging.training import learned_at_scales, learning_fraction, sources_of
+from kappaform.imaging.work import Listener, Progress
 from kappaform.learning import LearnResult
 from kappaform.threads import single_threaded_blas
 
@@ -125,7 +119,7 @@ def denoise(
     share: bool = False,
     rng: int | np.random.Generator | None = None,
     callback: Callback | None = None,
-    progress: Progress | None = None,
+    progress: Listener | None = None,
 ) -> NDArray:
     """Remove noise from an image, a volume or a stack.
 
@@ -229,7 +223,7 @@ def denoise_with_details(
     share: bool = False,
     rng: int | np.random.Generator | None = None,
     callback: Callback | None = None,
-    progress: Progress | None = None,
+    progress: Listener | None = None,
 ) -> DenoiseResult:
     """Remove noise, and tell how: `denoise` with all that it found.
 
@@ -255,69 +249,28 @@ def denoise_with_details(
     >>> details.condition_number <= 1.1 * (1 + 1e-9)
     True
     """
-    library = library_of(image)
-    if library == "torch":
-        from kappaform.imaging.cleaning.torch import as_given, on_host
-
-        sigma = on_host(sigma, "sigma")
-    pixels, device = pixels_of(image, channel_axis, preset)
-    if movie:
-        check_movie(pixels.shape, (stack_axis, channel_axis), preset, share, library)
-    axes = checked_axes(pixels.shape, channel_axis, stack_axis)
-    stack = frames = axes.to_stack(pixels)
-    if movie:
-        stack = frames[np.newaxis]
-        patch_size = patch_of_frames(patch_size, stack.shape[2:-1], transform)
-    space = stack.shape[1:-1]
-    options = checked_options(
-        space, method, max_condition, patch_size, preset, transform, value_range, rng, callback
-    )
-    options = replace(
-        options,
-        quality=checked_quality(quality, preset),
-        device=device,
-        progress=checked_progress(progress),
-    )
-    if share and (options.paper or options.transform is not None):
-        raise ValueError("share=True learns a transform: leave out transform and preset.")
-    with single_threaded_blas():
-        lowest, highest = limits(frames)
-        if movie:
-            lowest, highest = lowest.min(0, keepdims=True), highest.max(0, keepdims=True)
-            noises = noise_of_movie(sigma, noise, stack, options)
-        else:
-            noises = noises_of(sigma, noise, stack, options)
-        levels = levels_of(noises, stack)
-        check_scale(lowest, highest, levels)
-        images = list(zip(stack, noises, lowest, highest, strict=True))
-        if share:
-            history = learned_from_all(images, options)
-            options = replace(options, transform=history[-1].transform if history else None)
-        parts = zip(images, equal_parts(options, len(images)), strict=True)
-        slices = [_denoise_slice(*each, part) for each, part in parts]
-    cleaned = together([each.images[0] for each in slices], axis=0)
-    counts = together([each.counts[0] for each in slices], axis=0)
-    if movie:
-        cleaned, counts = cleaned[0], counts[0]
-    cleaned = axes.from_stack(cleaned)
-    if not share:
-        history = [result for each in slices for result in each.history]
-    return DenoiseResult(
-        image=as_given(cleaned, cast(Any, image)) if library == "torch" else cleaned,
-        noise=noises[0] if len(noises) == 1 else tuple(noises),
-        sigma=float(levels[0, 0]) if levels.size == 1 else np.squeeze(levels),
-        patch_shape=options.patch_shape,
-        transforms=tuple(matrix for each in slices for matrix in each.transforms),
-        sparsity_map=axes.map_from_stack(counts),
-        history=tuple(history),
-    )
+    return denoise_on(None, **locals())  # every argument by its name
 
 
-# --- One image after another
+def denoise_on(
+    device: Any, image: Any, sigma: Any, *, noise: Any, preset: str | None, **settings: Any
+) -> DenoiseResult:
+    """`denoise_with_details`; arrays are processed on a torch device if one is given.
+
+    Their pixels go to the device once, and come back once.
+    """
+    if preset is not None:
+        # The only import from a layer above: the preset is the paper's, and its code is there.
+        from kappaform.paper.denoiser import denoise_as_published
+
+        return denoise_as_published(image, sigma, noise, preset, **settings)
+    pixels, its_device = pixels_of(image, settings["channel_axis"])
+    options = Options.checked(pixels, device=its_device or device, **settings)
+    return denoised(image, pixels, sigma, noise, options, _denoised_components)
 
 
-class _Cleaned(NamedTuple):
-    """What was cleaned, and the transforms and rounds of learning behind it."""
+class Denoised(NamedTuple):
+    """Denoised images, and the transforms and rounds of learning behind them."""
 
     images: list[Any]
     counts: list[Any]
@@ -325,73 +278,106 @@ class _Cleaned(NamedTuple):
     history: list[LearnResult]
 
 
-def _denoise_slice(
-    image: Any, noise: Noise, lowest: NDArray, highest: NDArray, options: Options
-) -> _Cleaned:
+def denoised(
+    image: Any,
+    pixels: Any,
+    sigma: Any,
+    noise: Any,
+    options: Options,
+    by: Callable[[list[Component], Options, Progress], Denoised],
+) -> DenoiseResult:
+    """An image with these pixels denoised, its components by a function that denoises those."""
+    axes, is_tensor = options.axes, library_of(image) == "torch"
+    if is_tensor:
+        from kappaform.imaging.cleaning.torch import as_array, as_given
+
+        sigma = as_array(sigma, "sigma")
+    stack = axes.to_stack(pixels)
+    with single_threaded_blas():
+        lowest, highest = extremes_of(stack[0] if axes.movie else stack)
+        if axes.movie:
+            lowest, highest = lowest.min(0, keepdims=True), highest.max(0, keepdims=True)
+        find = noise_of_movie if axes.movie else noises_of
+        noises = find(sigma, noise, stack, options.patch_shape)
+        levels = levels_of(noises, stack)
+        check_scale(lowest, highest, levels)
+        images = list(zip(stack, noises, lowest, highest, strict=True))
+        shared: list[LearnResult] = []
+        if options.share:
+            shared = learned_from_all(images, options)
+            options = replace(options, transform=shared[-1].transform if shared else None)
+        parts = zip(images, options.progress.sections([1] * len(images)), strict=True)
+        found = [_denoised_image(*each, options, by, progress) for each, progress in parts]
+    result = axes.from_stack(together([each.images[0] for each in found], axis=0))
+    counts = together([each.counts[0] for each in found], axis=0)
+    return DenoiseResult(
+        image=as_given(result, image) if is_tensor else result,
+        noise=noises[0] if len(noises) == 1 else tuple(noises),
+        sigma=float(levels[0, 0]) if levels.size == 1 else np.squeeze(levels),
+        patch_shape=options.patch_shape,
+        transforms=tuple(matrix for each in found for matrix in each.transforms),
+        sparsity_map=axes.map_from_stack(counts),
+        history=tuple(shared or (result for each in found for result in each.history)),
+    )
+
+
+# --- One image after another
+
+
+def _denoised_image(
+    image: Any,
+    noise: Noise,
+    lowest: NDArray,
+    highest: NDArray,
+    options: Options,
+    by: Callable[[list[Component], Options, Progress], Denoised],
+    progress: Progress,
+) -> Denoised:
     """One image of a stack: its components together."""
     components = components_of(image, noise, lowest, highest, options)
-    noisy = [part for part in components.parts if not part.is_clean]
-    if not noisy:
-        if options.progress is not None:
-            options.progress(1.0)
-        found = _Cleaned([], [], [], [])
-    else:
-        found = (_as_published if options.paper else _denoise_parts)(noisy, options)
-    cleaned, counts = iter(found.images), iter(found.counts)
+    noisy = [part for part in components.parts if part.is_noisy]
+    found = by(noisy, options, progress) if noisy else Denoised([], [], [], [])
+    progress(1.0)
+    estimates, counts = iter(found.images), iter(found.counts)
     images, totals = [], []
     for part in components.parts:
-        values = part.image
-        images.append(values.astype(float_dtype(values.dtype)) if part.is_clean else next(cleaned))
-        totals.append(np.zeros_like(values, np.float32) if part.is_clean else next(counts))
+        if part.is_noisy:
+            images.append(next(estimates))
+            totals.append(next(counts))
+        else:
+            dtype = float_dtype(part.image.dtype)
+            images.append(within(part.image.astype(dtype), part.value_range, dtype))
+            totals.append(np.zeros_like(part.image, np.float32))
     mean = sum(totals) / np.float32(len(totals))
-    whole = components.restored(images)
-    whole = whole.clip(*representable(options.value_range, whole.dtype))
-    return found._replace(images=[whole], counts=[mean])
+    return found._replace(images=[components.restored(images)], counts=[mean])
 
 
-def _as_published(parts: Sequence[Part], options: Options) -> _Cleaned:
-    """Each component on its own, with the settings of the paper."""
-    from kappaform.imaging.published import denoise_as_published
-
-    found = _Cleaned([], [], [], [])
-    for part, its_options in zip(parts, equal_parts(options, len(parts)), strict=True):
-        image, counts, rounds = denoise_as_published(part.image, part.sigma, its_options)
-        found.images.append(image)
-        found.counts.append(counts)
-        found.transforms.append(rounds[-1].transform)
-        found.history.extend(rounds)
-    return found
-
-
-def _denoise_parts(parts: Sequence[Part], options: Options) -> _Cleaned:
-    """Learn transforms or take the given one, then clean all components, where the pixels are."""
+def _denoised_components(parts: list[Component], options: Options, progress: Progress) -> Denoised:
+    """Learn transforms or take the given one, then denoise all components, where the pixels are."""
     rng = np.random.default_rng(options.seed)
-    place = place_of([part.image for part in parts], options.device)
-    learning = share_of_learning(parts[0].image, options)
-    told = replace(options, progress=section(options.progress, 0, learning))
+    backend = backend_of([part.image for part in parts], options.device)
+    learning = learning_fraction(parts[0].image, options)
     scales: list[list[NDArray]] = [[]] * len(parts)  # the transforms of each component
     history: list[LearnResult] = []
     if options.transform is not None:
         scales = [[options.transform]] * len(parts)
     else:
-        sources = [
-            Source(place, c, part.image.shape, part.sigma, part.covariance)
-            for c, part in enumerate(parts)
-        ]
+        sources = sources_of(parts, backend)
         groups = [sources[c : c + 1] for c in range(_MOST_LEARNED)] + [sources[_MOST_LEARNED:]]
         groups = [group for group in groups if group]
-        for group, its_options in zip(groups, equal_parts(told, len(groups)), strict=True):
-            rounds = learned_at_scales(group, its_options, rng)
+        of_groups = progress.section(0, learning).sections([1] * len(groups))
+        for group, its in zip(groups, of_groups, strict=True):
+            rounds = learned_at_scales(group, options, rng, its)
             history.extend(result for scale in rounds for result in scale)
             for source in group:
                 scales[source.component] = [scale[-1].transform for scale in rounds]
     recipes = [_recipe(*each, options) for each in zip(parts, scales, strict=True)]
-    transforms = [each[0] for each in scales]
-    rest = section(options.progress, learning, 1)
-    return _Cleaned(*place.cleaned(recipes, options.quality, rest), transforms, history)
+    rest = progress.section(learning, 1)
+    images, counts = backend.denoised(recipes, options.quality, rest)
+    return Denoised(images, counts, [each[0] for each in scales], history)
 
 
-def _recipe(part: Part, transforms: Sequence[NDArray], options: Options) -> Recipe:
+def _recipe(part: Component, transforms: Sequence[NDArray], options: Options) -> Recipe:
     peak = (part.highest / 2 - part.lowest / 2) / part.sigma
     is_fast = EFFORTS[options.quality] is None
     largest = _SINGLE_PRECISION_PEAK if is_fast else _SINGLE_PRECISION_PEAK_OF_GROUPS
