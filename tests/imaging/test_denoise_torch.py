@@ -286,6 +286,38 @@ def test_the_command_says_in_a_line_that_there_is_no_gpu(noisy, tmp_path, capsys
     assert "torch finds no CUDA GPU here" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("quality", ["fast", "balanced"])
+def test_the_pixels_of_an_array_go_to_the_device_and_back_once(
+    noisy, quality, through_torch, monkeypatch
+):
+    sent, fetched = [], []
+    to_device, to_host = clean_torch.to_device, clean_torch.to_host
+    monkeypatch.setattr(
+        clean_torch, "to_device", lambda a, d: (sent.append(a.size), to_device(a, d))[1]
+    )
+    monkeypatch.setattr(
+        clean_torch, "to_host", lambda a: (fetched.append(a.numel()), to_host(a))[1]
+    )
+    through_torch(noisy[:50, :50], 20.0, patch_size=5, quality=quality)
+    assert sent == [2500]
+    assert fetched == [2500, 2500]  # the image, and the map of sparsities
+
+
+def test_an_array_is_denoised_on_the_device_that_is_named(noisy, monkeypatch):
+    module, chosen = sys.modules["kappaform.imaging.denoise"], []
+    backend_of = module.backend_of
+    monkeypatch.setattr(
+        module,
+        "backend_of",
+        lambda parts, device: (chosen.append(device), backend_of(parts, None))[1],
+    )
+    image, transform = noisy[:30, :30], dct_basis((5, 5))
+    for device in (torch.device("cuda:1"), torch.device("cpu"), None):
+        found = module.denoise_on(device, image, 20.0, transform=transform)
+        assert isinstance(found.image, np.ndarray)
+    assert chosen == [torch.device("cuda:1"), None, None]
+
+
 KINDS = {
     "white": kf.White(20.0),
     "shot": kf.Shot(8.5, 3.0),

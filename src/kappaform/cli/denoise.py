@@ -21,6 +21,7 @@ from kappaform.cli.words import ROUGH, compared, facts_of, is_rough, line_of, sh
 from kappaform.files import check_readable
 from kappaform.image_files import Picture, as_stored, check_target, write_image
 from kappaform.image_files.picture import MOVIE, VOLUME
+from kappaform.imaging.denoise import denoise_on
 from kappaform.imaging.options import default_patch_shape
 from kappaform.imaging.work import Progress
 
@@ -260,14 +261,12 @@ def _details(
     if not arguments.preset and not arguments.device:
         tell_duration(title, n_pixels * n_channels, arguments.quality)
     with messages.progress(title, f"{short(n_pixels / 1e6)} megapixels") as progress:
-        image = _floats(noisy, arguments.device)
+        image = _floats(noisy, None)
         movies = image if options["movie"] else [image]
         parts = zip(movies, Progress(progress).sections([1] * len(movies)), strict=True)
-        found = [kf.denoise_with_details(each, **options, progress=part) for each, part in parts]
-    if arguments.device:
-        tensors: list[Any] = [each.image for each in found]
-        arrays = [tensor.cpu().numpy() for tensor in tensors]
-        found = [replace(each, image=array) for each, array in zip(found, arrays, strict=True)]
+        found = [
+            denoise_on(arguments.device, each, **options, progress=part) for each, part in parts
+        ]
     return _of_movies(found) if options["movie"] else found[0]
 
 

@@ -77,8 +77,11 @@ def backend_of(components: Sequence[Any], device: Any) -> Backend:
 # --- An image as given
 
 
-def pixels_of(image: Any, channel_axis: int | None) -> tuple[Any, Any]:
-    """The values of an image of any library, and its torch device; None: it is on the host."""
+def pixels_of(image: Any, channel_axis: int | None, device: Any = None) -> tuple[Any, Any]:
+    """The values of an image of any library, and where it is processed; None: on the host.
+
+    That is the device of a tensor, or the given one.
+    """
     library = library_of(image)
     if library == "dask":
         from kappaform.imaging.cleaning.dask import check_dask_image
@@ -88,9 +91,9 @@ def pixels_of(image: Any, channel_axis: int | None) -> tuple[Any, Any]:
     if library == "torch":
         from kappaform.imaging.cleaning.torch import as_array
 
-        device = None if image.device.type == "cpu" else image.device
-        return as_real_array(as_array(image, "image"), "image"), device
-    return as_real_array(image, "image"), None
+        image, device = as_array(image, "image"), image.device
+    is_host = device is None or device.type == "cpu"
+    return as_real_array(image, "image"), None if is_host else device
 
 
 def noises_of(

@@ -38,48 +38,48 @@ from kappaform.imaging.work import Listener, Progress
 from kappaform.learning import LearnResult
 from kappaform.threads import single_threaded_blas
 
-# Above this distance from the centre, in units of the noise, single precision would show. Patches
-# are rounded by 2**-24 times as much, 1/4000 of the noise. Groups need squares: products of their
-# patches are rounded by less than the noise adds to them.
+# Largest distance from the centre, in units of the noise, for single precision. Patches are rounded
+# by 2**-24 times as much, 1/4000 of the noise. Groups need squares: products of their patches are
+# rounded by less than the noise adds to them.
 _SINGLE_PRECISION_PEAK = 4096
 _SINGLE_PRECISION_PEAK_OF_GROUPS = 256
-# Components that have a transform of their own, those of colour and the strongest of more channels.
-# The others, of which most are noise, share one: the time of learning does not grow with them.
+# Components with a transform of their own: those of colour, or the strongest of more channels. The
+# others are mostly noise and have one in common: more of them do not prolong learning.
 _MOST_LEARNED = 4
 
 
 @dataclass(frozen=True, eq=False)
 class DenoiseResult:
-    """A cleaned image and how it was cleaned.
+    """A denoised image, and how it was denoised.
 
     Attributes
     ----------
     image : array
-        Of the shape and axes of the input.
-    noise : White, Shot or Correlated, or a tuple of them
-        The noise that was assumed; of a stack, that of each image.
+        The denoised image, with the shape and axes of the input.
+    noise : White, Shot, Varying or Correlated, or a tuple of them
+        The noise that was assumed; for a stack, one for each image.
     sigma : float or array
-        Its deviation, in units of the image; one for each channel and image. Of noise that depends
-        on brightness, that at the mean brightness.
+        Standard deviation of the noise, in image units; one for each channel and image. If the
+        noise depends on brightness, that at the mean brightness.
     patch_shape : tuple of int
     transforms : tuple of float64 arrays of shape (n, n)
-        One for each (decorrelated) channel and slice; none where there was nothing to do. After the
-        four strongest, components share one. Those of the halved image are in `history` only.
+        One for each (decorrelated) channel and image that has noise. Components after the four
+        strongest have one in common. Transforms of coarser scales are in `history` only.
     sparsity_map : array
-        Mean number of coefficients of the patches over each pixel, over all channels.
+        Mean number of coefficients of the patches over each pixel, averaged over channels.
     history : tuple of LearnResult
         One for each round of learning.
 
     Examples
     --------
-    What was found in one picture is good for others of the same camera.
+    Noise and transform of one picture can be used for others of the same camera.
 
     >>> from skimage.data import camera
     >>> import kappaform as kf
     >>> noisy = kf.add_noise(camera()[100:164, 200:264], sigma=20)
     >>> details = kf.denoise_with_details(noisy)
     >>> other = kf.add_noise(camera()[200:264, 200:264], sigma=20, rng=1)
-    >>> cleaned = kf.denoise(other, noise=details.noise, transform=details.transform)
+    >>> denoised = kf.denoise(other, noise=details.noise, transform=details.transform)
     """
 
     image: NDArray
@@ -92,12 +92,12 @@ class DenoiseResult:
 
     @property
     def transform(self) -> NDArray | None:
-        """The only transform, or the first one: in colour, that of the strongest component."""
+        """The first or only transform: in colour, that of the strongest component."""
         return self.transforms[0] if self.transforms else None
 
     @property
     def condition_number(self) -> float:
-        """The largest of the transforms used, 1 if there are none."""
+        """The largest condition number of the transforms, 1 if there are none."""
         return max((float(np.linalg.cond(each)) for each in self.transforms), default=1.0)
 
 
@@ -121,85 +121,88 @@ def denoise(
     callback: Callback | None = None,
     progress: Listener | None = None,
 ) -> NDArray:
-    """Remove noise from an image, a volume or a stack.
+    """Remove noise from an image, a volume or a stack of images.
 
-    A transform is learned from the noisy patches. Its coefficients well above the noise give a
-    first estimate, which then says how much of each coefficient is signal (Wiener's rule);
-    overlapping patches are averaged, the sparser ones with more weight. What is smooth is taken
-    from the image at half its size. From there on, groups of similar patches are estimated together
-    (`quality`). Values are never rescaled or clipped unless `value_range` is given.
+    A transform is learned from the noisy patches. Hard thresholding of its coefficients gives a
+    first estimate, which guides empirical Wiener filtering. Overlapping patches are averaged, the
+    sparser ones with more weight. Smooth content is estimated at coarser scales. Finally, groups of
+    similar patches are denoised jointly (`quality`). Values are never rescaled, and clipped only if
+    `value_range` is given.
 
     Parameters
     ----------
     image : array
-        2-D or 3-D, beside the axes of channels and of a stack. Floats keep their dtype, integers
-        come back as float64 in their own range. A Dask array is cleaned chunk by chunk when
-        the result is computed, without `channel_axis` and `preset`. A torch tensor comes back as
-        one on its device; on a GPU it is learned from and cleaned there.
+        2-D or 3-D, not counting the axes of channels and of a stack. Floats keep their dtype;
+        integers become float64 in their own range. A Dask array is denoised chunk by chunk when the
+        result is computed; it excludes `channel_axis` and `preset`. A torch tensor is returned as a
+        tensor on its device; on a GPU it is also processed there.
     sigma : float, or one for each channel or image of a stack, optional
         Standard deviation of the white noise, in image units. With 0 the image is returned
-        unchanged, but for `value_range`. One number for each of 3 channels in a stack of 3 images
-        is ambiguous: give shape (1, 3) for channels, (3, 1) for images.
-    noise : White, Shot, Correlated, or the name of a kind, optional
-        In place of `sigma`: the noise of the image, or one for each image of a stack. Of a kind
-        ("white", "shot", "correlated") its size is estimated; without both, so is the kind, as by
-        `estimate_noise`.
+        unchanged, except for `value_range`. For a stack of 3 images with 3 channels, three numbers
+        are ambiguous: give shape (1, 3) for channels, (3, 1) for images.
+    noise : White, Shot, Varying, Correlated, or the name of a kind, optional
+        In place of `sigma`: the noise of the image, or a sequence with that of each image of a
+        stack. A name ("white", "shot", "correlated") fixes the kind and estimates its strength. If
+        neither `sigma` nor `noise` is given, both are estimated, as by `estimate_noise`.
     method : {"conditioned", "log-det", "orthonormal"}
+        How the transform is learned.
     max_condition : float >= 1
-        Bound on the condition number of the conditioned transform.
+        Bound on the condition number, for the method "conditioned".
     patch_size : int or tuple, optional
-        By default 11 in 2-D and 4 in 3-D, or less in a smaller image.
+        Side of the patches. Default: 11 in 2-D and 4 in 3-D, or the size of a smaller image.
     quality : {"fast", "balanced", "best"}, optional
-        "fast" cleans every patch on its own, with transforms learned from the image and from its
-        halves. "balanced", the default, and "best" then let similar patches, wherever they are
-        near, clean each other: better, in up to three and seven times the time of "fast".
+        "fast" denoises every patch on its own, with transforms learned from the image and from
+        coarser scales. "balanced" (default) and "best" then denoise groups of similar patches
+        jointly, which is better and takes up to three and seven times the time of "fast".
     preset : {"paper"}, optional
         The settings of the paper, for comparison: grey levels from 0 to 255, coding to an error,
-        bound and norm taken from a log-det transform, so that `max_condition` has no effect. It
-        has one quality only.
+        bound and norm taken from a log-det transform. `max_condition` has no effect, and `quality`
+        cannot be chosen.
     transform : array of shape (n, n), LearnResult or fitted estimator, optional
         Used instead of learning one. Its scale does not matter.
     value_range : (low, high), optional
-        Values that are possible: patches (but those of colour) and image are clipped to them, also
-        where there is no noise to remove.
+        Range of possible values. The image and (except in colour) the patches are clipped to it,
+        even if there is no noise to remove.
     channel_axis : int, optional
         Axis of the channels, which are decorrelated by their principal components. A given
         `sigma` means noise that is independent between channels.
     stack_axis : int, optional
-        Axis along which images are denoised each on its own: as if it came alone.
+        Axis of a stack of images. Each image is denoised as if it were given alone.
     movie : bool
-        The images of the stack are the frames of a movie, in order: similar patches are looked for
-        in the frames before and after as well (with "fast" frames share a transform only). All
-        frames have the same noise, estimated in the frame whose noise level is the median. In
-        memory only.
+        Whether the images of the stack are consecutive frames of a movie. Similar patches are then
+        searched in neighbouring frames too (with "fast", frames only have a transform in common).
+        All frames have the same noise, estimated in the frame with the median noise level. The
+        movie must be in memory.
     share : bool
-        Learn one transform from the patches of all images of the stack, instead of one for each
-        image and channel.
+        Whether one transform is learned from the patches of all images of the stack, instead of one
+        for each image and channel.
     rng : int or Generator, optional
-        Chooses the patches to learn from. None: 0, the same call gives the same result.
+        Seed for drawing the patches to learn from. None is seed 0: the same call gives the same
+        result.
     callback : callable, optional
-        Called with the LearnResult after every iteration (with the preset, after every round);
-        returning True ends that learning.
+        Called with the LearnResult after every iteration (with the preset, after every round).
+        Returning True ends that learning.
     progress : callable, optional
-        Told the share of the work that is done, a float that never falls and ends at 1, in the
-        thread of the caller. Of a Dask image that is the work of the call, which learns: cleaning
-        comes later and is not told.
+        Called with the completed fraction of the work, which never decreases and ends at 1, in the
+        thread of the caller. For a Dask image, progress covers this call only (learning); denoising
+        runs when the result is computed.
 
     Returns
     -------
-    array of the shape and axes of `image`
+    array
+        The denoised image, with the shape and axes of `image`.
 
     See Also
     --------
-    denoise_with_details : the same image with the transform, sigma and map of sparsities.
+    denoise_with_details : also returns the noise, the transforms and a map of sparsities.
 
     Examples
     --------
     >>> from skimage.data import camera
     >>> import kappaform as kf
     >>> noisy = kf.add_noise(camera()[100:164, 200:264], sigma=20)
-    >>> cleaned = kf.denoise(noisy, sigma=20, value_range=(0, 255))
-    >>> bool(abs(cleaned - camera()[100:164, 200:264]).mean() < 8)
+    >>> denoised = kf.denoise(noisy, sigma=20, value_range=(0, 255))
+    >>> bool(abs(denoised - camera()[100:164, 200:264]).mean() < 8)
     True
     """
     return denoise_with_details(**locals()).image  # every argument by its name
@@ -225,7 +228,7 @@ def denoise_with_details(
     callback: Callback | None = None,
     progress: Listener | None = None,
 ) -> DenoiseResult:
-    """Remove noise, and tell how: `denoise` with all that it found.
+    """Remove noise as `denoise` does, and return everything that was estimated and learned.
 
     Parameters
     ----------
@@ -253,19 +256,23 @@ def denoise_with_details(
 
 
 def denoise_on(
-    device: Any, image: Any, sigma: Any, *, noise: Any, preset: str | None, **settings: Any
+    device: Any,
+    image: Any,
+    sigma: Any = None,
+    *,
+    noise: Any = None,
+    preset: str | None = None,
+    channel_axis: int | None = None,
+    **settings: Any,
 ) -> DenoiseResult:
-    """`denoise_with_details`; arrays are processed on a torch device if one is given.
-
-    Their pixels go to the device once, and come back once.
-    """
+    """`denoise_with_details` of an array on a torch device: pixels go there and back once."""
     if preset is not None:
         # The only import from a layer above: the preset is the paper's, and its code is there.
         from kappaform.paper.denoiser import denoise_as_published
 
-        return denoise_as_published(image, sigma, noise, preset, **settings)
-    pixels, its_device = pixels_of(image, settings["channel_axis"])
-    options = Options.checked(pixels, device=its_device or device, **settings)
+        return denoise_as_published(image, sigma, noise, preset, channel_axis, **settings)
+    pixels, device = pixels_of(image, channel_axis, device)
+    options = Options.checked(pixels, channel_axis=channel_axis, device=device, **settings)
     return denoised(image, pixels, sigma, noise, options, _denoised_components)
 
 

@@ -87,12 +87,13 @@ def denoise_as_published(
     sigma: Any,
     noise: Any,
     preset: Any,
+    channel_axis: int | None,
     *,
-    quality: Quality | None,
-    transform: Any,
-    value_range: tuple[float, float] | None,
-    movie: bool,
-    share: bool,
+    quality: Quality | None = None,
+    transform: Any = None,
+    value_range: tuple[float, float] | None = None,
+    movie: bool = False,
+    share: bool = False,
     **settings: Any,
 ) -> DenoiseResult:
     """`denoise` with the preset: arguments that contradict it are rejected."""
@@ -122,11 +123,12 @@ def denoise_as_published(
     if transform is not None:
         raise ValueError("transform and preset='paper' exclude each other: the preset learns one.")
     _check_white(noise)
-    pixels, _ = pixels_of(image, settings["channel_axis"])
+    pixels, _ = pixels_of(image, channel_axis)
     options = Options.checked(
         pixels,
         quality=quality,
         value_range=value_range,
+        channel_axis=channel_axis,
         decorrelate=False,
         patch_sides={2: PATCH_SIDE, 3: PATCH_SIDE},
         **settings,
