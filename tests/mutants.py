@@ -910,8 +910,8 @@ MUTANTS = [
     Mutant(
         "a range of values does not hold for constant pictures",
         "imaging/denoise.py",
-        "images.append(within(part.image.astype(dtype), part.value_range, dtype))",
-        "images.append(part.image.astype(dtype))",
+        "image = within(part.image.astype(dtype), part.value_range, dtype)",
+        "image = part.image.astype(dtype)",
         ("imaging/test_denoise.py::test_a_range_of_values_holds_where_there_is_nothing_to_remove",),
     ),
     Mutant(

@@ -8,6 +8,7 @@ import warnings
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -264,9 +265,10 @@ def _details(
         image = _floats(noisy, None)
         movies = image if options["movie"] else [image]
         parts = zip(movies, Progress(progress).sections([1] * len(movies)), strict=True)
-        found = [
-            denoise_on(arguments.device, each, **options, progress=part) for each, part in parts
-        ]
+        # Pixels go to a device and back once if the library gets an array, not a tensor.
+        on_host, device = kf.denoise_with_details, arguments.device
+        denoise = on_host if device is None else partial(denoise_on, device)
+        found = [denoise(each, **options, progress=part) for each, part in parts]
     return _of_movies(found) if options["movie"] else found[0]
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from kappaform.checks import as_real_array, float_dtype, library_of
 from kappaform.imaging.axes import ANY_VALUE, computed, extremes_of, within
 from kappaform.imaging.cleaning.stages import Recipe
-from kappaform.imaging.cleaning.tiles import Denoised, HostBackend
+from kappaform.imaging.cleaning.tiles import HostBackend, Outputs
 from kappaform.imaging.noise.correlated import Correlated
 from kappaform.imaging.noise.estimate import check_kind, noise_of, typical_frame
 from kappaform.imaging.noise.kinds import Noise, White, as_numbers
@@ -57,7 +57,7 @@ class Backend(Protocol):
     def patches(self, component: int, rounds: Iterable[tuple[Grid, NDArray]]) -> Iterable[Any]:
         """Mean-free patches (rows, float64) of a component: for each round, some of a grid."""
 
-    def denoised(self, recipes: Sequence[Recipe], quality: Quality, progress: Progress) -> Denoised:
+    def denoised(self, recipes: Sequence[Recipe], quality: Quality, progress: Progress) -> Outputs:
         """The components in their float dtypes."""
 
 

@@ -32,7 +32,7 @@ from kappaform.imaging.options import (
     Sigma,
     of_ordinary_scale,
 )
-from kappaform.imaging.shared import learned_from_all
+from kappaform.imaging.shared import NoisyImage, learned_from_all
 from kappaform.imaging.training import learned_at_scales, learning_fraction, sources_of
 from kappaform.imaging.work import Listener, Progress
 from kappaform.learning import LearnResult
@@ -285,15 +285,18 @@ class Denoised(NamedTuple):
     history: list[LearnResult]
 
 
+ComponentsDenoiser = Callable[[list[Component], Options, Progress], Denoised]
+
+
 def denoised(
     image: Any,
     pixels: Any,
     sigma: Any,
     noise: Any,
     options: Options,
-    by: Callable[[list[Component], Options, Progress], Denoised],
+    by: ComponentsDenoiser,
 ) -> DenoiseResult:
-    """An image with these pixels denoised, its components by a function that denoises those."""
+    """An image with these pixels denoised, its components by the given function."""
     axes, is_tensor = options.axes, library_of(image) == "torch"
     if is_tensor:
         from kappaform.imaging.cleaning.torch import as_array, as_given
@@ -314,7 +317,7 @@ def denoised(
             shared = learned_from_all(images, options)
             options = replace(options, transform=shared[-1].transform if shared else None)
         parts = zip(images, options.progress.sections([1] * len(images)), strict=True)
-        found = [_denoised_image(*each, options, by, progress) for each, progress in parts]
+        found = [_denoised_image(each, options, by, progress) for each, progress in parts]
     result = axes.from_stack(together([each.images[0] for each in found], axis=0))
     counts = together([each.counts[0] for each in found], axis=0)
     return DenoiseResult(
@@ -332,31 +335,25 @@ def denoised(
 
 
 def _denoised_image(
-    image: Any,
-    noise: Noise,
-    lowest: NDArray,
-    highest: NDArray,
-    options: Options,
-    by: Callable[[list[Component], Options, Progress], Denoised],
-    progress: Progress,
+    image: NoisyImage, options: Options, by: ComponentsDenoiser, progress: Progress
 ) -> Denoised:
     """One image of a stack: its components together."""
-    components = components_of(image, noise, lowest, highest, options)
+    components = components_of(*image, options)
     noisy = [part for part in components.parts if part.is_noisy]
     found = by(noisy, options, progress) if noisy else Denoised([], [], [], [])
     progress(1.0)
-    estimates, counts = iter(found.images), iter(found.counts)
-    images, totals = [], []
-    for part in components.parts:
-        if part.is_noisy:
-            images.append(next(estimates))
-            totals.append(next(counts))
-        else:
-            dtype = float_dtype(part.image.dtype)
-            images.append(within(part.image.astype(dtype), part.value_range, dtype))
-            totals.append(np.zeros_like(part.image, np.float32))
-    mean = sum(totals) / np.float32(len(totals))
+    pairs = zip(found.images, found.counts, strict=True)
+    every = [next(pairs) if part.is_noisy else _unchanged(part) for part in components.parts]
+    images, counts = zip(*every, strict=True)
+    mean = sum(counts) / np.float32(len(counts))
     return found._replace(images=[components.restored(images)], counts=[mean])
+
+
+def _unchanged(part: Component) -> tuple[Any, Any]:
+    """A component without noise, and its numbers of coefficients."""
+    dtype = float_dtype(part.image.dtype)
+    image = within(part.image.astype(dtype), part.value_range, dtype)
+    return image, np.zeros_like(part.image, np.float32)
 
 
 def _denoised_components(parts: list[Component], options: Options, progress: Progress) -> Denoised:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from kappaform.checks import float_dtype
 from kappaform.engines.dask import check_dask_array
 from kappaform.imaging.cleaning.stages import Recipe
-from kappaform.imaging.cleaning.tiles import Denoised, HostBackend, cuts, sides_and_margins
+from kappaform.imaging.cleaning.tiles import HostBackend, Outputs, cuts, sides_and_margins
 from kappaform.imaging.options import Quality
 from kappaform.imaging.patches import Grid, grid_of, mean_free, rows_at
 from kappaform.imaging.work import Progress
@@ -45,7 +45,7 @@ class DaskBackend:
         gathered = _gathered(self.image, list(rounds))
         return (mean_free(patches.astype(np.float64)) for patches in gathered)
 
-    def denoised(self, recipes: Sequence[Recipe], quality: Quality, progress: Progress) -> Denoised:
+    def denoised(self, recipes: Sequence[Recipe], quality: Quality, progress: Progress) -> Outputs:
         """Dask arrays, which are computed later: nothing is left to do in this call."""
         progress(1.0)
         from dask.array import map_overlap

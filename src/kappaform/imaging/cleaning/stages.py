@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,39 +62,19 @@ _CONTEXT = 1
 _LARGEST_IN_HALVES = 2.0**24
 
 
-class Kernels(Protocol):
-    """What a backend offers for images of its library."""
-
-    def patch_denoiser(self, rule: Rule, image: Any) -> Any:
-        """The rule, prepared for the patches of an image like this."""
-
-    def sweep(
-        self,
-        image: Any,
-        patch_shape: tuple[int, ...],
-        denoise: Any,
-        guide: Any,
-        bounds: tuple[float, float],
-        progress: Progress,
-    ) -> tuple[Any, Any]:
-        """All patches denoised and aggregated, and the mean number of coefficients."""
-
-    def groups(self, image: Any, search: Search) -> Any:
-        """Groups of patches in images like this, with methods `find` and `denoised`."""
-
-
 def denoised(
     noisy: Sequence[Any],
     recipes: Sequence[Recipe],
     quality: Quality,
-    kernels: Kernels,
+    kernels: Any,
     progress: Progress = SILENT,
     scale: int = 0,
 ) -> tuple[Sequence[Any], Sequence[Any]]:
     """Denoised components of an image, and over each pixel the mean number of coefficients.
 
-    The components are in units of their noise. The halved image is denoised in the same way, and
-    provides the smooth content; correlated noise would have another covariance there.
+    The components are in units of their noise. `kernels` offers `patch_denoiser`, `sweep` and
+    `groups` for their library, as `HostBackend` does. The halved image is denoised in the same way,
+    and provides the smooth content; correlated noise would have another covariance there.
     """
     effort, shape, patch_shape = EFFORTS[quality], noisy[0].shape, recipes[0].patch_shape
     is_white = all(recipe.covariance is None for recipe in recipes)
@@ -128,7 +108,7 @@ def is_movie(patch_shape: Sequence[int]) -> bool:
 
 
 def _by_patches(
-    noisy: Any, recipe: Recipe, half: Any, progress: Progress, kernels: Kernels, scale: int
+    noisy: Any, recipe: Recipe, half: Any, progress: Progress, kernels: Any, scale: int
 ) -> tuple[Any, Any]:
     """One component denoised patch by patch."""
     transform = recipe.transforms[min(scale, len(recipe.transforms) - 1)]
@@ -142,7 +122,7 @@ def two_sweeps(
     patch_shape: tuple[int, ...],
     rule: Rule,
     bounds: tuple[float, float],
-    kernels: Kernels,
+    kernels: Any,
     half: Any = None,
     progress: Progress = SILENT,
 ) -> tuple[Any, Any]:

@@ -24,7 +24,7 @@ from kappaform.imaging.patches import Grid, patches_at
 from kappaform.imaging.work import SILENT, Progress
 
 #: Denoised components, and the mean number of coefficients over each of their pixels.
-Denoised = tuple[list[Any], list[Any]]
+Outputs = tuple[list[Any], list[Any]]
 
 # Side of a tile, at most, and its margin: so large that a tile and its sums take some 200 MB.
 _PLANE = 1536, 64
@@ -51,7 +51,7 @@ class HostBackend:
         """An array of the values of an image."""
         return image
 
-    def denoised(self, recipes: Sequence[Recipe], quality: Quality, progress: Progress) -> Denoised:
+    def denoised(self, recipes: Sequence[Recipe], quality: Quality, progress: Progress) -> Outputs:
         shape = tuple(self.components[0].shape)
         outs = [np.empty(shape, dtype) for dtype in self.dtypes]
         counts = [np.empty(shape, np.float32) for _ in outs]
@@ -69,7 +69,7 @@ class HostBackend:
         recipes: Sequence[Recipe],
         quality: Quality,
         progress: Progress = SILENT,
-    ) -> Denoised:
+    ) -> Outputs:
         """A part of each component as float64, which fits into the dtype of the results."""
         dtype = np.result_type(*(recipe.dtype for recipe in recipes))
         noisy = []
