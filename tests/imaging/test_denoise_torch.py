@@ -101,12 +101,14 @@ def test_slabs_do_not_change_the_result(noisy, rng, monkeypatch):
 
 def test_progress_moves_over_the_slabs_of_a_tensor(noisy, through_torch, monkeypatch):
     monkeypatch.setattr(clean_torch, "_SLAB_ENTRIES", 1)  # a row of positions at a time
-    shares = []
+    fractions = []
     options = {"transform": dct_basis((11, 11)), "quality": "fast"}
-    through_torch(noisy[:, :40], 20.0, **options, progress=shares.append)  # too small to be halved
-    assert len(set(shares)) == 2 * (len(noisy) - 11 + 1)
-    assert shares == sorted(shares)
-    assert shares[-1] == 1
+    through_torch(
+        noisy[:, :40], 20.0, **options, progress=fractions.append
+    )  # too small to be halved
+    assert len(set(fractions)) == 2 * (len(noisy) - 11 + 1)
+    assert fractions == sorted(fractions)
+    assert fractions[-1] == 1
 
 
 def test_patches_of_a_tensor_are_those_of_an_array(device, rng):

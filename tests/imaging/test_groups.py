@@ -142,15 +142,15 @@ def test_any_number_of_threads_gives_the_same_bits(shape, dtype, rng, monkeypatc
 def test_progress_never_falls_and_ends_at_one(n_threads, rng, monkeypatch):
     monkeypatch.setenv("KAPPAFORM_NUM_THREADS", str(n_threads))
     _, noisy, guess = picture((1, 61, 20), rng)
-    shares = []
-    refined([noisy] * 2, [guess] * 2, [None] * 2, PLANE, ROUNDS, Groups, Progress(shares.append))
-    assert shares == sorted(shares)
-    assert shares[0] > 0
-    assert shares[-1] == 1
+    fractions = []
+    refined([noisy] * 2, [guess] * 2, [None] * 2, PLANE, ROUNDS, Groups, Progress(fractions.append))
+    assert fractions == sorted(fractions)
+    assert fractions[0] > 0
+    assert fractions[-1] == 1
     if n_threads == 1:  # every strip of two searches and of four rounds of two components
         n_strips = len(Groups(noisy, PLANE).strips)
         assert n_strips > 1
-        assert len(set(shares)) == n_strips * (2 + 4 * 2)
+        assert len(set(fractions)) == n_strips * (2 + 4 * 2)
 
 
 def test_what_memory_held_before_does_not_matter(rng):

@@ -133,11 +133,11 @@ def test_one_huge_value_leaves_the_rest_as_in_an_array(value, device, rng):
 
 def test_progress_never_falls_and_ends_at_one(device, rng):
     given = ([each] for each in tensors(picture((1, 20, 20), rng)[1:], device))
-    shares = []
-    groups.refined(*given, [None], PLANE, ROUNDS, TensorGroups, Progress(shares.append))
-    assert shares == sorted(shares)
-    assert len(set(shares)) >= ROUNDS.number
-    assert shares[-1] == 1
+    fractions = []
+    groups.refined(*given, [None], PLANE, ROUNDS, TensorGroups, Progress(fractions.append))
+    assert fractions == sorted(fractions)
+    assert len(set(fractions)) >= ROUNDS.number
+    assert fractions[-1] == 1
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("float64", 1e-12)])
