@@ -50,7 +50,12 @@ def draw_path(axes) -> None:
         axes.plot(bounds, 100 * values, color=colour, marker=marker, markersize=5, linewidth=2)
     axes.text(3.1, 100 * sparsification[6] - 4.4, "sparsification", color=BLUE, ha="right")
     axes.text(1.6, 100 * reconstruction[6] + 2.5, "reconstruction", color=ORANGE)
-    axes.set(xscale="log", ylim=(0, 45), xlabel="bound on the condition number", ylabel="relative error on held-out patches, %")
+    axes.set(
+        xscale="log",
+        ylim=(0, 45),
+        xlabel="bound on the condition number",
+        ylabel="relative error on held-out patches, %",
+    )
     axes.set_xticks([1, 2, 3, 5, 10], ["1", "2", "3", "5", "10"])
     axes.minorticks_off()
     axes.spines[["top", "right"]].set_visible(False)
