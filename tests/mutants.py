@@ -1280,9 +1280,9 @@ MUTANTS = [
         ("cli/test_models.py::test_of_a_constant_picture_there_is_nothing_to_choose",),
     ),
     Mutant(
-        "NaN in signals that validate is found when all is learned",
+        "NaN in validation signals is found when everything is learned",
         "learning/path.py",
-        "if in_memory and not np.isfinite(max_magnitude(values)):",
+        "if isinstance(values, np.ndarray) and memory_map(values) is None:",
         "if False:",
         ("learning/test_path.py::test_nan_in_the_validation_is_found_before_anything_is_learned",),
     ),

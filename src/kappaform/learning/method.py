@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 BOUND_SLACK = 1e-9  #: by which rounding may exceed a bound, relative to it
 _EPS = float(np.finfo(np.float64).eps)
-# Of the largest singular value: squares of coefficients neither vanish nor overflow.
+# Range of the largest singular value: squares of coefficients neither vanish nor overflow.
 _LEAST_SCALE, _LARGEST_SCALE = 1e-100, 1e100
 
 Updater = Callable[[Statistics, Any, Steps], Any]  #: (statistics, transform, steps) -> transform

@@ -137,9 +137,7 @@ class LogDet(_BuiltIn):
     loss_power = 1  # the loss is a squared error
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if name == "frobenius_weight" and value is None:
-                continue
+        for name, value in zip(("weight", "frobenius_weight"), self._weights, strict=True):
             if not is_number(value) or not 0 < value < math.inf:
                 raise ValueError(
                     f"{name}={value!r}: the weight of a penalty must be positive and finite, "

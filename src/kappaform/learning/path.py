@@ -11,17 +11,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.checks import (
-    Coding,
-    as_real_array,
-    checked_coding,
-    first_bad_row,
-    max_magnitude,
-    memory_map,
-    sparsity_of,
-)
+from kappaform.checks import Coding, as_real_array, checked_coding, memory_map, sparsity_of
 from kappaform.engines import Engine, engine_for
-from kappaform.errors import not_finite
 from kappaform.learning.evaluate import evaluate_on
 from kappaform.learning.learn import (
     MAX_ITER,
@@ -202,7 +193,7 @@ def path_on(
     *,
     after_bound: Callable[[dict[str, float]], bool] = lambda _: False,
 ) -> ConditionPath:
-    """`condition_path` on the signals of an engine, and on those that validate.
+    """`condition_path` on the signals of an engine, and on validation signals.
 
     `after_bound` receives the row of the table after each bound; returning True ends the path.
     """
@@ -280,17 +271,13 @@ def validation_engine(validation: Any, n_features: int) -> Engine:
             "the others."
         )
     values: Any = getattr(engine, "signals", None)
-    in_memory = isinstance(values, np.ndarray) and memory_map(values) is None
-    if in_memory and not np.isfinite(max_magnitude(values)):
-        raise ValueError(not_finite("validation", first_bad_row(values)))
+    if isinstance(values, np.ndarray) and memory_map(values) is None:
+        engine.gram  # noqa: B018 - reads all signals, and raises if they are not finite
     return engine
 
 
 def _row(
-    result: LearnResult,
-    engines: tuple[Engine, Engine | None],
-    n_nonzero: int,
-    coding: Coding,
+    result: LearnResult, engines: tuple[Engine, Engine | None], n_nonzero: int, coding: Coding
 ) -> dict[str, float]:
     """The row of the table for one bound."""
     row = {

@@ -31,8 +31,8 @@ class StopReason(Enum):
         "the loss would have risen by more than tol, so the last step was rejected: the update of "
         "a custom method is not monotone, or rounding hides what is left to gain"
     )
-    STREAM_END = "the stream ended: nothing says whether another batch would change much"
-    RUNNING = "learning goes on"
+    STREAM_END = "the stream ended: whether another batch would change much is unknown"
+    RUNNING = "learning is in progress"
 
     def __str__(self) -> str:
         return self.value

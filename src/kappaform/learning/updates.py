@@ -20,11 +20,11 @@ from kappaform.linalg import closest_spectrum, polar, svd
 from kappaform.linalg.orthogonal import PROXIMITY
 
 _EPS = float(np.finfo(np.float64).eps)
-# Spread of a spectrum that is taken for one value. Orthonormal bases in float64 have 2e-15 (cosine
-# and random ones, n up to 1024), those rounded to float32 7e-8: they are kept as they are given.
+# Relative spread of a spectrum that counts as one value. Orthonormal bases have 2e-15 in float64
+# (DCT and random ones, n up to 1024), and 7e-8 rounded to float32: these are not changed.
 _SPREAD_OF_ROUNDING = 1e-8
-# Sums of float32 signals have rounding where the signals have no energy: with the usual proximal
-# term, 1e-10, that decided (docs/mathematics.md, section 8).
+# Sums of float32 signals contain rounding where the signals have no energy: with the usual proximal
+# term, 1e-10, it decided the result (docs/mathematics.md, section 8).
 _LARGEST_PROXIMITY = 1e-8
 _LEAST_NORM = 1e-6  # of a transform whose norm is free: the least that can be asked for
 
