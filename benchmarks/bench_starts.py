@@ -164,18 +164,14 @@ def starts_of(case: Case) -> list[kf.LearnResult]:
     """Each start of the race, as a result that has not begun."""
     from kappaform.engines import engine_for
     from kappaform.learning import StopReason
-    from kappaform.learning.starts import Source, portfolio
-    from kappaform.learning.state import Line, State
+    from kappaform.learning.race import Candidate, Race, result_of
+    from kappaform.learning.starts import StartContext, portfolio
 
     gram = engine_for(case.signals).gram
-    source = Source(gram, case.n_nonzero, lambda _: None)
-    states = (
-        State(case.method, case.n_nonzero, (Line(*start),))
-        for start in portfolio(case.method, source)
-    )
+    context = StartContext(gram, case.n_nonzero, lambda _: None)
     return [
-        kf.LearnResult(case.method.shown(state.line.transform), StopReason.RUNNING, state)
-        for state in states
+        result_of(Race(case.method, case.n_nonzero, (Candidate(*start),)), StopReason.RUNNING)
+        for start in portfolio(case.method, context)
     ]
 
 

@@ -1,4 +1,4 @@
-"""Every link of the built site that stays inside it must lead to a file and to a place in it.
+"""Check that every internal link of the built site leads to a file and to an anchor in it.
 
 python docs/check_links.py docs/_build/html
 """
@@ -11,12 +11,12 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-#: Attributes that hold an address, by tag.
+#: Attributes that hold an address, per tag
 _ADDRESSES = {"a": "href", "link": "href", "img": "src", "script": "src", "iframe": "src"}
 
 
 class Page(HTMLParser):
-    """Addresses in a page, and the names of places in it."""
+    """Addresses in a page, and its anchors."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -38,12 +38,12 @@ def page_at(path: Path) -> Page:
 
 
 def _pages(site: Path) -> list[Path]:
-    """Pages of the site; those among the static files are templates of the theme."""
+    """Pages of the site, without the templates of the theme among the static files."""
     return [path for path in sorted(site.rglob("*.html")) if "_static" not in path.parts]
 
 
 def failures(site: Path) -> list[str]:
-    """A line for every link that leads nowhere, or to another server without being asked."""
+    """One line for every broken link."""
     found = []
     for path in _pages(site):
         for address in sorted(page_at(path).addresses):
@@ -56,7 +56,7 @@ def failures(site: Path) -> list[str]:
 def _problem(path: Path, address: str, site: Path) -> str:
     parts = urlsplit(address)
     if parts.scheme or parts.netloc:
-        return ""  # data, or another site: not asked, so that the build needs no network
+        return ""  # data, or another site: not checked, so that the build needs no network
     target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
     target = target / "index.html" if target.is_dir() else target
     if not target.is_relative_to(site.resolve()):

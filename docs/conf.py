@@ -1,4 +1,4 @@
-"""How the site is built: `make docs`."""
+"""Sphinx configuration of the site (`make docs`)."""
 
 import sys
 import tomllib
@@ -22,7 +22,7 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
-    # Of this folder:
+    # In `_ext`:
     "command_options",
     "explorer",
     "offline_math",
@@ -31,7 +31,7 @@ exclude_patterns = ["_build", "generated", "results", "tutorials/*.py", "tutoria
 templates_path = ["_templates"]
 smartquotes = False  # options begin with two hyphens, not with a dash
 
-# --- Pages in Markdown. Formulas are written as GitHub reads them, too.
+# --- Pages in Markdown, with formulas that GitHub renders as well
 myst_enable_extensions = ["dollarmath", "colon_fence", "attrs_inline"]
 myst_fence_as_directive = ["math"]
 myst_heading_anchors = 4
@@ -45,7 +45,7 @@ default_role = "py:obj"
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
 
-# --- Tutorials: scripts that are run now
+# --- Tutorials: scripts that run when the site is built
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "tutorials",
@@ -60,7 +60,7 @@ sphinx_gallery_conf = {
     "show_signature": False,
 }
 
-# --- Looks
+# --- Appearance
 html_theme = "pydata_sphinx_theme"
 html_static_path = ["_static"]
 html_extra_path = ["generated/explorer"]
@@ -75,7 +75,7 @@ html_theme_options = {
         "text": "kappaform",
         "image_light": "_static/kappa.svg",
         "image_dark": "_static/kappa.svg",
-        "alt_text": "kappaform, first page",
+        "alt_text": "kappaform, home",
     },
     "header_links_before_dropdown": 6,
     "navbar_align": "left",
@@ -85,4 +85,4 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
-html_sidebars = {"index": [], "explorer": [], "glossary": [], "changelog": []}
+html_sidebars = {"index": [], "explorer": [], "glossary": [], "changelog": [], "citing": []}

@@ -1,4 +1,4 @@
-"""Draws pictures of the site into `images/`: of the first page, the GPU tutorial and the denoiser.
+"""Draw figures of the site into `images/`: first page, GPU tutorial, qualities of the denoiser.
 
 python docs/pictures.py             first.png, atoms.png
 python docs/pictures.py qualities   qualities.png; it needs the package bm3d, and some minutes
@@ -22,16 +22,21 @@ def patches_of(image: np.ndarray) -> np.ndarray:
     return patches - patches.mean(axis=1, keepdims=True)
 
 
+def psnr(image: np.ndarray, clean: np.ndarray) -> float:
+    return 10 * np.log10(255**2 / np.mean((image - clean) ** 2))
+
+
 def draw_picture(axes) -> None:
     clean = camera()[:400, 60:460].astype(float)
     noisy = kf.add_noise(clean, 25, rng=0)
-    cleaned = kf.denoise(noisy)
+    denoised = kf.denoise(noisy)
     half = clean.shape[1] // 2
-    both = np.hstack([noisy[:, :half], cleaned[:, half:]])
+    both = np.hstack([noisy[:, :half], denoised[:, half:]])
     axes.imshow(both, cmap="gray", vmin=0, vmax=255)
     axes.axvline(half - 0.5, color="white", linewidth=2)
     axes.set_axis_off()
-    axes.set_title("clean a picture", loc="left")
+    before, after = psnr(noisy, clean), psnr(denoised, clean)
+    axes.set_title(f"denoise: {before:.1f} dB → {after:.1f} dB", loc="left")
 
 
 def draw_path(axes) -> None:
@@ -39,21 +44,26 @@ def draw_path(axes) -> None:
     train, test = patches_of(left), patches_of(right)
     bounds = [1, 1.1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 7, 10]
     path = kf.condition_path(train, bounds, n_nonzero_coefs=8, validation=test, tol=1e-3)
-    lost = path["validation_absolute"] / np.linalg.norm(test)
-    paid = path["validation_reconstruction"]
-    for values, colour, marker in ((lost, BLUE, "o"), (paid, ORANGE, "s")):
+    sparsification = path["validation_absolute"] / np.linalg.norm(test)
+    reconstruction = path["validation_reconstruction"]
+    for values, colour, marker in ((sparsification, BLUE, "o"), (reconstruction, ORANGE, "s")):
         axes.plot(bounds, 100 * values, color=colour, marker=marker, markersize=5, linewidth=2)
-    axes.text(3.1, 100 * lost[6] - 4.4, "lost among\nthe coefficients", color=BLUE, ha="right")
-    axes.text(1.6, 100 * paid[6] + 2.5, "lost in the picture", color=ORANGE)
-    axes.set(xscale="log", ylim=(0, 45), xlabel="bound on the condition number", ylabel="error, %")
+    axes.text(3.1, 100 * sparsification[6] - 4.4, "sparsification", color=BLUE, ha="right")
+    axes.text(1.6, 100 * reconstruction[6] + 2.5, "reconstruction", color=ORANGE)
+    axes.set(
+        xscale="log",
+        ylim=(0, 45),
+        xlabel="bound on the condition number",
+        ylabel="relative error on held-out patches, %",
+    )
     axes.set_xticks([1, 2, 3, 5, 10], ["1", "2", "3", "5", "10"])
     axes.minorticks_off()
     axes.spines[["top", "right"]].set_visible(False)
-    axes.set_title("choose the bound", loc="left")
+    axes.set_title("select the bound", loc="left")
 
 
 def draw_qualities() -> None:
-    """Crops of a photograph with noise of four sizes, cleaned by BM3D and by us."""
+    """Crops of a photograph at four noise levels, denoised by BM3D and by kappaform."""
     import bm3d
 
     clean = camera().astype(float)
@@ -68,9 +78,8 @@ def draw_qualities() -> None:
             else:
                 image = kf.denoise(noisy, sigma, quality=name)
             image = image.clip(0, 255)
-            decibels = 10 * np.log10(255**2 / np.mean((image - clean) ** 2))
             axes.imshow(image[crop], cmap="gray", vmin=0, vmax=255, interpolation="nearest")
-            axes.set_title(f"{name}, {decibels:.2f} dB", color=GREY, fontsize=11)
+            axes.set_title(f"{name}, {psnr(image, clean):.2f} dB", color=GREY, fontsize=11)
             axes.set(xticks=[], yticks=[])
         row[0].set_ylabel(f"sigma {sigma}", color=GREY, fontsize=13)
     figure.savefig(FOLDER / "qualities.png", dpi=80)
@@ -88,7 +97,7 @@ def main() -> None:
     framed = np.pad(shown.get_array().filled(np.nan), 1, constant_values=np.nan)
     second.imshow(framed, cmap=shown.get_cmap(), vmin=-1, vmax=1, interpolation="nearest")
     second.set_axis_off()
-    second.set_title("learn what it is made of", loc="left")
+    second.set_title("learn a transform: its 64 atoms", loc="left")
     draw_path(third)
     for axes in (first, second, third):
         axes.title.set(color=GREY, fontsize=13)

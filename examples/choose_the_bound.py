@@ -1,9 +1,9 @@
 """
-Choosing the bound
-==================
+Select the bound
+================
 
-A looser bound lowers the error of the codes. What it costs shows when signals are rebuilt from
-them, best on signals that were not learned from.
+A looser bound always lowers the sparsification error. Whether it helps shows in the reconstruction
+error on held-out signals.
 """
 
 import numpy as np
@@ -13,7 +13,8 @@ from sklearn.feature_extraction.image import extract_patches_2d
 import kappaform as kf
 
 # %%
-# Patches of the left half of a photograph are learned from, those of the right half validate.
+# Patches of the left half of a photograph are used for learning, those of the right half for
+# validation.
 
 
 def patches_of(image, count=3000):
@@ -26,26 +27,26 @@ left, right = np.hsplit(moon() / 255, 2)
 train, validation = patches_of(left), patches_of(right)
 
 # %%
-# :func:`kappaform.condition_path` learns a transform for every bound and measures three errors.
-# Each bound starts from what the previous one found, and from fresh starts; the best is kept.
+# :func:`kappaform.condition_path` learns a transform for every bound and computes three errors.
+# Each bound starts from the previous solution and from fresh initialisations; the best is kept.
 
 bounds = [1, 1.25, 1.5, 2, 3, 5]
 path = kf.condition_path(train, bounds, n_nonzero_coefs=5, validation=validation, tol=1e-2)
 
 errors = path["validation_reconstruction"]
 for bound, error in zip(path["max_condition"], errors, strict=True):
-    mark = "  <- chosen" if bound == path.chosen else ""
+    mark = "  <- selected" if bound == path.chosen else ""
     print(f"max_condition {bound:5g}: reconstruction error {error:.4f}{mark}")
-print(f"\n{1 - errors.min() / errors[0]:.1%} less error than an orthonormal transform")
+print(f"\n{1 - errors.min() / errors[0]:.1%} lower error than an orthonormal transform")
 
 # %%
-# On the signals that were learned from, the first error falls with the bound. The third falls, then
-# rises: its minimum on the others, with the ring, is the bound to take.
+# On the training signals the sparsification error falls with the bound. The reconstruction error
+# falls, then rises: its minimum on the validation signals, marked by a ring, is the bound to use.
 
 figure = kf.plots.plot_path(path)
 
 # %%
-# All results are kept, and ``path.best`` is the one to go on with.
+# The path holds all results; ``path.best`` is the one with the selected bound.
 
 print(f"condition number {path.best.condition_number:.4f} after {path.best.n_iter} iterations")
 
@@ -53,17 +54,17 @@ print(f"condition number {path.best.condition_number:.4f} after {path.best.n_ite
 # By cross-validation
 # -------------------
 #
-# Without other signals, :class:`kappaform.ConditionedTransformCV` leaves out a part of those that
-# there are, each in turn, and then learns from all of them. Both measure with the codes that the
-# estimators make, which reconstruct signals best.
+# Without a validation set, :class:`kappaform.ConditionedTransformCV` selects the bound by
+# cross-validation and then learns from all signals. Both evaluate the codes of the estimators
+# (``coding="refit"``).
 
-chooser = kf.ConditionedTransformCV(5, max_conditions=[1, 1.5, 2, 3, 5], cv=3, tol=1e-2).fit(train)
-print(f"chosen: max_condition {chooser.max_condition_:g}")
-print(f"error of rebuilt patches of the other half: {-chooser.score(validation):.4f}")
+search = kf.ConditionedTransformCV(5, max_conditions=[1, 1.5, 2, 3, 5], cv=3, tol=1e-2).fit(train)
+print(f"selected: max_condition {search.max_condition_:g}")
+print(f"reconstruction error on the other half: {-search.score(validation):.4f}")
 
-cross_validated = kf.plots.plot_path(chooser.condition_path_)
+cross_validated = kf.plots.plot_path(search.condition_path_)
 
 # %%
-# The command does the same for pictures, ``kappaform path photo.png --choose``; and ``kappaform
-# explore photo.png -o explore.html`` writes a page on which you can drag the bound
+# On the command line, ``kappaform path photo.png --choose`` does the same for images, and
+# ``kappaform explore photo.png -o explore.html`` writes a page with a slider over the bound
 # (:doc:`/explorer`).

@@ -2,8 +2,8 @@
 A first denoising
 =================
 
-A photograph, some noise, one call. No training set is needed: the noisy picture is what it learns
-from.
+Add noise to a photograph and remove it with one call. No training set is needed: the transform is
+learned from the noisy image itself.
 """
 
 from skimage.data import astronaut, camera
@@ -12,26 +12,25 @@ from skimage.metrics import peak_signal_noise_ratio as psnr
 import kappaform as kf
 
 # %%
-# We take a photograph and add noise to it, so that we know how the result should look. Values are
-# grey levels from 0 to 255, and the noise has the deviation 20.
+# The values of the photograph are grey levels from 0 to 255; the noise is white with a standard
+# deviation of 20.
 
 clean = camera()[40:232, 130:322]
 noisy = kf.add_noise(clean, sigma=20, rng=0)
 
 # %%
-# :func:`kappaform.denoise` needs the picture, nothing else. It estimates which noise there is.
+# :func:`kappaform.denoise` needs nothing but the image. It estimates the noise.
 
-cleaned = kf.denoise(noisy)
-for name, picture in {"noisy": noisy, "cleaned": cleaned}.items():
-    print(f"{name:8} PSNR {psnr(clean, picture, data_range=255):.2f} dB")
+denoised = kf.denoise(noisy)
+for name, image in {"noisy": noisy, "denoised": denoised}.items():
+    print(f"{name:8} PSNR {psnr(clean, image, data_range=255):.2f} dB")
 
 # %%
-# ``quality="fast"`` takes less than half of the time, and leaves somewhat more noise;
-# ``quality="best"`` takes more than twice as long, and leaves a little less: :doc:`/denoising` says
-# what they do.
+# ``quality="fast"`` takes less than half of the time and leaves somewhat more noise;
+# ``quality="best"`` takes more than twice as long and leaves a little less (:doc:`/denoising`).
 #
-# :func:`kappaform.denoise_with_details` does the same and tells how: the noise that it assumed, the
-# transform that it learned, and how many coefficients the patches over each pixel needed.
+# :func:`kappaform.denoise_with_details` also returns the noise that was assumed, the learned
+# transform, and the number of coefficients that the patches over each pixel needed.
 
 details = kf.denoise_with_details(noisy)
 print("assumed noise:   ", details.noise)
@@ -43,7 +42,7 @@ figure = kf.plots.plot_denoising(noisy, details, clean)
 # Colour
 # ------
 #
-# Say where the channels are. They are denoised together, because they show the same things.
+# ``channel_axis`` names the axis of the channels, which are denoised together.
 
 colours = astronaut()[20:148, 160:288].astype(float)
 noisy = kf.add_noise(colours, sigma=25, rng=1)
@@ -51,4 +50,4 @@ details = kf.denoise_with_details(noisy, channel_axis=-1, quality="fast")
 colour_figure = kf.plots.plot_denoising(noisy, details, colours, channel_axis=-1)
 
 # %%
-# On the command line it is ``kappaform denoise noisy.png``: see :doc:`/howto/clean-pictures`.
+# On the command line: ``kappaform denoise noisy.png`` (:doc:`/howto/denoise-images`).

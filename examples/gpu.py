@@ -1,11 +1,11 @@
 """
-A GPU
-=====
+GPUs
+====
 
-Signals that are a torch tensor on a GPU stay there, and so do their codes. This page shows how; it
-was not run when the site was built, because that machine has no GPU.
+Signals that are a torch tensor on a GPU stay there, and so do their codes. This tutorial was not
+run when the site was built, because it needs a GPU.
 
-It needs ``pip install 'kappaform[torch]'``.
+It also needs torch: ``pip install '.[torch]'`` in a clone.
 """
 
 # sphinx_gallery_thumbnail_path = 'images/atoms.png'
@@ -16,8 +16,8 @@ from skimage.data import camera
 import kappaform as kf
 
 # %%
-# Float32 is what a GPU is good at. Up to 256 features one compiled kernel makes a whole pass: the
-# product, the choice of the largest coefficients, and the sums.
+# Use float32 on a GPU. For up to 256 features one fused kernel computes a whole pass: the product,
+# the selection of the largest coefficients, and the sums.
 
 patches = kf.extract_patches(camera() / 255, 8)
 patches -= patches.mean(axis=1, keepdims=True)
@@ -34,13 +34,14 @@ codes = estimator.transform(signals)
 print(codes.device, codes.dtype)
 
 # %%
-# So is a picture that was denoised there. On the command line: ``kappaform denoise --device cuda``.
+# An image that is on a GPU is denoised there. On the command line: ``kappaform denoise --device
+# cuda``.
 
-picture = torch.from_numpy(kf.add_noise(camera().astype("float32"), sigma=20)).cuda()
-cleaned = kf.denoise(picture, sigma=20)
-print(cleaned.device, cleaned.shape)
+image = torch.from_numpy(kf.add_noise(camera().astype("float32"), sigma=20)).cuda()
+denoised = kf.denoise(image, sigma=20)
+print(denoised.device, denoised.shape)
 
 # %%
-# What to expect, on an NVIDIA H200: a pass over 20 million signals of 64 features took 4.3 ms, the
-# same in plain torch 87 ms; 4096 × 4096 pixels were denoised in 4.2 s. :doc:`/scale` has the
-# table and how it was measured. Below some 100 000 signals the processor is as fast.
+# On an NVIDIA H200, a pass over 20 million signals of 64 features took 4.0 ms, the same in plain
+# torch 87 ms; 4096 × 4096 pixels were denoised in 4.2 s (:doc:`/scale`). Below about 100 000
+# signals the CPU is as fast.

@@ -2,8 +2,9 @@
 Learn a transform
 =================
 
-A square matrix under which signals become sparse: of 64 coefficients a handful says nearly all. The
-condition number of the matrix is bounded, so that the way back is safe.
+Learn a square matrix in whose domain signals are nearly sparse: a few of 64 coefficients hold
+almost all of the energy. Its condition number is bounded, so that the inverse amplifies relative
+errors by at most this bound.
 """
 
 import numpy as np
@@ -13,7 +14,7 @@ from sklearn.feature_extraction.image import extract_patches_2d
 import kappaform as kf
 
 # %%
-# The signals are patches of a photograph, one in each **row**, with their means removed.
+# The signals are patches of a photograph, one per **row**, with their means removed.
 
 patches = extract_patches_2d(camera() / 255, (8, 8), max_patches=10_000, random_state=0)
 signals = patches.reshape(-1, 64)
@@ -21,8 +22,8 @@ signals -= signals.mean(axis=1, keepdims=True)
 train, test = signals[::2], signals[1::2]
 
 # %%
-# The estimator follows the rules of scikit-learn. ``max_condition`` is the bound: it holds after
-# every iteration, whatever the signals are.
+# The estimator follows the scikit-learn API. ``max_condition`` is the bound: it holds after every
+# iteration, for any signals.
 
 transform = kf.ConditionedTransform(n_nonzero_coefs=6, max_condition=2.0, tol=1e-3).fit(train)
 codes = transform.transform(test)
@@ -33,8 +34,8 @@ print("condition number:    ", round(transform.condition_number_, 6))
 print("relative error:      ", round(-transform.score(test), 4))
 
 # %%
-# The rows of the matrix are the *atoms*, the patterns that a patch is compared with. Here they are,
-# from low to high frequency.
+# The rows of the matrix are its *atoms*: a coefficient is the inner product of a patch with an
+# atom. Here they are sorted from low to high frequency.
 
 atoms = kf.plots.plot_atoms(transform)
 
@@ -42,8 +43,8 @@ atoms = kf.plots.plot_atoms(transform)
 # Three methods on the same patches
 # ---------------------------------
 #
-# An orthonormal transform has condition number 1. The log-determinant penalty leads to a condition
-# number that is known only afterwards. The conditioned method takes it as a bound.
+# An orthonormal transform has condition number 1. With a log-determinant penalty the condition
+# number is known only after learning. The conditioned method takes it as a bound.
 
 
 def learned(method):
@@ -67,6 +68,6 @@ for name, result in results.items():
 spectra = kf.plots.plot_spectrum(results)
 
 # %%
-# The *sparsification* error is what is lost among the coefficients, the *reconstruction* error what
-# is lost among the signals. A loose bound improves the first, not always the second:
-# :doc:`choose_the_bound` goes on from here.
+# The *sparsification* error is that of the coefficients, the *reconstruction* error that of the
+# signals. A looser bound improves the first, but not always the second: see
+# :doc:`choose_the_bound`.

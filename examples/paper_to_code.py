@@ -3,14 +3,14 @@ From paper to code
 ==================
 
 Algorithm 1 of Pătrașcu, Rusu and Irofti, *Learning Explicitly Conditioned Sparsifying Transforms*
-(`arXiv:2403.03168 <https://arxiv.org/abs/2403.03168>`_), line by line in NumPy, beside what
-kappaform makes of it.
+(`arXiv:2403.03168 <https://arxiv.org/abs/2403.03168>`_), line by line in NumPy, next to
+the same algorithm in kappaform.
 
 .. math:: \min_{W, X} \|X - Y W^T\|^2 \quad \text{s.t.} \quad
           \kappa(W) \le \kappa, \quad \|W\|_F = \tau, \quad
           X \text{ with } s \text{ nonzeros in each row}
 
-The transform is kept as :math:`W = U \Sigma V^T`, and its factors are updated in turn.
+The transform is stored as :math:`W = U \Sigma V^T`, and its factors are updated in turn.
 """
 
 import numpy as np
@@ -28,7 +28,7 @@ gram = signals.T @ signals
 
 
 def nearest_orthogonal(matrix):
-    """The orthogonal matrix with the largest inner product: Procrustes' problem."""
+    """Orthogonal matrix with the largest inner product (the Procrustes problem)."""
     left, _, right = np.linalg.svd(matrix)
     return left @ right
 
@@ -58,7 +58,7 @@ def iterate(codes, left, spectrum, right):
 
 
 # %%
-# The start is the least-squares fit to the codes of the cosine basis.
+# The initialisation is the least-squares fit to the codes of the DCT basis.
 
 codes = kf.hard_threshold(signals @ kf.dct_basis((8, 8)).T, SPARSITY)
 left, spectrum, right = np.linalg.svd(np.linalg.lstsq(signals, codes)[0].T)
@@ -71,12 +71,13 @@ for _ in range(N_ITER):
 print("condition number:", round(spectrum.max() / spectrum.min(), 6))
 
 # %%
-# The same by one call
+# The same in one call
 # --------------------
 #
-# ``variant="paper"`` is this algorithm. The default, ``"monotone"``, has a spectrum step that knows
-# the norm and a right step that never raises the error, and lets several starts race: its curve is
-# that of the start that won, the others took the rest of the iterations.
+# ``variant="paper"`` is this algorithm. The default, ``"monotone"``, has a spectrum step that
+# accounts for the norm and a right step that never raises the error. It starts from several
+# initialisations: its curve is that of the best one, and the others took the rest of the
+# iterations.
 
 options = {"n_nonzero_coefs": SPARSITY, "max_iter": N_ITER, "tol": 0}
 paper = kf.learn(signals, kf.Conditioned(BOUND, variant="paper"), **options)
@@ -87,10 +88,10 @@ print(f"variant='paper'    {paper.errors.absolute[-1]:.4f}")
 print(f"variant='monotone' {monotone.errors.absolute[-1]:.4f}")
 
 # %%
-# By hand and by ``variant="paper"``, errors agree but for a few thousandths: where a coefficient is
-# in no code, several left factors are best, and each takes another one.
+# The errors by hand and with ``variant="paper"`` agree except for a few thousandths: if a
+# coefficient is in no code, the best left factor is not unique.
 #
-# The error of the published steps may rise on the way. That of the monotone ones cannot.
+# The error of the published steps may rise. That of the monotone ones cannot.
 
 figure = Figure(figsize=(7, 4), layout="constrained")
 axes = figure.subplots()
@@ -102,5 +103,5 @@ axes.set(xlabel="iteration", ylabel="absolute error")
 axes.legend(frameon=False)
 
 # %%
-# :doc:`/paper` has the table and the figures of the paper done again, and what had to be corrected
-# in its formulas. :doc:`/mathematics` has the proofs.
+# :doc:`/paper` reproduces the table and the figures of the paper and corrects some formulas.
+# :doc:`/mathematics` has the proofs.

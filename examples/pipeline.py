@@ -2,8 +2,8 @@
 A scikit-learn pipeline with grid search
 ========================================
 
-The estimators are ordinary transformers: they can be cloned, searched, pickled and put into
-pipelines. Here one codes handwritten digits, and its bound and sparsity are chosen by
+The estimators are ordinary scikit-learn transformers: they can be cloned, pickled, searched and
+used in pipelines. Here one encodes handwritten digits; its bound and sparsity are selected by
 cross-validation.
 """
 
@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 import kappaform as kf
 
 # %%
-# 1797 digits of 8 × 8 pixels. Transforms never centre signals by themselves, so the pipeline does.
+# 1797 digits of 8 × 8 pixels. Transforms do not centre the signals, so the pipeline does.
 
 digits, _ = load_digits(return_X_y=True)
 train, test = train_test_split(digits, random_state=0)
@@ -30,13 +30,13 @@ pipeline = Pipeline(
 )
 
 # %%
-# ``score`` is minus the relative reconstruction error, so the search looks for the transform that
-# rebuilds unseen digits best.
+# ``score`` is the negative relative reconstruction error, so the search selects the transform that
+# reconstructs held-out digits best.
 
 grid = {"codes__max_condition": [1.0, 1.5, 2.0], "codes__n_nonzero_coefs": [4, 8]}
 search = GridSearchCV(pipeline, grid, cv=3).fit(train)
 print("best:", search.best_params_)
-print(f"error of unseen digits: {-search.score(test):.4f}")
+print(f"error on held-out digits: {-search.score(test):.4f}")
 
 # %%
 # All results of the search:
@@ -51,11 +51,10 @@ axes.set(xlabel="max_condition", ylabel="reconstruction error in cross-validatio
 axes.legend(frameon=False)
 
 # %%
-# And the atoms of the best transform: parts of digits.
+# The atoms of the best transform are parts of digits:
 
 atoms = kf.plots.plot_atoms(search.best_estimator_["codes"])
 
 # %%
-# Is it good for classification? Sparse codes of a square transform are made to rebuild signals. For
-# a classifier the pixels themselves, or PCA, are as good or better: see
-# :doc:`beside_scikit_learn`.
+# Codes are optimised for reconstruction. For classification, the pixels themselves or PCA are as
+# good or better: see :doc:`compare_with_scikit_learn`.

@@ -1,9 +1,9 @@
 """
-A stream and a memory-map
-=========================
+Streams and memory maps
+=======================
 
-Learning only needs sums of size n × n over the signals. So they may come in batches that are gone
-when the next ones come, or lie in a file that is larger than the memory.
+Learning needs only n × n sums over the signals. The signals may therefore arrive in batches that
+are not stored, or be in a file that is larger than memory.
 """
 
 import tempfile
@@ -19,7 +19,7 @@ PHOTOGRAPHS = [sliding_window_view(each, (8, 8)) for each in (camera(), coins(),
 
 
 def batches(number, size=999, seed=0):
-    """Random patches of all photographs, made when they are asked for."""
+    """Yield batches of random patches from all photographs."""
     rng = np.random.default_rng(seed)
     for _ in range(number):
         found = []
@@ -36,15 +36,15 @@ test = next(batches(1, seed=1))
 # A stream
 # --------
 #
-# :func:`kappaform.learn_stream` sees each batch once. The bound holds after every one of them.
+# :func:`kappaform.learn_stream` uses each batch once. The bound holds after every batch.
 
 streamed = kf.learn_stream(batches(100), kf.Conditioned(max_condition=1.5), n_nonzero_coefs=6)
 print(f"{streamed.n_iter} batches, condition number {streamed.condition_number:.4f}")
-print(f"error of unseen patches: {kf.evaluate(test, streamed, 6).reconstruction:.4f}")
+print(f"error on held-out patches: {kf.evaluate(test, streamed, 6).reconstruction:.4f}")
 
 # %%
-# The errors of the stream are measured on each batch before it is learned from, so they are honest
-# ones. An estimator does the same with ``partial_fit``.
+# The errors of a stream are measured on each batch before it is used for learning, so they are
+# out-of-sample errors. An estimator does the same with ``partial_fit``.
 
 figure = kf.plots.plot_convergence(streamed, labels=["stream"], error="relative")
 
@@ -53,7 +53,7 @@ figure = kf.plots.plot_convergence(streamed, labels=["stream"], error="relative"
 # ------
 #
 # The same patches in a file, of which only some rows are in memory at a time. Anything with
-# ``shape``, ``dtype`` and slices of rows will do: a dataset of HDF5 or Zarr, too.
+# ``shape``, ``dtype`` and slicing of rows can be used, such as HDF5 and Zarr datasets.
 
 with tempfile.TemporaryDirectory() as folder:
     path = Path(folder) / "signals.npy"
@@ -63,10 +63,10 @@ with tempfile.TemporaryDirectory() as folder:
     from_file = kf.learn(stored, kf.Conditioned(1.5), n_nonzero_coefs=6, tol=1e-3)
     del stored  # some systems do not remove files that are open
 
-print(f"error of unseen patches: {kf.evaluate(test, from_file, 6).reconstruction:.4f}")
+print(f"error on held-out patches: {kf.evaluate(test, from_file, 6).reconstruction:.4f}")
 
 # %%
-# Here the two are about as good: the stream saw as many different patches as the file holds.
-# :doc:`/scale` says which to use when.
+# Both errors are about the same: the stream contained as many different patches as the file.
+# :doc:`/scale` describes when to use which.
 
 atoms = kf.plots.plot_atoms(streamed)

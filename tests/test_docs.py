@@ -142,6 +142,16 @@ def _anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+@pytest.mark.parametrize(
+    "path", [ROOT / "README.md", ROOT / "CHANGELOG.md", *PAGES], ids=lambda path: path.name
+)
+def test_lines_of_markdown_have_at_most_100_characters(path):
+    """So that terminals and diffs can show them. Rows of tables cannot be split, nor images."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    long = [line for line in lines if len(line) > 100 and not re.match(r"\||!\[|\s*\$\$", line)]
+    assert not long
+
+
 # --- The check of links, which `make docs` runs on the built site
 
 
@@ -212,7 +222,9 @@ def test_every_word_is_explained_once_for_users_or_for_contributors():
     words: list[str] = []
     for text in (inside, users):
         cells = re.findall(r"^\| ([^|`]+) \|", text, flags=re.MULTILINE)
-        found = [word for cell in cells if cell != "word" for word in cell.split(", ")]
+        found = [
+            word for cell in cells if cell not in ("word", "term") for word in cell.split(", ")
+        ]
         assert len(found) > 20
         words += [word.removesuffix("s") for word in found]
     assert sorted(words) == sorted(set(words))

@@ -123,7 +123,10 @@ def test_no_two_units_import_each_other():
 
 
 def test_no_two_modules_import_each_other():
-    _check_for_cycles({_name(path): _imports_below(path) - {"kappaform"} for path in MODULES})
+    """Names for type checkers are not imported: they may be of a module that imports this one."""
+    _check_for_cycles(
+        {_name(path): _imports_below(path, for_types=False) - {"kappaform"} for path in MODULES}
+    )
 
 
 @pytest.mark.parametrize(
@@ -139,12 +142,14 @@ def test_no_two_modules_import_each_other():
         ("import kappaform.threads", {"kappaform.threads"}),
         ("def f():\n    import kappaform.linalg.spectrum", {"kappaform.linalg.spectrum"}),
         ("import numpy, os.path\nfrom scipy import linalg", set()),
+        ("if TYPE_CHECKING:\n    import kappaform.threads", {"kappaform.threads"}),
     ],
 )
 def test_every_way_to_import_is_seen(text, imported, tmp_path):
     file = tmp_path / "module.py"
     file.write_text(text)
     assert _imports(file) == imported
+    assert _imports(file, for_types=False) == (set() if "TYPE_CHECKING" in text else imported)
 
 
 def test_only_estimators_that_are_verbose_print():
@@ -191,13 +196,17 @@ def _unit(module: str) -> str:
     return module.split(".")[1] if "." in module else ""
 
 
-def _imports(path: Path) -> set[str]:
+def _imports(path: Path, *, for_types: bool = True) -> set[str]:
     """Modules of kappaform named by any import statement of a file, at whatever depth.
 
-    "kappaform" itself stands for the public names.
+    "kappaform" itself stands for the public names. Without `for_types`, those that only type
+    checkers follow are left out.
     """
     names: set[str] = set()
+    checked = {id(each) for node in _nodes(path) if _is_for_types(node) for each in ast.walk(node)}
     for node in _nodes(path):
+        if not for_types and id(node) in checked:
+            continue
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -206,8 +215,13 @@ def _imports(path: Path) -> set[str]:
     return {name for name in names if name.partition(".")[0] == "kappaform"}
 
 
-def _imports_below(path: Path) -> set[str]:
-    return {target for target in _imports(path) if (_name(path), target) not in UPWARD}
+def _imports_below(path: Path, *, for_types: bool = True) -> set[str]:
+    imports = _imports(path, for_types=for_types)
+    return {target for target in imports if (_name(path), target) not in UPWARD}
+
+
+def _is_for_types(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
 
 
 def _home(package: str, name: str) -> str:

@@ -1,4 +1,4 @@
-"""The directive `command`: what a subcommand does and its options, from the parser of the command.
+"""The directive `command`: description and options of a subcommand, taken from its parser.
 
 ```{command} denoise
 ```
@@ -16,7 +16,7 @@ from kappaform.cli.parser import build_parser
 
 
 def parser_of(words: list[str]) -> argparse.ArgumentParser:
-    """The parser of a subcommand, given by its words: ["reproduce", "table1"]."""
+    """Parser of a subcommand, such as ["reproduce", "table1"]."""
     parser = build_parser()
     for word in words:
         groups = (each for each in parser._actions if isinstance(each.choices, dict))
@@ -25,14 +25,14 @@ def parser_of(words: list[str]) -> argparse.ArgumentParser:
 
 
 def _place(action: argparse.Action) -> int:
-    """Arguments first, then options, and those that every subcommand has at the end."""
+    """Sort key: arguments, then options, then the options of every subcommand."""
     if not action.option_strings:
         return 0
     return 2 if action.dest in ("json", "debug") else 1
 
 
 def _value(action: argparse.Action) -> str:
-    """What stands for the value of an argument."""
+    """Placeholder for the value of an argument."""
     if action.choices is not None and not isinstance(action.choices, dict):
         return "{" + ",".join(map(str, action.choices)) + "}"
     value = action.metavar or action.dest.upper()
@@ -40,7 +40,7 @@ def _value(action: argparse.Action) -> str:
 
 
 def _usage(parser: argparse.ArgumentParser) -> str:
-    """How the command is called, with what it cannot do without."""
+    """Usage line with the required arguments."""
     words = [parser.prog]
     for action in sorted(parser._actions, key=_place):
         if not action.option_strings:

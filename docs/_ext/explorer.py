@@ -1,4 +1,4 @@
-"""The explorer of the site: made by the command itself, when the site is built."""
+"""Write the explorer of the site with `kappaform explore` when the site is built."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _FOLDER = "generated/explorer"  # `html_extra_path` of the configuration
 
 
 def make_explorer(app: Sphinx) -> None:
-    """Write it, unless the one that is there is newer than all that makes it."""
+    """Write the page, unless it is newer than its sources."""
     page = Path(app.srcdir) / _FOLDER / "explore.html"
     makers = [Path(__file__), *Path(explore.__file__).parent.iterdir()]
     if page.exists() and page.stat().st_mtime > max(maker.stat().st_mtime for maker in makers):
         return
-    logging.getLogger(__name__).info("making the explorer ...")
+    logging.getLogger(__name__).info("writing the explorer ...")
     noisy = np.clip(np.rint(kf.add_noise(astronaut(), _SIGMA, rng=0)), 0, 255).astype(np.uint8)
     pictures = page.parents[1]
     names = {"astronaut.png": noisy, "astronaut_clean.png": astronaut()}
@@ -37,11 +37,11 @@ def make_explorer(app: Sphinx) -> None:
     with redirect_stdout(StringIO()):
         code = cli.main(words)
     if code != 0:
-        raise ExtensionError("the explorer could not be made")
+        raise ExtensionError("the explorer could not be written")
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    # It must be there before `html_extra_path` is looked at.
+    # The folder must exist before Sphinx checks `html_extra_path`.
     (Path(app.srcdir) / _FOLDER).mkdir(parents=True, exist_ok=True)
     app.connect("builder-inited", make_explorer)
     return {"parallel_read_safe": True}

@@ -1,4 +1,4 @@
-"""Pictures of tutorials: every matplotlib figure that a block of a script makes and names."""
+"""Figures of tutorials: every matplotlib figure that a block assigns to a global name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _new_figures(_: Any, block_vars: dict[str, Any], gallery_conf: dict[str, Any
 
 
 def _in_words(figure: Figure) -> str:
-    """An alternative text: what the titles of a figure and the labels of its axes say."""
+    """Alternative text, from the titles of a figure and the labels of its axes."""
     words = [figure.get_suptitle()]
     for axes in figure.axes:
         title = axes.get_title("left") or axes.get_title()
@@ -31,5 +31,5 @@ def _in_words(figure: Figure) -> str:
     return ", ".join(dict.fromkeys(said)) or "atoms of a transform, as patches"
 
 
-def _get_sg_image_scraper() -> Any:  # where sphinx-gallery looks for it
+def _get_sg_image_scraper() -> Any:  # the name that sphinx-gallery expects
     return _new_figures

@@ -1,4 +1,4 @@
-"""Formulas without a network: the few files of MathJax that a page needs are part of the site."""
+"""Copy the files of MathJax that pages need, so that formulas work without a network."""
 
 from __future__ import annotations
 

@@ -1,19 +1,19 @@
-"""In which order the tutorials are shown: from the first steps to what few people need."""
+"""Order of the tutorials: from first steps to specialised topics."""
 
 from __future__ import annotations
 
 _ORDER = (
     "first_denoising.py",
-    "real_noise.py",
+    "noise_models.py",
     "learn_a_transform.py",
     "choose_the_bound.py",
     "pipeline.py",
     "stream_and_disk.py",
     "dask_signals.py",
     "gpu.py",
-    "own_method.py",
+    "custom_method.py",
     "paper_to_code.py",
-    "beside_scikit_learn.py",
+    "compare_with_scikit_learn.py",
 )
 
 

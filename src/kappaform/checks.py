@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import numbers
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+Coding = Literal["largest", "refit"]
 
 
 # What arrays of other libraries have, and stores have not; sparse ones of SciPy have the last.
@@ -206,3 +208,24 @@ def memory_map(signals: Any) -> Any:
     while isinstance(array, np.ndarray) and not isinstance(array, np.memmap):
         array = array.base
     return array if isinstance(array, np.memmap) else None
+
+
+def checked_coding(coding: Any) -> Coding:
+    if coding not in get_args(Coding):
+        raise ValueError(
+            f"coding={coding!r} is unknown: give 'largest' for the largest coefficients, or "
+            "'refit' for codes that reconstruct signals best."
+        )
+    return coding
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def check_count(name: str, value: Any, what: str, most: float = math.inf) -> None:
+    """Reject what is not a number of things, at least one."""
+    is_integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not is_integer or not 1 <= value <= most:
+        end = "" if most == math.inf else f" and <= {most}"
+        raise ValueError(f"{name}={value!r}: give a whole number of {what} >= 1{end}.")

@@ -21,16 +21,16 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from kappaform.checks import sparsity_of
+from kappaform.checks import Coding, sparsity_of
 from kappaform.estimators.base import SparsifyingTransform
 from kappaform.estimators.transforms import ESTIMATORS, LearnedTransform
 from kappaform.files import replaced_when_complete
 from kappaform.learning import LearnResult, Method
 from kappaform.learning.archive import from_arrays, saved_name, shapes_of, to_arrays, upgraded
 from kappaform.learning.method import parameters_of, same_method
-from kappaform.learning.methods import Coding, Saved
+from kappaform.learning.methods import UnknownMethod
 from kappaform.learning.starts import Init
-from kappaform.learning.state import State
+from kappaform.learning.stream import Stream
 from kappaform.threads import single_threaded_blas
 
 _FORMAT = "kappaform transform"
@@ -161,10 +161,10 @@ def load(path: str | os.PathLike[str]) -> Any:
 # --- what is written -----------------------------------------------------------------------------
 
 
-def _learned(model: Any) -> tuple[LearnResult, State | None]:
+def _learned(model: Any) -> tuple[LearnResult, Stream | None]:
     """The result of a model, and the stream that it is in the middle of."""
     if isinstance(model, LearnResult):
-        return model, model.state if model.state.is_stream else None
+        return model, model.state if isinstance(model.state, Stream) else None
     if not isinstance(model, SparsifyingTransform):
         raise TypeError(
             f"model is of type {type(model).__name__}: give a fitted estimator of kappaform or a "
@@ -293,7 +293,7 @@ def _array(
     return np.frombuffer(content, dtype).reshape(found, order="F" if is_fortran else "C")
 
 
-def _restored(header: dict[str, Any], result: LearnResult, stream: State) -> Any:
+def _restored(header: dict[str, Any], result: LearnResult, stream: Stream) -> Any:
     n_features, names = len(result.transform), header["feature_names"]
     parameters = header["parameters"]
     if not isinstance(parameters, dict) or not isinstance(parameters.get("init", ""), str):
@@ -352,7 +352,7 @@ def _may_be(given: Method, learned: Method) -> bool:
     """Whether a method is the one that learned; a file knows a custom one by its name only."""
     if same_method(given, learned):
         return True
-    if not isinstance(learned, Saved) or isinstance(given, Saved) or type(given) in ESTIMATORS:
+    if not isinstance(learned, UnknownMethod) or type(given) in (UnknownMethod, *ESTIMATORS):
         return False
     name = rf"(?<!\w){re.escape(type(given).__name__)}(?!\w)"
     return learned.description == saved_name(given) or bool(re.search(name, learned.description))

@@ -1,5 +1,6 @@
 """The site that `make docs` builds, in a real browser."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ SITE = Path(__file__).parents[2] / "docs" / "_build" / "html"
 FIRST = SITE / "index.html"
 PAGES = (
     "index.html",
+    "denoising.html",
     "howto/choose-the-bound.html",
     "reference/generated/kappaform.learn.html",
     "tutorials/first_denoising.html",
@@ -56,14 +58,25 @@ def test_the_first_page_fits_every_width(opened, width):
 
 def test_the_first_screen_says_what_it_is_and_opens_three_doors(opened):
     with opened(FIRST, width=1366, height=900) as seen:
-        picture = seen.page.locator("img.first-picture")
+        picture = seen.page.locator(".first-picture img")
         assert picture.evaluate("image => image.naturalWidth") > 500
-        for door in ("Reproduce the paper", "Learn a transform", "Clean a picture"):
+        for door in ("Reproduce the paper", "Learn a transform", "Denoise an image"):
             box = seen.page.get_by_text(door, exact=True).first.bounding_box()
             assert box["y"] + box["height"] < 900
         with seen.page.expect_navigation():
             seen.page.mouse.click(box["x"] + 5, box["y"] + 5)
         assert "A first denoising" in seen.page.title()
+
+
+def test_denoising_is_in_the_first_row_of_the_navigation(opened):
+    with opened(FIRST, width=1366) as seen:
+        first = seen.page.locator("header .bd-navbar-elements .nav-link").first
+        assert first.inner_text().strip() == "Denoising"
+
+
+def test_the_first_page_shows_a_result_with_its_number(opened):
+    with opened(FIRST) as seen:
+        assert re.search(r"20\.2 dB to 31\.4 dB", seen.page.locator("figcaption").inner_text())
 
 
 def test_formulas_are_drawn(opened):

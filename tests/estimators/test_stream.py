@@ -38,7 +38,7 @@ def assert_same(one, other):
     np.testing.assert_array_equal(one.result_.transform, other.result_.transform)
     np.testing.assert_array_equal(one.loss_curve_, other.loss_curve_)
     assert one.n_iter_ == other.n_iter_
-    for mine, its in zip(one._stream.lines, other._stream.lines, strict=True):
+    for mine, its in zip(one._stream.candidates, other._stream.candidates, strict=True):
         for name, value in vars(mine.statistics).items():
             np.testing.assert_array_equal(getattr(its.statistics, name), value)
 
@@ -104,7 +104,7 @@ def test_an_interrupted_batch_changes_nothing(estimator_class, batches, monkeypa
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("kappaform.learning.state.measure", press_ctrl_c)
+        patch.setattr("kappaform.learning.stream.errors_of", press_ctrl_c)
         with pytest.raises(KeyboardInterrupt):
             estimator.partial_fit(batches[2])
     assert_same(estimator, before)
@@ -221,7 +221,7 @@ def test_a_fit_from_a_file_is_followed_by_batches_as_from_memory(
 
 def test_a_pickle_does_not_grow_with_the_number_of_batches(rng, monkeypatch):
     most = 50
-    monkeypatch.setattr("kappaform.learning.state._MOST_RECORDS", most)
+    monkeypatch.setattr("kappaform.learning.stream._MOST_RECORDS", most)
     estimator, sizes = kf.ConditionedTransform(1), []
     for _ in range(2):
         for _ in range(most + 10):

@@ -27,7 +27,7 @@ def ill_conditioned(rng, n, condition):
     return (left * np.logspace(0, -math.log10(condition), n)) @ right
 
 
-def assert_admissible(transform, method):
+def assert_feasible(transform, method):
     singular = np.linalg.svd(transform, compute_uv=False)
     assert singular[0] <= method.max_condition * singular[-1] * (1 + 1e-9)
     norm = math.sqrt(len(singular)) if method.norm == "auto" else method.norm
@@ -46,7 +46,7 @@ def test_a_start_beyond_the_bound_is_never_returned_nor_shown(method, max_iter, 
     options = {"n_nonzero_coefs": 2, "init": init, "max_iter": max_iter}
     result = kf.learn(small, method, callback=lambda state: seen.append(state.transform), **options)
     for transform in (*seen, result.transform):
-        assert_admissible(transform, method)
+        assert_feasible(transform, method)
 
 
 @pytest.mark.filterwarnings("ignore:n_nonzero_coefs=0:UserWarning")
@@ -55,7 +55,7 @@ def test_where_there_is_nothing_to_learn_bound_and_norm_hold(method, rng):
     start = 1e-3 * ill_conditioned(rng, 9, 1e7)
     for signals, n_nonzero in ((np.zeros((20, 9)), 2), (rng.standard_normal((20, 9)), 0)):
         result = kf.learn(signals, method, n_nonzero_coefs=n_nonzero, init=start, max_iter=3)
-        assert_admissible(result.transform, method)
+        assert_feasible(result.transform, method)
         coefs = signals @ result.transform.T
         assert result.errors.absolute[-1] == pytest.approx(np.linalg.norm(coefs), rel=1e-12)
 
@@ -64,7 +64,7 @@ def test_a_start_that_changes_after_learning_changes_no_result(small, rng):
     given = ill_conditioned(rng, 9, 1e3)
     options = {"n_nonzero_coefs": 2, "init": ("dct", given), "max_iter": 1}
     begun = kf.learn(small, kf.Conditioned(2.0, variant="public"), **options)
-    assert not any(np.shares_memory(line.transform, given) for line in begun.state.lines)
+    assert not any(np.shares_memory(each.transform, given) for each in begun.state.candidates)
 
 
 @each_published
@@ -76,7 +76,7 @@ def test_a_run_that_is_interrupted_at_once_is_within_the_bound(method, small, rn
     start = ill_conditioned(rng, 9, 1e7)
     with pytest.raises(kf.LearningInterrupted) as caught:
         kf.learn(small, method, n_nonzero_coefs=2, init=start)
-    assert_admissible(caught.value.result.transform, method)
+    assert_feasible(caught.value.result.transform, method)
     monkeypatch.undo()
     resumed = kf.learn(small, method, n_nonzero_coefs=2, init=caught.value.result, max_iter=5)
     whole = kf.learn(small, method, n_nonzero_coefs=2, init=start, max_iter=5)

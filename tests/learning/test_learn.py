@@ -14,8 +14,8 @@ import kappaform as kf
 from kappaform.engines import engine_for
 from kappaform.engines.blocks import parts
 from kappaform.learning import StopReason
+from kappaform.learning.race import Problem
 from kappaform.learning.result import Record
-from kappaform.learning.state import Problem
 
 METHODS = {
     "orthonormal": kf.Orthonormal(),
@@ -309,7 +309,7 @@ def test_of_several_starts_one_wins_and_goes_on_as_it_would_alone(few_patches):
     assert [state.state.races for state in states] == sorted(
         (state.state.races for state in states), reverse=True
     )
-    assert len(states[0].state.lines) == 3
+    assert len(states[0].state.candidates) == 3
     assert not together.state.races
     alone = [
         kf.learn(signals, kf.Conditioned(3.0), init=start, max_iter=300, **options).loss
@@ -320,12 +320,12 @@ def test_of_several_starts_one_wins_and_goes_on_as_it_would_alone(few_patches):
     assert sum(np.array_equal(loss[:n_records], together.loss) for loss in alone) == 1
 
 
-def test_a_race_shows_the_best_of_its_lines_at_any_time(few_patches):
+def test_a_race_shows_the_best_of_its_candidates_at_any_time(few_patches):
     options = {"n_nonzero_coefs": 3, "tol": 0, "max_iter": 60}
     states = states_of(few_patches, kf.Conditioned(3.0), **options)[1]
     assert states[20].state.races
     for state in states:
-        assert state.loss[-1] == min(line.loss for line in state.state.lines)
+        assert state.loss[-1] == min(candidate.loss for candidate in state.state.candidates)
         measured = kf.evaluate(few_patches, state, 3).absolute
         assert state.loss[-1] == pytest.approx(measured, rel=1e-9)
 
@@ -396,9 +396,9 @@ def test_a_result_shows_no_matrix_and_keeps_no_statistics(photo_patches):
     assert repr(result).endswith("stop_reason=MAX_ITER)")
     assert "array" not in repr(result)
     for each in (result, *states):
-        assert all(line.statistics is None for line in each.state.lines)
-        # The transform, and for each line two vectors and two matrices, twice, and a product.
-        n_matrices = 1 + 5.5 * len(each.state.lines)
+        assert all(candidate.statistics is None for candidate in each.state.candidates)
+        # The transform, and for each candidate two vectors and two matrices, twice, and a product.
+        n_matrices = 1 + 5.5 * len(each.state.candidates)
         assert len(pickle.dumps(each)) < n_matrices * 8 * 64 * 64
 
 
@@ -453,8 +453,8 @@ def test_no_loss_of_other_signals_decides_a_race(rng):
     method = kf.Conditioned(50.0)
     begun = kf.learn(signals, method, n_nonzero_coefs=3, max_iter=18, tol=0)
     assert begun.state.races
-    assert sum(len(line.records) > 2 for line in begun.state.lines) == 2
+    assert sum(len(candidate.records) > 2 for candidate in begun.state.candidates) == 2
     others = 100 * rng.standard_normal((300, 16))
     resumed = kf.learn(others, method, n_nonzero_coefs=3, init=begun, max_iter=1)
-    for line in resumed.state.lines:
-        assert len(line.records) <= 2
+    for candidate in resumed.state.candidates:
+        assert len(candidate.records) <= 2

@@ -1,4 +1,4 @@
-"""A method of one's own is learned wherever ours are, and its mistakes are named."""
+"""A custom method is learned wherever ours are, and its mistakes are named."""
 
 import pickle
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import kappaform as kf
 from kappaform.engines import engine_for
-from kappaform.learning.updates import Momentum
+from kappaform.learning.race import Momentum
 from kappaform.linalg import polar
 
 N_FEATURES = 12
@@ -91,7 +91,7 @@ def signals(rng):
     return rng.standard_normal((300, N_FEATURES)).cumsum(axis=1)
 
 
-def test_the_orthonormal_method_is_the_same_as_one_of_ones_own(signals):
+def test_the_orthonormal_method_is_the_same_as_a_custom_one(signals):
     own = kf.learn(signals, Procrustes(), n_nonzero_coefs=3)
     ours = kf.learn(signals, kf.Orthonormal(), n_nonzero_coefs=3)
     np.testing.assert_allclose(own.transform, ours.transform, atol=1e-9)
@@ -106,7 +106,7 @@ def test_the_orthonormal_method_is_the_same_as_one_of_ones_own(signals):
         np.testing.assert_allclose(stream.transform, expected.transform, atol=1e-9)
 
 
-def test_momentum_of_ones_own_method_saves_passes(signals):
+def test_momentum_of_a_custom_method_saves_passes(signals):
     @dataclass(frozen=True)
     class Faster(Procrustes):
         momentum = True
@@ -150,7 +150,7 @@ def test_momentum_never_used_changes_nothing_but_the_factor(signals):
     plain = kf.learn(signals, Bounded(), n_nonzero_coefs=3, max_iter=8, tol=0)
     found = kf.learn(signals, still, n_nonzero_coefs=3, max_iter=8, tol=0)
     np.testing.assert_array_equal(found.transform, plain.transform)
-    assert found.state.line.momentum.factor < 0.5 * Momentum().factor
+    assert found.state.candidate.momentum.factor < 0.5 * Momentum().factor
 
 
 OURS = {
@@ -179,7 +179,7 @@ def test_the_hooks_of_our_methods_do_what_learning_does(method, signals):
         method.update(statistics, np.eye(2))
 
 
-def test_starts_race_with_a_method_of_ones_own(signals, rng):
+def test_starts_race_with_a_custom_method(signals, rng):
     starts = ("dct", "identity", rng.standard_normal((N_FEATURES, N_FEATURES)))
     raced = kf.learn(signals, Procrustes(), n_nonzero_coefs=3, init=starts)
     alone = [
@@ -246,7 +246,7 @@ def test_no_bound_is_none(signals):
 
 
 @pytest.mark.parametrize("bound", ["2", 0.5, np.nan, True])
-def test_a_bound_that_is_none_is_refused_at_the_door(bound, signals):
+def test_what_is_no_bound_is_rejected_at_the_door(bound, signals):
     with pytest.raises(ValueError, match=r"its max_condition=.* must be a number >= 1, or None"):
         kf.learn(signals, Stretched(bound))
 
@@ -259,7 +259,7 @@ def test_other_engines_serve_it(signals):
     np.testing.assert_allclose(found.transform, expected.transform, atol=1e-9)
 
 
-def test_a_path_varies_the_bound_of_ones_own(signals):
+def test_a_path_varies_the_bound_of_a_custom_method(signals):
     path = kf.condition_path(signals, [1.0, 2.0, 4.0], method=Stretched(), max_iter=10)
     np.testing.assert_allclose(path["condition_number"], [1, 2, 4])
     assert [type(result.method) for result in path.results] == [Stretched] * 3
@@ -385,7 +385,7 @@ def test_a_rise_within_the_tolerance_is_no_reason_to_doubt(signals):
     assert result.converged
 
 
-def test_a_method_without_an_update_is_told(signals):
+def test_a_method_without_an_update_is_reported(signals):
     with pytest.raises(kf.MethodFailed, match=r"NotImplementedError: write it: update"):
         kf.learn(signals, kf.Method())
     with pytest.raises(

@@ -16,10 +16,8 @@ from scipy import sparse
 import kappaform as kf
 from kappaform.engines import SignalsUnreadable, engine_for
 from kappaform.learning import StopReason
-from kappaform.learning.learn import begin_stream, learn_on
-from kappaform.learning.methods import checked_options
-from kappaform.learning.starts import default_basis, feasible
-from kappaform.learning.state import as_stream, follow
+from kappaform.learning.learn import checked_options, learn_on
+from kappaform.learning.stream import as_stream, begin_stream, follow
 from kappaform.learning.updates import as_matrix
 
 METHODS = [
@@ -55,11 +53,11 @@ def followed(batches, method=None, **options):
 def assert_same(one, other):
     """All that two states of a stream go on with has the same bits."""
     assert (one.n_signals, one.n_iter) == (other.n_signals, other.n_iter)
-    for line, its_like in zip(one.lines, other.lines, strict=True):
-        matrices = (as_matrix(each.transform) for each in (line, its_like))
+    for candidate, its_like in zip(one.candidates, other.candidates, strict=True):
+        matrices = (as_matrix(each.transform) for each in (candidate, its_like))
         np.testing.assert_array_equal(*matrices)
-        np.testing.assert_array_equal(line.records, its_like.records)
-        for name, value in vars(line.statistics).items():
+        np.testing.assert_array_equal(candidate.records, its_like.records)
+        for name, value in vars(candidate.statistics).items():
             np.testing.assert_array_equal(getattr(its_like.statistics, name), value)
 
 
@@ -99,7 +97,7 @@ def test_a_single_batch_is_learned_by_updates_of_all_its_signals(method, n_updat
     result = kf.learn_stream([small], method, n_nonzero_coefs=2, init="dct", n_updates=n_updates)
     engine = engine_for(small)
     update = method.updater(engine.gram)
-    transform = feasible(default_basis(small.shape[1]), method)
+    transform = method.to_feasible(kf.dct_basis((3, 3)))
     for _ in range(n_updates):
         transform = update(engine.run_pass(as_matrix(transform), 2), transform, method.steps)
     np.testing.assert_array_equal(result.transform, as_matrix(transform))
@@ -153,16 +151,17 @@ def test_entry_t_of_the_errors_is_that_of_batch_t_before_it_is_learned(method, s
 
 def test_a_result_counts_batches_and_passes_and_claims_no_convergence(small):
     result, states = followed(cut(small, 10), kf.Orthonormal(), n_updates=3)
-    assert [state.n_iter for state in states] == [1, 2, 3, 4, 5, 6]
+    assert [state.n_iter for state in states] == list(range(1, 7))
     assert {state.stop_reason for state in states} == {StopReason.RUNNING}
     assert result.stop_reason is StopReason.STREAM_END
     assert not result.converged
-    # Beside batch t, batch i counts (i / t)^4, or 1 where nothing is forgotten.
-    weights = [sum((i / t) ** 4 for i in range(1, t + 1)) for t in range(1, 7)]
-    expected = np.cumsum([math.ceil(3 / weight) for weight in weights])
-    np.testing.assert_array_equal([state.n_passes for state in states], expected)
-    forever, _ = followed(cut(small, 10), kf.Orthonormal(), n_updates=3, forgetting=1.0)
-    assert forever.n_passes == 3 + 2 + 1 + 1 + 1 + 1 < result.n_passes
+    _, never_forgetting = followed(cut(small, 10), kf.Orthonormal(), n_updates=3, forgetting=1.0)
+    # Next to batch t, batch i has the weight (i / t)^4, or 1 where nothing is forgotten.
+    for results, power in ((states, 4), (never_forgetting, 0)):
+        weights = [sum((i / t) ** power for i in range(1, t + 1)) for t in range(1, 7)]
+        expected = np.cumsum([math.ceil(3 / weight) for weight in weights])
+        np.testing.assert_array_equal([each.n_passes for each in results], expected)
+    assert never_forgetting[-1].n_passes < result.n_passes
 
 
 @each_method
@@ -279,7 +278,7 @@ def test_ctrl_c_inside_an_update_keeps_the_batches_before(small, monkeypatch):
             raise KeyboardInterrupt
         return follow(*arguments)
 
-    monkeypatch.setattr(import_module("kappaform.learning.learn"), "follow", pressed)
+    monkeypatch.setattr(import_module("kappaform.learning.stream"), "follow", pressed)
     with pytest.raises(kf.LearningInterrupted) as caught:
         kf.learn_stream(cut(small, 10), kf.Orthonormal(), n_nonzero_coefs=2)
     np.testing.assert_array_equal(caught.value.result.transform, expected.transform)
@@ -382,8 +381,8 @@ def test_an_array_of_batches_is_a_stream(small):
 @pytest.mark.parametrize(
     ("options", "kind", "message"),
     [
-        ({"forgetting": 1.1}, ValueError, r"forgetting=1\.1: give 'auto', or what a batch leaves"),
-        ({"forgetting": -0.1}, ValueError, r"forgetting=-0\.1: .* from 0 \(nothing\) to 1"),
+        ({"forgetting": 1.1}, ValueError, r"forgetting=1\.1: give 'auto', or the factor"),
+        ({"forgetting": -0.1}, ValueError, r"forgetting=-0\.1: .* from 0 \(forget all\) to 1"),
         ({"forgetting": float("nan")}, ValueError, "forgetting=nan"),
         ({"forgetting": "never"}, ValueError, "forgetting='never'"),
         ({"forgetting": None}, ValueError, "forgetting=None"),
@@ -407,15 +406,17 @@ def test_options_that_make_no_sense_are_refused(options, kind, message, small):
 def test_several_starts_race_over_the_first_batches_and_the_best_goes_on(photo_patches):
     signals = photo_patches[:1000, :9].copy()
     states = [each.state for each in followed(cut(signals, 100), n_nonzero_coefs=4)[1]]
-    n_lines = [len(state.lines) for state in states]
-    n_racing = n_lines.index(1)
-    assert n_lines == [n_lines[0]] * n_racing + [1] * (10 - n_racing)
+    n_candidates = [len(state.candidates) for state in states]
+    n_racing = n_candidates.index(1)
+    assert n_candidates == [n_candidates[0]] * n_racing + [1] * (10 - n_racing)
     assert states[n_racing].n_signals >= 5 * 9**2  # enough for as many unknowns
-    assert n_lines[0] > 1
+    assert n_candidates[0] > 1
     before, batch = states[n_racing - 1], engine_for(signals[100 * n_racing :][:100])
-    alone = [step(replace(before, lines=(line,)), batch).line for line in before.lines]
-    lost = [line.statistics.discarded_energy for line in alone]
-    assert states[n_racing].line.statistics.discarded_energy == min(lost) < max(lost)
+    alone = [
+        step(replace(before, candidates=(each,)), batch).candidate for each in before.candidates
+    ]
+    lost = [candidate.statistics.discarded_energy for candidate in alone]
+    assert states[n_racing].candidate.statistics.discarded_energy == min(lost) < max(lost)
 
 
 def test_an_exploring_step_that_would_raise_the_error_is_replaced_by_the_exact_one(
@@ -423,10 +424,10 @@ def test_an_exploring_step_that_would_raise_the_error_is_replaced_by_the_exact_o
 ):
     method, engine = kf.Conditioned(2.0), engine_for(small)
     exact = begin("dct", method, 2, engine)
-    (line,) = exact.lines
-    exploring = replace(exact, lines=(replace(line, explore="rescale"),))
+    (candidate,) = exact.candidates
+    exploring = replace(exact, candidates=(replace(candidate, explore="rescale"),))
     explored = step(exploring, engine)
-    backwards = replace(line.transform, left=-line.transform.left)
+    backwards = replace(candidate.transform, left=-candidate.transform.left)
     original = kf.Conditioned.updater
 
     def misled(method, gram):

@@ -8,7 +8,6 @@ import pytest
 
 from kappaform.engines import engine_for
 from kappaform.learning import Conditioned, LogDet, Orthonormal
-from kappaform.learning.starts import feasible
 from kappaform.learning.updates import (
     Constraints,
     Factors,
@@ -23,7 +22,7 @@ N, SPARSITY = 9, 3
 
 
 def problem(rng, signals):
-    """A random admissible transform, its statistics and its codes."""
+    """A random feasible transform, its statistics and its codes."""
     n = signals.shape[1]
     spectrum = rng.uniform(1, 3, n)
     factors = Factors(random_basis(n, rng), spectrum, random_basis(n, rng)).scaled_to(np.sqrt(n))
@@ -124,7 +123,7 @@ def test_turning_is_a_procrustes_problem_where_the_spectrum_is_flat(rng):
 @pytest.mark.parametrize("kappa", [1.0, 1.2, 2.0, 100.0, 1e6])
 def test_exact_update_never_increases_the_error_and_keeps_bound_and_norm(rng, signals, kappa):
     method = Conditioned(kappa)
-    start = feasible(problem(rng, signals)[0], method)
+    start = method.to_feasible(problem(rng, signals)[0])
     codes = naive.hard_threshold(signals @ start.matrix.T, SPARSITY)
     statistics = engine_for(signals).run_pass(start.matrix, SPARSITY)
     new = method.updater(statistics.gram)(statistics, start, "exact")

@@ -281,7 +281,7 @@ def test_a_loaded_estimator_can_be_saved_with_its_custom_method_given_again(sign
     loaded = kf.load(tmp_path / "t")
     kf.save(tmp_path / "same", loaded)
     for other in (Other(), kf.Orthonormal()):
-        with pytest.raises(ValueError, match=r"method=.*: the transform was learned by Saved\("):
+        with pytest.raises(ValueError, match=r"the transform was learned by UnknownMethod\("):
             kf.save(tmp_path / "again", loaded.set_params(method=other))
     kf.save(tmp_path / "again", loaded.set_params(method=Still()))
     again = kf.load(tmp_path / "again")

@@ -81,7 +81,7 @@ def test_a_race_goes_on_from_a_file_of_any_iteration(race, dtype, signals, tmp_p
     n_racing = []
     for stop in stops:
         loaded = kf.load(tmp_path / str(stop)).result_
-        n_racing.append(len(loaded.state.lines))
+        n_racing.append(len(loaded.state.candidates))
         assert_same(
             kf.learn(signals, method, init=loaded, max_iter=whole.n_iter - stop, **options), whole
         )
@@ -120,7 +120,7 @@ def test_a_file_grows_with_the_candidates_that_race_and_shrinks_with_them(signal
     for max_iter in (1, 40, 500):
         result = kf.learn(signals, n_nonzero_coefs=3, max_iter=max_iter)
         kf.save(tmp_path / "t", result)
-        n_racing = len(result.state.lines)
+        n_racing = len(result.state.candidates)
         assert n_racing == (1 if max_iter == 500 else 4)
         # Each has two factors and those of its last update; beside them are header and records.
         assert (tmp_path / "t").stat().st_size <= (1 + 4 * n_racing) * square + 20_000

@@ -192,11 +192,11 @@ def test_headers_that_contradict_the_transform_are_refused(changes, reason, save
         ({"last_spectrum": np.zeros(16)}, "last_spectrum is singular"),
         (
             {"last_spectrum": np.arange(1.0, 17)},
-            "its last_spectrum is not admissible: .*beyond max_condition=2",
+            "its last_spectrum is not feasible: .*beyond max_condition=2",
         ),
         (
             {"last_spectrum": np.full(16, 1e140)},
-            "its last_spectrum is not admissible: the transform has norm 4e",
+            "its last_spectrum is not feasible: the transform has norm 4e",
         ),
         ({"records": np.ones((3, 2))}, r"records is float64 of shape \(3, 2\)"),
         ({"records": np.ones((0, 6))}, "it has 0 records of 9 iterations"),
@@ -334,7 +334,7 @@ def test_factors_that_are_no_decomposition_are_refused(signals, tmp_path, rng):
         (
             kf.Orthonormal(),
             {"start_1": np.diag(np.arange(1.0, 17))},
-            "its start_1 is not admissible: .*not ortho",
+            "its start_1 is not feasible: .*not ortho",
         ),
         (kf.LogDet(), {"start_1": np.ones((16, 16))}, "start_1 is singular"),
         (
@@ -349,8 +349,8 @@ def test_a_candidate_that_does_not_lead_is_checked_as_the_result_is(
     method, arrays, reason, signals, tmp_path
 ):
     result = kf.learn(signals, method, n_nonzero_coefs=3, init=("dct", "identity"), max_iter=3)
-    assert result.state.lines[0] is result.state.best
-    assert len(result.state.lines) == 2
+    assert result.state.candidates[0] is result.state.best
+    assert len(result.state.candidates) == 2
     kf.save(tmp_path / "t.npz", result)
     rewrite(tmp_path / "t.npz", arrays)
     with pytest.raises(ValueError, match=f"damaged: .*{reason}"):

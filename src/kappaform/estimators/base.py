@@ -22,7 +22,7 @@ from sklearn.utils import Tags, check_array
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from kappaform.checks import is_store, library_of, working_dtype
+from kappaform.checks import Coding, checked_coding, is_store, library_of, working_dtype
 from kappaform.engines import Engine, Refit, SignalsUnreadable, engine_for
 from kappaform.engines.blocks import block_rows, split_rows
 from kappaform.engines.stores import reader_of
@@ -34,17 +34,23 @@ from kappaform.learning import (
     StopReason,
     evaluate,
 )
-from kappaform.learning.learn import begin_stream, learn_on, warn_of_little
-from kappaform.learning.methods import (
+from kappaform.learning.learn import (
     MAX_ITER,
-    Coding,
-    Forgetting,
     Options,
-    checked_coding,
     checked_options,
-    one_sparsity,
+    learn_on,
+    single_sparsity,
+    warn_of_little,
 )
-from kappaform.learning.state import State, as_stream, follow, result_of
+from kappaform.learning.race import Race, result_of
+from kappaform.learning.stream import (
+    Forgetting,
+    Stream,
+    as_stream,
+    begin_stream,
+    check_forgetting,
+    follow,
+)
 from kappaform.threads import single_threaded_blas
 
 # Rows of a piece, in blocks of the engine: enough for every core, and a few dozen megabytes.
@@ -93,7 +99,7 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
 
     def _learn(self, engine: Engine, options: Options, learned: dict[str, Any]) -> Self:
         """Learn, and be fitted with what is learned, beside what is `learned` already."""
-        state: State | None = None
+        state: Race | None = None
         try:
             state, reason = learn_on(engine, options)
             self._take(result_of(state, reason), as_stream(state), engine.dtype, learned)
@@ -130,7 +136,7 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         engine = engine_for(signals)
         with single_threaded_blas():
             before = begin_stream(options, engine)
-            state = follow(before, engine, options.forgetting, options.n_updates)
+            state = follow(before, engine, self.forgetting)
         self._take(
             result_of(state, StopReason.RUNNING),
             state,
@@ -235,12 +241,13 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         return self._options(self.init, max_iter=self.max_iter, tol=self.tol)
 
     def _stream_options(self) -> Options:
-        before: State | None = getattr(self, "_stream", None)
+        before: Stream | None = getattr(self, "_stream", None)
         init = self.init if before is None else result_of(before, StopReason.RUNNING)
-        return self._options(init, forgetting=self.forgetting)
+        check_forgetting(self.forgetting)
+        return self._options(init)
 
     def _options(self, init: Any, **others: Any) -> Options:
-        sparsity = one_sparsity(self.n_nonzero_coefs, "an estimator")
+        sparsity = single_sparsity(self.n_nonzero_coefs, "an estimator")
         checked_coding(self.coding)
         options = checked_options(self._method(), sparsity, init, self.callback, **others)
         tells = self.verbose >= self._tells_iterations
@@ -278,7 +285,7 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     def _take(
         self,
         result: LearnResult,
-        stream: State,
+        stream: Stream,
         dtype: DTypeLike,
         features: dict[str, Any],
         *,

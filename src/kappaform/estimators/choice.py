@@ -11,6 +11,7 @@ import numpy as np
 from joblib import effective_n_jobs
 from sklearn.model_selection import check_cv
 
+from kappaform.checks import Coding
 from kappaform.engines import Engine, engine_for
 from kappaform.engines.rows import take_rows
 from kappaform.estimators.base import SparsifyingTransform
@@ -22,8 +23,8 @@ from kappaform.learning import (
     LearnResult,
     Method,
 )
-from kappaform.learning.learn import warn_of_little
-from kappaform.learning.methods import MAX_ITER, Callback, Coding, Objective, Options, Variant
+from kappaform.learning.learn import MAX_ITER, Callback, Options, warn_of_little
+from kappaform.learning.methods import Objective, Variant
 from kappaform.learning.path import (
     ErrorName,
     checked_error,
@@ -33,7 +34,7 @@ from kappaform.learning.path import (
     validation_engine,
 )
 from kappaform.learning.starts import WarmStart
-from kappaform.learning.state import as_stream
+from kappaform.learning.stream import as_stream
 from kappaform.threads import at_most_threads, n_threads
 
 BOUNDS = (1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)

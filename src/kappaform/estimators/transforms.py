@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from kappaform.checks import Coding
 from kappaform.estimators.base import SparsifyingTransform
 from kappaform.learning import Conditioned, LogDet, Method, Orthonormal
+from kappaform.learning.learn import MAX_ITER, checked_method
 from kappaform.learning.method import parameters_of
-from kappaform.learning.methods import (
-    MAX_ITER,
-    Coding,
-    Forgetting,
-    Objective,
-    Variant,
-    checked_method,
-)
+from kappaform.learning.methods import Objective, Variant
+from kappaform.learning.stream import Forgetting
 
 
 class ConditionedTransform(SparsifyingTransform):

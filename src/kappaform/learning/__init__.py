@@ -1,7 +1,7 @@
 """The alternating minimisation."""
 
 from kappaform.learning.evaluate import Evaluation, evaluate
-from kappaform.learning.learn import learn, learn_stream
+from kappaform.learning.learn import learn
 from kappaform.learning.method import Method, MethodFailed
 from kappaform.learning.methods import Conditioned, LogDet, Orthonormal
 from kappaform.learning.path import ConditionPath, condition_path
@@ -13,6 +13,7 @@ from kappaform.learning.result import (
     Record,
     StopReason,
 )
+from kappaform.learning.stream import learn_stream
 
 __all__ = [
     "BatchRefused",

@@ -1,7 +1,7 @@
 """A result as a header and arrays, and back: what a file keeps of it.
 
-A file has every candidate that still races, so that learning goes on from it as from memory. What
-comes back has been checked: it is a result that learning could have given, or it is refused.
+A file has every candidate that still races, so that learning resumes from it as from memory. What
+is read is checked: anything that learning could not have produced is rejected.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ from numpy.typing import NDArray
 
 from kappaform.checks import sparsity_of
 from kappaform.engines import Statistics
-from kappaform.learning.method import Method, parameters_of
-from kappaform.learning.methods import Conditioned, LogDet, Orthonormal, Saved
+from kappaform.learning.method import BOUND_SLACK, Method, parameters_of
+from kappaform.learning.methods import SINGLE_SLACK, Conditioned, LogDet, Orthonormal, UnknownMethod
+from kappaform.learning.race import LARGEST_FACTOR, Candidate, Momentum, Race
 from kappaform.learning.result import LearnResult, Record, StopReason
-from kappaform.learning.state import Line, State, as_stream
-from kappaform.learning.updates import LARGEST_FACTOR, Factors, Momentum, Steps, Transform
+from kappaform.learning.stream import Stream, as_stream
+from kappaform.learning.updates import Factors, Steps, Transform
 
-_METHODS = {method.__name__: method for method in (Conditioned, LogDet, Orthonormal, Saved)}
+_METHODS: dict[str, type[Method]] = {"Saved": UnknownMethod}  # the other names are those of classes
+_METHODS |= {method.__name__: method for method in (Conditioned, LogDet, Orthonormal)}
+_NAMES = {method: name for name, method in _METHODS.items()}
 _NEVER_NEGATIVE = (Conditioned, Orthonormal)  # methods whose loss is an error
 _LONGEST_DESCRIPTION = 1000
 _FACTORS = ("left", "spectrum", "right")
@@ -32,10 +35,6 @@ _SETTLED = (None, StopReason.TOLERANCE.name, StopReason.ROSE.name)
 
 # Squares of larger numbers, or of their inverses, would overflow in sums over signals.
 _LARGEST = 1e150
-# Beyond what rounding explains, relative to 1: of vectors, of their product, of bound and norm.
-_ROUNDING = 1e-9
-# The same in single precision: of sums of float32 signals, of a norm that was given as float32.
-_ROUNDING_OF_SINGLE = 1e-6
 
 Header = dict[str, Any]
 Arrays = dict[str, NDArray]
@@ -68,15 +67,13 @@ def shapes_of(header: Header, names: Collection[str]) -> dict[str, tuple[int | N
     return {"transform": square, "gram": square} | numbered
 
 
-def to_arrays(
-    result: LearnResult, stream: State | None, n_nonzero: int
-) -> tuple[Header, dict[str, NDArray]]:
-    """Header and arrays of a result, and of the stream that goes on from it, if there is one."""
-    state = result.state
-    if type(result.method) not in _METHODS.values():
-        # A custom method is not in the file, which cannot even compare its candidates by it.
-        state = replace(state, lines=(state.best,), active=0, turn=0)
-        stream = state if state.is_stream else stream
+def to_arrays(result: LearnResult, stream: Stream | None, n_nonzero: int) -> tuple[Header, Arrays]:
+    """Header and arrays of a result, and of the stream that continues it, if there is one."""
+    race = result.state
+    if type(result.method) not in _NAMES:
+        # A custom method is not in the file, so its candidates cannot be compared after loading.
+        race = replace(race, candidates=(race.best,), active=0, turn=0)
+        stream = race if isinstance(race, Stream) else stream
     header: Header = {
         "n_features": len(result.transform),
         "n_nonzero_coefs": n_nonzero,
@@ -85,23 +82,24 @@ def to_arrays(
         "n_iter": result.n_iter,
         "n_passes": result.n_passes,
         "stop_reason": result.stop_reason.name,
-        "active": state.active,
-        "turn": state.turn,
+        "active": race.active,
+        "turn": race.turn,
         "candidates": [
             {
-                "explore": line.explore,
-                "settled": line.settled and line.settled.name,
-                "momentum_factor": line.momentum.factor,
+                "explore": candidate.explore,
+                "settled": candidate.converged and candidate.converged.name,
+                "momentum_factor": candidate.momentum.factor,
             }
-            for line in state.lines
+            for candidate in race.candidates
         ],
         "stream": None,
     }
     arrays = {"transform": result.transform}
-    for number, line in enumerate(state.lines):
-        arrays |= _numbered_all(_arrays_of(line, result.transform), number)
+    for number, candidate in enumerate(race.candidates):
+        arrays |= _numbered_all(_arrays_of(candidate, result.transform), number)
     if stream is not None:
-        sums = [line.statistics or Statistics.empty(stream.n_features) for line in stream.lines]
+        nothing = Statistics.empty(stream.n_features)
+        sums = [candidate.statistics or nothing for candidate in stream.candidates]
         header["stream"] = {
             "is_result": result.state.is_stream,
             "n_nonzero_coefs": stream.n_nonzero,
@@ -116,10 +114,10 @@ def to_arrays(
     return header, arrays
 
 
-def _arrays_of(line: Line, transform: NDArray) -> Arrays:
+def _arrays_of(candidate: Candidate, transform: NDArray) -> Arrays:
     """The arrays of one candidate; without factors and `start`, it is the transform itself."""
-    kept, last = line.transform, line.momentum.last
-    arrays = {"records": np.array(line.records).reshape(-1, len(Record._fields))}
+    kept, last = candidate.transform, candidate.momentum.last
+    arrays = {"records": np.array(candidate.records).reshape(-1, len(Record._fields))}
     if isinstance(kept, Factors):
         arrays |= {name: getattr(kept, name) for name in _FACTORS}
     elif kept is not transform:
@@ -148,8 +146,8 @@ def upgraded(header: Header) -> Header:
     return header | {"active": 0, "turn": 0, "candidates": [candidate], "stream": stream}
 
 
-def from_arrays(header: Header, arrays: Arrays) -> tuple[LearnResult, State]:
-    """The result that `to_arrays` described, and the stream that goes on from it.
+def from_arrays(header: Header, arrays: Arrays) -> tuple[LearnResult, Stream]:
+    """The result that `to_arrays` described, and the stream that continues it.
 
     Arrays have the shapes of `shapes_of`. Raises KeyError for what is missing, TypeError or
     ValueError for what cannot be.
@@ -159,24 +157,24 @@ def from_arrays(header: Header, arrays: Arrays) -> tuple[LearnResult, State]:
         if not name.startswith("records") and not np.abs(array).max() <= _LARGEST:
             raise ValueError(f"{name} contains NaN or values beyond {_LARGEST:g}.")
     transform, reason = arrays["transform"], StopReason[header["stop_reason"]]
-    lines = tuple(
-        _line(method, described, arrays, number)
+    candidates = tuple(
+        _candidate(method, described, arrays, number)
         for number, described in enumerate(header["candidates"])
     )
-    state = State(
+    race = Race(
         method,
         _sparsity(header, len(transform)),
-        lines,
-        active=_count(header, "active", len(lines) - 1, "active candidate"),
+        candidates,
+        active=_count(header, "active", len(candidates) - 1, "active candidate"),
         n_iter=_count(header, "n_iter"),
         n_passes=_count(header, "n_passes"),
         turn=_count(header, "turn"),
     )
-    stream, is_result = _stream(header["stream"], arrays, state)
-    result = LearnResult(transform, reason, stream if is_result else state)
+    stream, is_result = _stream(header["stream"], arrays, race)
+    result = LearnResult(transform, reason, stream if is_result else race)
     _check_history(result.state)
     _check_close(
-        method.shown(result.state.best.transform),
+        method.as_array(result.state.best.transform),
         transform,
         "the transform is not that of its best candidate, the product of left, spectrum and right.",
     )
@@ -185,10 +183,10 @@ def from_arrays(header: Header, arrays: Arrays) -> tuple[LearnResult, State]:
 
 
 def _described(method: Method) -> dict[str, Any]:
-    """A method as a header has it; of one that this package does not know, what it is called."""
-    if type(method) not in _METHODS.values():
-        method = Saved(saved_name(method))
-    return {"name": type(method).__name__, **parameters_of(method)}
+    """A method as a header has it; of a custom method, its description."""
+    if type(method) not in _NAMES:
+        method = UnknownMethod(saved_name(method))
+    return {"name": _NAMES[type(method)], **parameters_of(method)}
 
 
 def saved_name(method: Method) -> str:
@@ -206,30 +204,30 @@ def _method(described: Any) -> Method:
 # --- candidates ----------------------------------------------------------------------------------
 
 
-def _line(method: Method, described: Any, arrays: Arrays, number: int) -> Line:
-    """One candidate, whose transform obeys the method even if another one is the result."""
+def _candidate(method: Method, described: Any, arrays: Arrays, number: int) -> Candidate:
+    """One candidate, whose transform is checked even if another one is the result."""
     if not isinstance(described, dict):
         raise TypeError(f"a candidate is {described!r}.")
     explore, settled = described["explore"], described["settled"]
     if explore not in (None, *get_args(Steps)) or settled not in _SETTLED:
         raise ValueError(f"a candidate explores by {explore!r} and settled by {settled!r}.")
-    return Line(
+    return Candidate(
         _kept(method, arrays, number),
         explore,
         _records(method, arrays[_numbered("records", number)]),
-        settled=settled and StopReason[settled],
+        converged=settled and StopReason[settled],
         momentum=_momentum(method, described, arrays, number),
     )
 
 
 def _kept(method: Method, arrays: Arrays, number: int) -> Transform:
-    """What the next update goes on from."""
+    """The transform that the next update starts from."""
     start = arrays.get(_numbered("start", number))
     if method.in_factors and (start is None or method.monotone):
         return _factors(method, arrays, "", number)
     if start is None:
         return arrays["transform"]
-    spectrum = np.linalg.svd(method.shown(start), compute_uv=False)
+    spectrum = np.linalg.svd(method.as_array(start), compute_uv=False)
     _check_spectrum(method, spectrum, _numbered("start", number))
     return start
 
@@ -256,7 +254,7 @@ def _records(method: Method, array: NDArray) -> tuple[Record, ...]:
 
 
 def _momentum(method: Method, described: Header, arrays: Arrays, number: int) -> Momentum:
-    """What carries the next step on; files up to version 0.2 have none."""
+    """Momentum of the next step; files up to version 0.2 have none."""
     factor = _number(described, "momentum_factor", LARGEST_FACTOR)
     if not method.momentum:
         return Momentum()
@@ -268,34 +266,33 @@ def _momentum(method: Method, described: Header, arrays: Arrays, number: int) ->
 # --- the stream ----------------------------------------------------------------------------------
 
 
-def _stream(described: Any, arrays: Arrays, state: State) -> tuple[State, bool]:
-    """The stream that goes on from a state, and whether it is the result itself."""
+def _stream(described: Any, arrays: Arrays, race: Race) -> tuple[Stream, bool]:
+    """The stream that continues a race, and whether it is the result itself."""
     if described is None:
-        return as_stream(state), False
+        return as_stream(race), False
     if not isinstance(described, dict) or not isinstance(described["is_result"], bool):
         raise TypeError(f"its stream is {described!r}.")
-    before = state if described["is_result"] else as_stream(state)
-    if len(described["energies"]) != len(before.lines):
+    before = race if described["is_result"] else as_stream(race)
+    if len(described["energies"]) != len(before.candidates):
         raise ValueError("its stream lacks the energies of some candidates.")
     gram, weight, exponent = _gram(arrays), _number(described, "weight"), _exponent(described)
-    lines = []
+    candidates = []
     for number, energies in enumerate(described["energies"]):
         cross = arrays[_numbered("cross", number)]
         kept, discarded = (_number(energies, name) for name in _ENERGIES)
         sums = Statistics(gram, cross, kept, discarded, weight, exponent)
-        lines.append(replace(before.lines[number], statistics=sums))
-    counts: dict[str, Any] = {name: _count(described, name) for name in _COUNTS}
-    n_nonzero = _sparsity(described, state.n_features)
-    stream = replace(before, lines=tuple(lines), n_nonzero=n_nonzero, **counts)
-    return stream, described["is_result"]
+        candidates.append(replace(before.candidates[number], statistics=sums))
+    counts = {name: _count(described, name) for name in _COUNTS}
+    n_nonzero = _sparsity(described, race.n_features)
+    return Stream(race.method, n_nonzero, tuple(candidates), **counts), described["is_result"]
 
 
 def _gram(arrays: Arrays) -> NDArray:
     gram = arrays["gram"]
     largest = np.abs(gram).max()
-    if not np.abs(gram - gram.T).max() <= _ROUNDING_OF_SINGLE * largest:
+    if not np.abs(gram - gram.T).max() <= SINGLE_SLACK * largest:
         raise ValueError("gram is not symmetric.")
-    if not np.linalg.eigvalsh(gram)[0] >= -_ROUNDING_OF_SINGLE * largest:
+    if not np.linalg.eigvalsh(gram)[0] >= -SINGLE_SLACK * largest:
         raise ValueError("gram has negative eigenvalues.")
     return gram
 
@@ -311,40 +308,40 @@ def _exponent(described: Header) -> int:
 # --- checks --------------------------------------------------------------------------------------
 
 
-def _check_history(state: State) -> None:
-    """Refuse more records than iterations, and a best candidate without any.
+def _check_history(race: Race) -> None:
+    """Reject more records than iterations, and a best candidate without any.
 
     A batch of a stream adds a record to each candidate, any other iteration one in all.
     """
-    lengths = [len(line.records) for line in state.lines]
-    n_records = max(lengths) if state.is_stream else sum(lengths)
-    if not n_records <= state.n_iter + 1 or not (state.is_stream or state.best.records):
-        raise ValueError(f"it has {n_records} records of {state.n_iter} iterations.")
-    if state.is_stream and not min(lengths):
+    lengths = [len(candidate.records) for candidate in race.candidates]
+    n_records = max(lengths) if race.is_stream else sum(lengths)
+    if not n_records <= race.n_iter + 1 or not (race.is_stream or race.best.records):
+        raise ValueError(f"it has {n_records} records of {race.n_iter} iterations.")
+    if race.is_stream and not min(lengths):
         raise ValueError("a candidate of its stream has no records.")
 
 
 def _check_condition(result: LearnResult, stated: float) -> None:
-    """Refuse a transform without the condition number stated, or beyond what its method allows."""
+    """Reject a transform without the stated condition number, or beyond what its method allows."""
     n_features = len(result.transform)
     _check_spectrum(result.method, result.spectrum, "transform")
     found = result.condition_number
-    rounding = _ROUNDING + 10 * n_features * float(np.finfo(np.float64).eps) * found
+    rounding = BOUND_SLACK + 10 * n_features * float(np.finfo(np.float64).eps) * found
     if not abs(found - stated) <= rounding * found:
         raise ValueError(f"the transform has condition number {found}, the header says {stated}.")
 
 
 def _check_spectrum(method: Method, spectrum: NDArray, name: str) -> None:
-    """Refuse singular values, largest first, that the method does not allow."""
+    """Reject singular values, largest first, that the method does not allow."""
     if not spectrum[-1] >= 1 / _LARGEST:
         raise ValueError(f"{name} is singular.")
-    broken = method.broken_promise(spectrum)
-    if broken:
-        raise ValueError(f"its {name} is not admissible: {broken}")
+    violation = method.violation(spectrum)
+    if violation:
+        raise ValueError(f"its {name} is not feasible: {violation}")
 
 
 def _check_close(found: NDArray, expected: NDArray, message: str) -> None:
-    if not np.abs(found - expected).max() <= _ROUNDING * np.abs(expected).max():
+    if not np.abs(found - expected).max() <= BOUND_SLACK * np.abs(expected).max():
         raise ValueError(message)
 
 

@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.checks import as_transform, sparsity_of
+from kappaform.checks import Coding, as_transform, checked_coding, sparsity_of
 from kappaform.engines import Engine, engine_for, refit_of
-from kappaform.learning.methods import Coding, checked_coding
 from kappaform.learning.result import transform_of
 from kappaform.linalg import scaled_inverse
 from kappaform.threads import single_threaded_blas
@@ -40,12 +39,13 @@ def evaluate(
     ----------
     signals : array of shape (m, n)
     transform : (n, n) array, LearnResult or fitted estimator
-        Of any scale, but not singular.
+        It may have any scale, but must not be singular.
     n_nonzero_coefs : int or array of shape (m,), optional
         By default a tenth of n.
     coding : {"largest", "refit"}
-        Codes that signals are rebuilt from: the largest coefficients, or those that rebuild best,
-        as of the estimators. The other two errors are always those of the largest coefficients.
+        Codes from which signals are reconstructed: the largest coefficients, or those that
+        reconstruct best, as in the estimators. The other two errors are always those of the largest
+        coefficients.
 
     Returns
     -------
@@ -64,7 +64,7 @@ def evaluate(
     """
     coding = checked_coding(coding)
     engine = engine_for(signals)
-    return evaluated_on(
+    return evaluate_on(
         engine,
         as_transform(transform_of(transform, "transform"), engine.n_features),
         sparsity_of(n_nonzero_coefs, engine.n_signals, engine.n_features),
@@ -72,7 +72,7 @@ def evaluate(
     )
 
 
-def evaluated_on(
+def evaluate_on(
     engine: Engine, matrix: NDArray, n_nonzero: int | NDArray, coding: Coding
 ) -> Evaluation:
     with single_threaded_blas():

@@ -1,14 +1,14 @@
-"""What learning asks of a method: the class that methods of one's own derive from.
+"""The class that custom methods derive from, and the checks of what they return.
 
-The three methods of this package (`methods.py`) are such classes, too: nothing else in learning
-knows which methods there are.
+The three methods of this package (`methods.py`) derive from it, too: nothing else in learning
+depends on which methods there are.
 """
 
 from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -18,27 +18,29 @@ from numpy.typing import NDArray
 
 from kappaform.checks import as_real_array
 from kappaform.engines import Statistics
+from kappaform.learning.updates import Steps, Transform, as_matrix
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from kappaform.learning.result import LearnResult, Record
+    from kappaform.learning.starts import Start, StartContext
 
+BOUND_SLACK = 1e-9  #: by which rounding may exceed a bound, relative to it
 _EPS = float(np.finfo(np.float64).eps)
-_ROUNDING = 1e-9  # by which a condition number may exceed its bound
-# Of the largest singular value: squares of coefficients neither vanish nor overflow.
+# Range of the largest singular value: squares of coefficients neither vanish nor overflow.
 _LEAST_SCALE, _LARGEST_SCALE = 1e-100, 1e100
 
-Updater = Callable[[Statistics, Any, Any], Any]  #: (statistics, transform, steps) -> transform
+Updater = Callable[[Statistics, Any, Steps], Any]  #: (statistics, transform, steps) -> transform
 
 
 class MethodFailed(RuntimeError):  # noqa: N818 - says what happened, as LearningInterrupted does
-    """A method of one's own raised an error, or gave what cannot be a transform or a loss.
+    """A custom method raised an error, or returned what cannot be a transform or a loss.
 
     Attributes
     ----------
     result : LearnResult or None
-        What was learned until then; go on with ``init=result``.
+        What was learned until then; resume with ``init=result``.
     finished : tuple of LearnResult
-        Those of the bounds of a `condition_path` that were done.
+        Results of the bounds of a `condition_path` that were completed.
 
     Examples
     --------
@@ -56,23 +58,19 @@ class MethodFailed(RuntimeError):  # noqa: N818 - says what happened, as Learnin
     Broken.update gave shape (10, 16): a transform here has (16, 16).
     """
 
-    def __init__(self, message: str, result: Any = None, finished: tuple[Any, ...] = ()) -> None:
-        super().__init__(message)
-        self.result, self.finished = result, finished
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (str(self), self.result, self.finished)
+    result: LearnResult | None = None
+    finished: tuple[LearnResult, ...] = ()
 
 
 class Method:
-    r"""What is learned, and how: derive from it to learn by a method of your own.
+    r"""Base class of methods: derive from it to learn by a custom method.
 
-    `learn`, `learn_stream`, `condition_path`, `save` and :class:`LearnedTransform` take it, on
-    every engine. Give at least `update`. A frozen dataclass is best: its fields are the parameters,
-    and methods that are equal can go on from each other's results. With a field `max_condition`, a
-    bound on the condition number that is checked after every update, `condition_path` can vary it;
-    None is no bound.
-    A file keeps the matrix and the name of the method: to learn on after `load`, give it again.
+    `learn`, `learn_stream`, `condition_path`, `save` and :class:`LearnedTransform` accept it, on
+    every engine. Define at least `update`. A frozen dataclass is best: its fields are the
+    parameters, and results can be resumed with any method that is equal. A field `max_condition` is
+    a bound on the condition number: it is checked after every update, and `condition_path` can
+    vary it; None is no bound.
+    A file keeps the matrix and the name of the method: to resume after `load`, give it again.
 
     The statistics of a pass have `gram` :math:`Y^T Y`, `cross` :math:`X^T Y`, `code_energy`
     :math:`\|X\|^2` and `discarded_energy` :math:`\|Y W^T - X\|^2`, where Y are the signals times
@@ -82,12 +80,12 @@ class Method:
     Attributes
     ----------
     monotone : bool
-        Whether no update raises the loss. If one does, it is dropped and learning stops.
+        Whether no update raises the loss. If one does, it is rejected and learning stops.
     momentum : bool
-        Whether steps may go on beyond an update, to what `admissible` makes of the matrix there
-        (write it so that it takes any matrix and gives one that `update` could give). A step that
-        raises the loss is dropped, and an update follows; a matrix that breaks the bound, or is
-        singular, is not used. Learning then takes fewer passes.
+        Whether steps may extrapolate beyond an update. `admissible` receives the extrapolated
+        matrix; define it for any matrix, so that it returns one that `update` could return. A step
+        that raises the loss is rejected, and an update follows; a matrix that violates the bound,
+        or is singular, is not used. Learning then takes fewer passes.
 
     Examples
     --------
@@ -118,77 +116,90 @@ class Method:
         return math.sqrt(statistics.discarded_energy) / statistics.scale
 
     def admissible(self, transform: NDArray) -> NDArray:
-        """The start that the method makes of a regular matrix: the matrix itself."""
+        """A feasible transform near a regular matrix: by default the matrix itself."""
         return transform
 
-    # --- What learning calls. The methods of this package give their own, faster or finer ones.
+    # --- What learning calls. Here the hooks above are called and checked; the methods of this
+    # package override it, because they keep factors, prepare their updates or need no checks.
 
     steps: Any = "exact"  #: kind of steps, of methods that have several
     in_factors: ClassVar[bool] = False  #: whether transforms are kept as singular factors
+    loss_power: ClassVar[int] = 1  #: rounding adds to this power of the loss, over its scale
+
+    def loss_scale(self, record: Record) -> float:
+        """Scale of the loss, of which rounding is a fraction."""
+        return max(abs(record.loss), record.coef_norm)
+
+    def checked_loss(self, statistics: Statistics, transform: Any) -> float:
+        value = self._call("loss", _seen(statistics), _read_only(transform))
+        if not isinstance(value, numbers.Real) or math.isnan(value):
+            raise MethodFailed(f"{_title(self)}.loss gave {value!r}: give a number.")
+        return float(value)
 
     def updater(self, gram: NDArray) -> Updater:  # noqa: ARG002
         """The update for signals with this gram matrix."""
-        return lambda statistics, transform, _: self._checked_update(statistics, transform)
+        return lambda statistics, transform, _: self._regular(
+            "update", _seen(statistics), _read_only(transform)
+        )
 
-    def start_from(self, transform: Any) -> Any:
-        """A given transform, not zero, moved to where the method keeps it."""
-        matrix = getattr(transform, "matrix", transform)
-        return self._checked("admissible", self.admissible, _read_only(matrix))
+    def to_feasible(self, transform: Transform) -> Any:
+        """A feasible transform near a given one that is not zero, as learning keeps it."""
+        return self._regular("admissible", _read_only(as_matrix(transform)))
 
-    def beyond(self, last: Any, reached: Any, factor: float) -> Any:
-        """The transform on the way from the last update to the next, and `factor` times further.
+    def extrapolate(self, last: Any, updated: Any, factor: float) -> Any:
+        """The transform beyond `updated`, by `factor` times its difference to the last update.
 
-        The next one itself, if what `admissible` makes of that cannot be a transform.
+        `updated` itself, if what `admissible` makes of that cannot be a transform.
         """
-        further = _read_only(reached + factor * (reached - last))
-        matrix = self._given("admissible", self.admissible, further)
-        return reached if self._refusal(matrix) else matrix
+        further = _read_only(updated + factor * (updated - last))
+        matrix = self._matrix("admissible", further)
+        return updated if self._defect(matrix) else matrix
 
-    def starts(self, source: Any) -> Sequence[Any] | None:  # noqa: ARG002
-        """Starts that race if none is asked for; None: the cosine basis alone."""
+    def starts(self, context: StartContext) -> Sequence[Start] | None:  # noqa: ARG002
+        """Starts that race by default; None: the DCT basis alone."""
         return None
 
-    def shown(self, transform: Any) -> NDArray:
+    def as_array(self, transform: Any) -> NDArray:
         """The transform as learning returns it."""
         return transform
 
-    def rises(self, old: float, new: float, coef_norm: float, rounding: float) -> bool:
-        """Whether a loss rises by more than rounding explains."""
-        return new - old > rounding * max(abs(old), coef_norm)
-
-    def broken_promise(self, spectrum: NDArray) -> str | None:
+    def violation(self, spectrum: NDArray) -> str | None:
         """Why a transform with these singular values cannot come from this method."""
-        condition, bound = float(spectrum[0] / spectrum[-1]), bound_of(self)
-        if condition <= bound * (1 + _ROUNDING):
+        condition, bound = float(spectrum[0] / spectrum[-1]), getattr(self, "max_condition", None)
+        if bound is None or condition <= float(bound) * (1 + BOUND_SLACK):
             return None
         return f"the transform has condition number {condition}, beyond max_condition={bound}."
 
-    def _checked_update(self, statistics: Statistics, transform: NDArray) -> NDArray:
-        seen = _seen(statistics)
-        return self._checked("update", self.update, seen, _read_only(transform))
-
-    def _checked(self, name: str, call: Callable[..., Any], *arguments: Any) -> NDArray:
-        """What a custom method gives, if it can be a transform."""
-        matrix = self._given(name, call, *arguments)
-        refusal = self._refusal(matrix)
-        if refusal:
-            raise MethodFailed(f"{_title(self)}.{name} {refusal}")
+    def _regular(self, name: str, *arguments: Any) -> NDArray:
+        """What a hook returns, if it can be a transform."""
+        matrix = self._matrix(name, *arguments)
+        defect = self._defect(matrix)
+        if defect:
+            raise MethodFailed(f"{_title(self)}.{name} {defect}")
         return matrix
 
-    def _given(self, name: str, call: Callable[..., Any], *arguments: Any) -> NDArray:
-        """The matrix that a custom method gives."""
-        given, what = _called(self, name, call, *arguments), f"{_title(self)}.{name}"
+    def _matrix(self, name: str, *arguments: Any) -> NDArray:
+        """The matrix that a hook returns; the last argument is the transform before."""
+        found, what = self._call(name, *arguments), f"{_title(self)}.{name}"
         shape = arguments[-1].shape
         try:
-            matrix = as_real_array(given, what).astype(np.float64)  # a copy: it may keep its own
+            matrix = as_real_array(found, what).astype(np.float64)  # a copy: it may keep its own
         except (TypeError, ValueError) as error:
-            kind = getattr(given, "dtype", type(given).__name__)
+            kind = getattr(found, "dtype", type(found).__name__)
             raise MethodFailed(f"{what} gave {kind}: give an array of real numbers.") from error
         if matrix.shape != shape:
             raise MethodFailed(f"{what} gave shape {matrix.shape}: a transform here has {shape}.")
         return matrix
 
-    def _refusal(self, matrix: NDArray) -> str | None:
+    def _call(self, name: str, *arguments: Any) -> Any:
+        try:
+            return getattr(self, name)(*arguments)
+        except Exception as error:  # whatever it is: what was learned before must not be lost
+            raise MethodFailed(
+                f"{_title(self)}.{name} raised {type(error).__name__}: {error}"
+            ) from error
+
+    def _defect(self, matrix: NDArray) -> str | None:
         """Why a matrix cannot be a transform of this method."""
         if not np.isfinite(matrix).all():
             return "gave NaN or inf: all entries must be finite."
@@ -204,19 +215,19 @@ class Method:
                 f"gave a transform with singular values up to {largest:.3g}: scale it, so that the "
                 f"largest is between {_LEAST_SCALE:g} and {_LARGEST_SCALE:g}."
             )
-        broken = self.broken_promise(spectrum)
-        return f"broke its bound: {broken}" if broken else None
+        violation = self.violation(spectrum)
+        return f"broke its bound: {violation}" if violation else None
 
 
 def parameters_of(method: Method) -> dict[str, Any]:
-    """The fields of a method that is a dataclass; of any other, nothing is known."""
+    """The fields of a method that is a dataclass; those of any other are unknown."""
     if not is_dataclass(method):
         return {}
     return {field.name: getattr(method, field.name) for field in fields(method)}
 
 
 def same_method(one: Method, other: Method) -> bool:
-    """Whether two methods are equal; those with fields that are arrays, entry by entry.
+    """Whether two methods are equal; fields that are arrays are compared entry by entry.
 
     Methods that cannot be compared count as different.
     """
@@ -229,38 +240,12 @@ def same_method(one: Method, other: Method) -> bool:
     return False
 
 
-def bound_of(method: Method) -> float:
-    """The condition number that a method promises not to exceed; inf if it promises nothing."""
-    bound = getattr(method, "max_condition", None)
-    return math.inf if bound is None else float(bound)
-
-
-def loss_of(method: Method, statistics: Statistics, transform: Any) -> float:
-    """The loss, if it is a number."""
-    shown = _read_only(transform) if isinstance(transform, np.ndarray) else transform
-    value = _called(method, "loss", method.loss, _seen(statistics), shown)
-    if not isinstance(value, numbers.Real) or math.isnan(value):
-        raise MethodFailed(f"{_title(method)}.loss gave {value!r}: give a number.")
-    return float(value)
-
-
-def _called(method: Method, name: str, call: Callable[..., Any], *arguments: Any) -> Any:
-    try:
-        return call(*arguments)
-    except MethodFailed:
-        raise
-    except Exception as error:  # whatever it is: what was learned before must not be lost
-        raise MethodFailed(
-            f"{_title(method)}.{name} raised {type(error).__name__}: {error}"
-        ) from error
-
-
 def _title(method: Method) -> str:
     return type(method).__name__
 
 
 def _seen(statistics: Statistics) -> Statistics:
-    """Statistics as a method is given them."""
+    """Statistics as a custom method receives them."""
     return replace(statistics, gram=_read_only(statistics.gram), cross=_read_only(statistics.cross))
 
 

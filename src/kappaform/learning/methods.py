@@ -1,22 +1,20 @@
-"""The three methods of this package, and every option of learning, checked."""
+"""The three methods of this package."""
 
 from __future__ import annotations
 
 import math
-import numbers
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.checks import as_transform
+from kappaform.checks import as_transform, check_count, is_number
 from kappaform.engines import Statistics
-from kappaform.learning.method import Method, Updater
+from kappaform.learning.method import BOUND_SLACK, Method, Updater
 from kappaform.learning.published import update_published
-from kappaform.learning.starts import Source, Start, feasible, portfolio
+from kappaform.learning.starts import Start, StartContext, portfolio
 from kappaform.learning.updates import (
     Factors,
     Steps,
@@ -25,56 +23,64 @@ from kappaform.learning.updates import (
     constraints_of,
     kappa_of,
     norm_of,
+    project_condition,
     update_conditioned,
     update_log_det,
-    within,
 )
 from kappaform.linalg import polar
 from kappaform.threads import single_threaded_blas
 
-# The log-det penalty needs a regular transform: what a start is lifted to where it is singular.
+if TYPE_CHECKING:
+    from kappaform.learning.result import Record
+
+# Bound of the condition number of a start of `LogDet`, whose penalty needs a regular transform.
 _REGULAR = 1e12
-# Beyond what rounding explains: of an orthonormal transform, of a norm that was given as float32.
-_ROUNDING, _ROUNDING_OF_SINGLE = 1e-9, 1e-6
+SINGLE_SLACK = 1e-6  #: relative rounding of what was float32: a norm, sums over signals
 
 Objective = Literal["absolute", "relative"]
 Variant = Literal["monotone", "paper", "reference", "public"]
-Coding = Literal["largest", "refit"]
 
 
-class _Ours(Method):
-    """What the methods of this package share: a loss that is an error, or a sum with its square."""
+class _BuiltIn(Method):
+    """A method whose loss, unless it overrides that, is the absolute error."""
 
-    @property
-    def monotone(self) -> bool:
-        return True
+    monotone: Any = True
+    loss_power: ClassVar[int] = 2  # rounding is a fraction of all the energy, not of the error
 
     def update(self, statistics: Statistics, transform: NDArray) -> NDArray:
         """The transform after one update, for the statistics of `transform` and its codes.
 
         For the published variants `transform` is a start, and this their first iteration.
         """
-        start = feasible(as_transform(transform, len(statistics.gram)), self)
         with single_threaded_blas():
-            return self.shown(self.updater(statistics.gram)(statistics, start, self.steps))
+            start = self._start(transform, len(statistics.gram))
+            return self.as_array(self.updater(statistics.gram)(statistics, start, self.steps))
 
     def admissible(self, transform: NDArray) -> NDArray:
-        """The transform that learning makes of a given matrix; of zeros, of the identity."""
-        matrix = as_transform(transform, len(np.atleast_1d(transform)))
+        """The feasible transform that learning makes of a matrix; zero becomes the identity."""
         with single_threaded_blas():
-            return self.shown(feasible(matrix, self))
+            return self.as_array(self._start(transform, len(np.atleast_1d(transform))))
 
-    def shown(self, transform: Transform) -> NDArray:
+    def _start(self, transform: NDArray, n_features: int) -> Transform:
+        matrix = as_transform(transform, n_features)
+        return self.to_feasible(matrix if matrix.any() else np.eye(n_features))
+
+    def loss(self, statistics: Statistics, transform: Transform) -> float:  # noqa: ARG002
+        """The absolute error."""
+        return math.sqrt(statistics.discarded_energy) / statistics.scale
+
+    def checked_loss(self, statistics: Statistics, transform: Transform) -> float:
+        return self.loss(statistics, transform)
+
+    def loss_scale(self, record: Record) -> float:
+        return record.coef_norm
+
+    def as_array(self, transform: Transform) -> NDArray:
         return as_matrix(transform)
-
-    def rises(self, old: float, new: float, coef_norm: float, rounding: float) -> bool:
-        # Rounding is a fraction of all the energy, not of the error, which may be much smaller.
-        old, new = old / (coef_norm or 1.0), new / (coef_norm or 1.0)
-        return new * new - old * old > rounding
 
 
 @dataclass(frozen=True)
-class Orthonormal(_Ours):
+class Orthonormal(_BuiltIn):
     """Transform with orthonormal rows: condition number 1.
 
     Examples
@@ -90,22 +96,22 @@ class Orthonormal(_Ours):
     def updater(self, gram: NDArray) -> Updater:  # noqa: ARG002
         return lambda statistics, transform, _: polar(statistics.cross, near=as_matrix(transform))
 
-    def start_from(self, transform: Transform) -> NDArray:
+    def to_feasible(self, transform: Transform) -> NDArray:
         return polar(as_matrix(transform))
 
-    def broken_promise(self, spectrum: NDArray) -> str | None:
-        is_orthonormal = abs(spectrum - 1).max() <= _ROUNDING
+    def violation(self, spectrum: NDArray) -> str | None:
+        is_orthonormal = abs(spectrum - 1).max() <= BOUND_SLACK
         return None if is_orthonormal else "the transform is not orthonormal."
 
 
 @dataclass(frozen=True)
-class LogDet(_Ours):
+class LogDet(_BuiltIn):
     r"""Transform kept regular by a penalty.
 
     .. math:: \min_W \|X - Y W^T\|^2 + \rho \|W\|_F^2 - \mu \log |\det W|
 
-    where mu is `weight` and rho is `frobenius_weight`, each times :math:`\|Y\|_F^2`. No bound on
-    the condition number is promised.
+    where mu is `weight` and rho is `frobenius_weight`, each times :math:`\|Y\|_F^2`. The condition
+    number has no guaranteed bound.
 
     Parameters
     ----------
@@ -128,12 +134,11 @@ class LogDet(_Ours):
     weight: float = 0.0031
     frobenius_weight: float | None = None
 
+    loss_power = 1  # the loss is a squared error
+
     def __post_init__(self) -> None:
-        for name in ("weight", "frobenius_weight"):
-            value = getattr(self, name)
-            if name == "frobenius_weight" and value is None:
-                continue
-            if not _is_number(value) or not 0 < value < math.inf:
+        for name, value in zip(("weight", "frobenius_weight"), self._weights, strict=True):
+            if not is_number(value) or not 0 < value < math.inf:
                 raise ValueError(
                     f"{name}={value!r}: the weight of a penalty must be positive and finite, "
                     "otherwise the transform may become singular or unbounded."
@@ -141,7 +146,7 @@ class LogDet(_Ours):
 
     @property
     def _weights(self) -> tuple[float, float]:
-        """Of the log-determinant and of the Frobenius norm, per energy of the signals."""
+        """Weights of log-determinant and Frobenius norm, over the energy of the signals."""
         return self.weight, self.weight if self.frobenius_weight is None else self.frobenius_weight
 
     def updater(self, gram: NDArray) -> Updater:
@@ -161,15 +166,15 @@ class LogDet(_Ours):
         penalty -= float(log_det * np.linalg.slogdet(matrix)[1])
         return statistics.discarded_energy / (float(np.trace(statistics.gram)) or 1.0) + penalty
 
-    def start_from(self, transform: Transform) -> NDArray:
-        return within(transform, _REGULAR).matrix
+    def loss_scale(self, record: Record) -> float:
+        return max(1.0, abs(record.loss))
 
-    def rises(self, old: float, new: float, coef_norm: float, rounding: float) -> bool:  # noqa: ARG002
-        return new - old > rounding * max(1.0, abs(old))
+    def to_feasible(self, transform: Transform) -> NDArray:
+        return project_condition(transform, _REGULAR).matrix
 
 
 @dataclass(frozen=True)
-class Conditioned(_Ours):
+class Conditioned(_BuiltIn):
     r"""Transform whose condition number is at most `max_condition`, at every iteration.
 
     .. math:: \min_W \|X - Y W^T\| \quad \text{s.t.} \quad \kappa(W) \le \kappa, \; \|W\|_F = \tau
@@ -211,12 +216,13 @@ class Conditioned(_Ours):
 
     def __post_init__(self) -> None:
         kappa = self.max_condition
-        if not _is_number(kappa) or not 1 <= kappa < math.inf:
+        if not is_number(kappa) or not 1 <= kappa < math.inf:
             raise ValueError(
                 f"max_condition={kappa!r}: the bound must be a finite number >= 1 (1 gives a "
                 "multiple of an orthonormal transform)."
             )
-        if not _is_norm(self.norm):
+        norm: Any = self.norm
+        if not (1e-6 <= norm <= 1e6 if is_number(norm) else norm is None or str(norm) == "auto"):
             raise ValueError(
                 f"norm={self.norm!r}: give a positive finite number (1e-6 to 1e6), 'auto' for "
                 "that of an orthonormal transform, or None to leave it free."
@@ -231,7 +237,7 @@ class Conditioned(_Ours):
                 f"objective='relative' with variant={self.variant!r}: the published algorithms "
                 "minimise the absolute error only; use variant='monotone'."
             )
-        _check_count("n_rounds", self.n_rounds, "rounds", most=1000)  # 5 gain nearly all there is
+        check_count("n_rounds", self.n_rounds, "rounds", most=1000)  # 5 gain nearly all there is
 
     in_factors = True
 
@@ -240,8 +246,12 @@ class Conditioned(_Ours):
         return self.variant == "monotone"
 
     @property
+    def momentum(self) -> bool:
+        """Not for published methods (a bound of 1 is one), nor for a norm that could vanish."""
+        return self.monotone and self.max_condition > 1 and self.norm is not None
+
+    @property
     def steps(self) -> Steps:
-        """Those that serve the objective."""
         return "relative" if self.objective == "relative" else "exact"
 
     def updater(self, gram: NDArray) -> Updater:
@@ -257,28 +267,30 @@ class Conditioned(_Ours):
         energy = statistics.discarded_energy + statistics.code_energy
         return math.sqrt(statistics.discarded_energy) / (math.sqrt(energy) or 1.0)
 
-    def start_from(self, transform: Transform) -> Transform:
-        """The published variants take from it the first codes only, and so take it in its own norm.
+    def loss_scale(self, record: Record) -> float:
+        return 1.0 if self.objective == "relative" else record.coef_norm
 
-        The public code takes it as it is.
+    def to_feasible(self, transform: Transform) -> Transform:
+        """The published variants use only the first codes of it, and so leave its norm.
+
+        The public code leaves it as it is.
         """
         if self.variant == "public":
             return as_matrix(transform)
+        factors = self._bounded(transform)
+        return self._scaled(factors) if self.variant == "monotone" else factors.matrix
+
+    def _bounded(self, transform: Transform) -> Factors:
         n_features = len(as_matrix(transform))
-        factors = within(transform, kappa_of(self.max_condition, n_features))
-        if self.variant == "monotone":
-            return factors.scaled_to(norm_of(self.norm, n_features))
-        return factors.matrix
+        return project_condition(transform, kappa_of(self.max_condition, n_features))
 
-    @property
-    def momentum(self) -> bool:
-        """Neither published methods (a bound of 1 is one) have it, nor a norm that could vanish."""
-        return self.monotone and self.max_condition > 1 and self.norm is not None
+    def _scaled(self, factors: Factors) -> Factors:
+        return factors.scaled_to(norm_of(self.norm, len(factors.spectrum)))
 
-    def beyond(self, last: Factors, reached: Factors, factor: float) -> Transform:
-        return self.start_from(reached.beyond(last, factor))
+    def extrapolate(self, last: Factors, updated: Factors, factor: float) -> Transform:
+        return self.to_feasible(updated.extrapolated(last, factor))
 
-    def starts(self, source: Source) -> list[Start] | None:
+    def starts(self, context: StartContext) -> list[Start] | None:
         """Several, where they are worth their passes.
 
         With a bound of 1 all lead to the same problem; with a free norm the absolute error has no
@@ -287,34 +299,28 @@ class Conditioned(_Ours):
         comparable = self.norm is not None or self.objective == "relative"
         if self.variant != "monotone" or self.max_condition <= 1 or not comparable:
             return None
-        return portfolio(self, source)
+        return portfolio(self, context)
 
-    def shown(self, transform: Transform) -> NDArray:
+    def as_array(self, transform: Transform) -> NDArray:
         """Always within bound and norm: a published variant may hold a start that is not yet."""
         if not isinstance(transform, Factors):
-            n_features = len(transform)
             with single_threaded_blas():
-                transform = within(transform, kappa_of(self.max_condition, n_features))
-                transform = transform.scaled_to(norm_of(self.norm, n_features))
-        return as_matrix(transform)
+                transform = self._scaled(self._bounded(transform))
+        return transform.matrix
 
-    def rises(self, old: float, new: float, coef_norm: float, rounding: float) -> bool:
-        scale = 1.0 if self.objective == "relative" else coef_norm
-        return super().rises(old, new, scale, rounding)
-
-    def broken_promise(self, spectrum: NDArray) -> str | None:
+    def violation(self, spectrum: NDArray) -> str | None:
         norm, wanted = float(np.linalg.norm(spectrum)), norm_of(self.norm, len(spectrum))
-        broken = super().broken_promise(spectrum)
+        found = super().violation(spectrum)
         # Version 0.1 let published variants keep the norm of a start that stayed as it was.
-        if broken or self.variant != "monotone" or wanted is None:
-            return broken
-        fits = abs(norm - wanted) <= _ROUNDING_OF_SINGLE * wanted
+        if found or self.variant != "monotone" or wanted is None:
+            return found
+        fits = abs(norm - wanted) <= SINGLE_SLACK * wanted
         return None if fits else f"the transform has norm {norm}, not {wanted}."
 
 
 @dataclass(frozen=True)
-class Saved(Method):
-    """A method of one's own as a file knows it: by what it was called, not by what it does."""
+class UnknownMethod(Method):
+    """A custom method that was saved: a file has its description only."""
 
     description: str = "unknown"
 
@@ -323,100 +329,3 @@ class Saved(Method):
             f"the file has the transform, but not the method that learned it, {self.description}: "
             "to learn on, give the method again, method=...."
         )
-
-
-Callback = Callable[[Any], bool | None]  #: sees a LearnResult; returning True stops
-Forgetting = float | Literal["auto"]
-# Enough for a change of 1e-4: digits, patches and tables took 3 to 442 iterations at bounds from 2
-# to 100 (docs/mathematics.md, section 9).
-MAX_ITER = 500
-N_UPDATES = 5  #: of the transform for each batch of a stream, at most (docs/scale.md)
-
-
-class Options(NamedTuple):
-    """What `learn` or `learn_stream` is asked for, checked but for what depends on the signals."""
-
-    method: Method
-    n_nonzero: Any
-    init: Any
-    callback: Callback | None
-    max_iter: int = MAX_ITER  #: of `learn`
-    tol: float = 1e-4  #: of `learn`
-    forgetting: Forgetting = "auto"  #: of `learn_stream`
-    n_updates: int = N_UPDATES  #: of `learn_stream`
-
-
-def checked_options(
-    method: Any, n_nonzero: Any, init: Any, callback: Any, **others: Any
-) -> Options:
-    """Check the options of `learn`, with its max_iter and tol, or those of `learn_stream`."""
-    options = Options(checked_method(method), n_nonzero, init, callback, **others)
-    max_iter, tol, forgetting, n_updates = options[4:]
-    _check_count("max_iter", max_iter, "iterations")
-    _check_count("n_updates", n_updates, "updates")
-    if not _is_number(tol) or not 0 <= tol < math.inf:
-        raise ValueError(f"tol={tol!r}: give a finite number >= 0 (0 runs until nothing changes).")
-    if forgetting != "auto" and not (_is_number(forgetting) and 0 <= forgetting <= 1):
-        raise ValueError(
-            f"forgetting={forgetting!r}: give 'auto', or what a batch leaves of the weight of the "
-            "earlier ones, from 0 (nothing) to 1 (all)."
-        )
-    if callback is not None and not callable(callback):
-        raise TypeError(f"callback={callback!r}: give a function of a LearnResult, or None.")
-    return options._replace(max_iter=int(max_iter), tol=float(tol), n_updates=int(n_updates))
-
-
-def checked_method(method: Any) -> Method:
-    method = Conditioned() if method is None else method
-    if isinstance(method, type) and issubclass(method, Method):
-        raise TypeError(f"method={method!r} is a class: give an object of it, {method.__name__}().")
-    if not isinstance(method, Method):
-        raise TypeError(
-            f"method={method!r}: give Conditioned(...), LogDet(...) or Orthonormal(), or a method "
-            "of your own, derived from kappaform.Method."
-        )
-    bound = getattr(method, "max_condition", None)
-    if bound is not None and not (_is_number(bound) and bound >= 1):
-        raise ValueError(
-            f"method={method!r}: its max_condition={bound!r} must be a number >= 1, or None, which "
-            "is no bound."
-        )
-    return method
-
-
-def checked_coding(coding: Any) -> Coding:
-    if coding not in get_args(Coding):
-        raise ValueError(
-            f"coding={coding!r} is unknown: give 'largest' for the largest coefficients, or "
-            "'refit' for codes that rebuild signals best."
-        )
-    return coding
-
-
-def one_sparsity(value: Any, who: str) -> int | None:
-    """The sparsity of signals yet to come: they can only share one."""
-    if value is None or (isinstance(value, numbers.Integral) and not isinstance(value, bool)):
-        return value if value is None else int(value)
-    many = hasattr(value, "__len__") and not isinstance(value, str)
-    what = f" has {len(value)} entries" if many else f"={value!r}"
-    raise TypeError(
-        f"n_nonzero_coefs{what}: {who} needs one integer, or None for a tenth of the features; one "
-        "for each signal is for `learn`."
-    )
-
-
-def _check_count(name: str, value: Any, what: str, most: float = math.inf) -> None:
-    is_integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    if not is_integer or not 1 <= value <= most:
-        end = "" if most == math.inf else f" and <= {most}"
-        raise ValueError(f"{name}={value!r}: give a whole number of {what} >= 1{end}.")
-
-
-def _is_norm(value: Any) -> bool:
-    if value is None or isinstance(value, str):
-        return value in (None, "auto")
-    return _is_number(value) and 1e-6 <= float(value) <= 1e6
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)

@@ -1,4 +1,4 @@
-"""Errors over the bound on the condition number, and the bound that they choose."""
+"""Errors over the bound on the condition number, and the choice of the bound."""
 
 from __future__ import annotations
 
@@ -11,27 +11,26 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.checks import as_real_array, first_bad_row, max_magnitude, memory_map, sparsity_of
-from kappaform.engines import Engine, SignalsUnreadable, engine_for
-from kappaform.errors import not_finite
-from kappaform.learning.evaluate import evaluated_on
-from kappaform.learning.learn import learn_on, warn_of_little
-from kappaform.learning.method import Method, MethodFailed, parameters_of
-from kappaform.learning.methods import (
+from kappaform.checks import Coding, as_real_array, checked_coding, memory_map, sparsity_of
+from kappaform.engines import Engine, engine_for
+from kappaform.learning.evaluate import evaluate_on
+from kappaform.learning.learn import (
     MAX_ITER,
-    Coding,
-    Conditioned,
+    Callback,
     Options,
-    checked_coding,
     checked_method,
     checked_options,
-    one_sparsity,
+    learn_on,
+    single_sparsity,
+    warn_of_little,
 )
-from kappaform.learning.result import LearningInterrupted, LearnResult
+from kappaform.learning.method import Method, parameters_of
+from kappaform.learning.methods import Conditioned
+from kappaform.learning.race import Latest, result_of
+from kappaform.learning.result import LearnResult
 from kappaform.learning.starts import WarmStart
-from kappaform.learning.state import result_of
 
-_EQUAL = 1e-6  # relative difference of errors that tells nothing
+_EQUAL = 1e-6  # relative difference of errors that is not significant
 
 ErrorName = Literal["reconstruction", "relative", "absolute"]
 
@@ -100,13 +99,13 @@ def condition_path(
     choose_by: ErrorName = "reconstruction",
     max_iter: int = MAX_ITER,
     tol: float = 1e-4,
-    callback: Callable[[LearnResult], bool | None] | None = None,
+    callback: Callback | None = None,
 ) -> ConditionPath:
     """Learn a transform for each bound on the condition number, to choose one.
 
-    A looser bound always allows a lower error; what it costs shows in the reconstruction error and
-    on signals that were not learned from. What one bound found races with the fresh starts of the
-    next: with the monotone variant the loss never rises along the path.
+    A looser bound always allows a lower error; its cost shows in the reconstruction error and on
+    held-out signals. Each bound starts from the previous solution and from fresh initialisations,
+    and the best is kept: with the monotone variant the loss never rises along the path.
 
     Parameters
     ----------
@@ -115,26 +114,26 @@ def condition_path(
     n_nonzero_coefs : int, optional
         By default a tenth of n.
     validation : array of shape (m', n), optional
-        Signals to measure on that are not learned from. They choose a bound, ``path.chosen``.
-    method : Conditioned, or one of your own with a field max_condition, optional
-        Everything but the bound: norm, objective, variant.
+        Held-out signals. Their errors choose a bound, ``path.chosen``.
+    method : Conditioned or custom method with a field max_condition, optional
+        Everything except the bound: norm, objective, variant.
     coding : {"refit", "largest"}
         Codes whose reconstruction error is measured, on both sets of signals: those of the
         estimators, which reconstruct signals best, or the largest coefficients.
     choose_by : {"reconstruction", "relative", "absolute"}
-        The error of the validation signals that chooses.
+        The error of the validation signals by which a bound is chosen.
     max_iter, tol, callback
         As for `learn`, for each bound; a callback that returns True ends the path after this bound.
 
     Raises
     ------
     LearningInterrupted
-        On Ctrl-C, with the result of the bound it came at (or the last one) as ``.result`` and
-        those of the bounds that were done as ``.finished``.
+        On Ctrl-C, with the result of the current bound (or the last one) as ``.result`` and
+        those of the completed bounds as ``.finished``.
     SignalsUnreadable
-        If signals on disk or on a cluster fail, with the same two.
+        If signals on disk or on a cluster fail, with the same two attributes.
     MethodFailed
-        If a method of your own fails, with the same two.
+        If a custom method fails, with the same two attributes.
 
     Returns
     -------
@@ -163,7 +162,7 @@ def condition_path(
     True
     """
     methods = methods_over(max_conditions, method)
-    sparsity = one_sparsity(n_nonzero_coefs, "a path")
+    sparsity = single_sparsity(n_nonzero_coefs, "a path")
     stopped = False
 
     def watch(result: LearnResult) -> bool:
@@ -171,8 +170,8 @@ def condition_path(
         stopped = bool(callback(result)) if callback is not None else False
         return stopped
 
-    options = checked_options(methods[0], sparsity, "auto", callback, max_iter=max_iter, tol=tol)
-    measure = checked_coding(coding), checked_error(choose_by)
+    options = checked_options(methods[0], sparsity, "auto", callback, max_iter, tol)
+    measured = checked_coding(coding), checked_error(choose_by)
     engine = engine_for(signals)
     warn_of_little(engine, sparsity)
     others = None if validation is None else validation_engine(validation, engine.n_features)
@@ -180,7 +179,7 @@ def condition_path(
         (engine, others),
         methods,
         options._replace(callback=callback and watch),
-        *measure,
+        *measured,
         after_bound=lambda _: stopped,
     )
 
@@ -194,39 +193,29 @@ def path_on(
     *,
     after_bound: Callable[[dict[str, float]], bool] = lambda _: False,
 ) -> ConditionPath:
-    """`condition_path` on the signals of an engine, and on those that validate.
+    """`condition_path` on the signals of an engine, and on validation signals.
 
     `after_bound` receives the row of the table after each bound; returning True ends the path.
     """
     engine, _ = engines
     n_nonzero = int(sparsity_of(options.n_nonzero, engine.n_signals, engine.n_features))
-    results: list[LearnResult] = []
     rows: list[dict[str, float]] = []
-    try:
-        for one in methods:
-            init = WarmStart(results[-1]) if results else "auto"
-            state, reason = learn_on(engine, options._replace(method=one, init=init))
+    with Latest() as latest:
+        for method in methods:
+            init = WarmStart(latest.finished[-1]) if latest.finished else "auto"
+            race, reason = learn_on(engine, options._replace(method=method, init=init))
             # Its errors cost one more pass over the signals.
-            result = result_of(replace(state, n_passes=state.n_passes + 1), reason)
-            results.append(result)
+            result = result_of(replace(race, n_passes=race.n_passes + 1), reason)
+            latest.finished += (result,)
             rows.append(_row(result, engines, n_nonzero, coding))
             if after_bound(rows[-1]):
                 break
         table = {name: np.array([row[name] for row in rows]) for name in rows[0]}
-        return ConditionPath(table, tuple(results), choose_by)
-    except KeyboardInterrupt as interrupt:
-        current = getattr(interrupt, "result", results[-1] if results else None)
-        if current is None:
-            raise
-        raise LearningInterrupted(current, tuple(results)) from None
-    except (SignalsUnreadable, MethodFailed) as error:
-        error.result = error.result or (results[-1] if results else None)
-        error.finished = tuple(results)
-        raise
+        return ConditionPath(table, latest.finished, choose_by)
 
 
 def mean_path(paths: Sequence[ConditionPath]) -> ConditionPath:
-    """The mean of the tables of several paths over the same bounds, which are those of each."""
+    """Mean of the tables of several paths over the same bounds."""
     table = {name: np.mean([path[name] for path in paths], axis=0) for name in paths[0].table}
     table["max_condition"] = paths[0]["max_condition"]  # a mean of equal numbers may be another
     return ConditionPath(table, (), paths[0].choose_by)
@@ -237,7 +226,7 @@ def methods_over(max_conditions: Any, method: Any = None) -> list[Method]:
     method = Conditioned() if method is None else method
     if not isinstance(method, Method) or "max_condition" not in parameters_of(method):
         raise TypeError(
-            f"method={method!r}: give Conditioned(...), or a method of your own with a field "
+            f"method={method!r}: give Conditioned(...), or a custom method with a field "
             "max_condition; the path varies this bound."
         )
     bounds = np.atleast_1d(as_real_array(max_conditions, "max_conditions")).astype(np.float64)
@@ -271,9 +260,9 @@ def checked_error(choose_by: Any) -> ErrorName:
 
 
 def validation_engine(validation: Any, n_features: int) -> Engine:
-    """The engine of signals that validate others of so many features.
+    """The engine of validation signals.
 
-    What is in memory is checked here: else NaN would be found after all has been learned.
+    What is in memory is checked here: otherwise NaN would be found after everything was learned.
     """
     engine = engine_for(validation, "validation")
     if engine.n_features != n_features:
@@ -282,19 +271,15 @@ def validation_engine(validation: Any, n_features: int) -> Engine:
             "the others."
         )
     values: Any = getattr(engine, "signals", None)
-    in_memory = isinstance(values, np.ndarray) and memory_map(values) is None
-    if in_memory and not np.isfinite(max_magnitude(values)):
-        raise ValueError(not_finite("validation", first_bad_row(values)))
+    if isinstance(values, np.ndarray) and memory_map(values) is None:
+        engine.gram  # noqa: B018 - reads all signals, and raises if they are not finite
     return engine
 
 
 def _row(
-    result: LearnResult,
-    engines: tuple[Engine, Engine | None],
-    n_nonzero: int,
-    coding: Coding,
+    result: LearnResult, engines: tuple[Engine, Engine | None], n_nonzero: int, coding: Coding
 ) -> dict[str, float]:
-    """What a table says of one bound."""
+    """The row of the table for one bound."""
     row = {
         "max_condition": getattr(result.method, "max_condition", math.nan),
         "condition_number": result.condition_number,
@@ -302,6 +287,6 @@ def _row(
     }
     for prefix, data in zip(("", "validation_"), engines, strict=True):
         if data is not None:
-            errors = evaluated_on(data, result.transform, n_nonzero, coding)._asdict()
+            errors = evaluate_on(data, result.transform, n_nonzero, coding)._asdict()
             row |= {f"{prefix}{name}": value for name, value in errors.items()}
     return row

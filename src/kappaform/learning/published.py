@@ -6,7 +6,6 @@ bound in the right step, so the error may rise. `updates` has the steps that nev
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -21,78 +20,58 @@ from kappaform.learning.updates import (
     decompose,
     fit_spectrum,
     least_squares,
-    within,
+    project_condition,
 )
 from kappaform.linalg import closest_spectrum, polar, svd
 
 
 def update_published(
-    statistics: Statistics,
-    transform: Transform,
-    _: Steps,
-    variant: str,
-    constraints: Constraints,
-) -> Transform:
+    statistics: Statistics, transform: Transform, _: Steps, variant: str, constraints: Constraints
+) -> Factors:
     """One iteration as published: in print ("paper") or as code ("reference", "public").
 
-    The first iteration takes of the transform only the codes it gave: it has its own start.
+    The first iteration uses only the codes of the transform: it has its own start.
     """
     gram, cross = statistics.gram, statistics.cross
     factors = transform if isinstance(transform, Factors) else None
     if not cross.any():
-        # Nothing to learn: the start, which need not keep bound and norm, moves to where it does.
-        return factors or within(transform, constraints.kappa).scaled_to(constraints.norm)
+        if factors is None:  # nothing to learn: a start, which may violate bound and norm
+            factors = project_condition(transform, constraints.kappa).scaled_to(constraints.norm)
+        return factors
     project = first_accepted_spectrum if variant == "public" else closest_spectrum
     fit = partial(fit_spectrum, gram=gram, cross=cross, constraints=constraints, project=project)
+    if factors is None:
+        start = _first_factors(statistics, constraints.kappa, swapped=variant != "paper")
+        factors = start if variant == "paper" else fit(start.left, start)
+    left = polar(cross @ factors.right * factors.spectrum, near=factors.left)
     if variant == "paper":
-        factors = factors or _printed_start(statistics, constraints.kappa)
-        left = polar(cross @ factors.right * factors.spectrum, near=factors.left)
         factors = fit(left, factors).scaled_to(constraints.norm)
         right = polar((cross.T @ left) / factors.spectrum, near=factors.right)
         return Factors(left, factors.spectrum, right)
-    if factors is None:
-        start = _coded_start(statistics, constraints.kappa)
-        factors = fit(start.left, start)
-    return _turned(statistics, factors, constraints, project)
-
-
-def _turned(
-    statistics: Statistics,
-    factors: Factors,
-    constraints: Constraints,
-    project: Callable[..., NDArray],
-) -> Factors:
-    """Left, right and spectrum step in this order, the right one as if the spectrum were flat."""
-    gram, cross = statistics.gram, statistics.cross
-    left = polar(cross @ factors.right * factors.spectrum, near=factors.left)
+    # Left, right and spectrum in this order, the right step as if the spectrum were flat.
     right = polar(cross.T @ left, near=factors.right)
-    turned = Factors(left, factors.spectrum, right)
-    return fit_spectrum(left, turned, gram, cross, constraints, project).scaled_to(constraints.norm)
+    return fit(left, Factors(left, factors.spectrum, right)).scaled_to(constraints.norm)
 
 
-def _printed_start(statistics: Statistics, kappa: float) -> Factors:
-    """Least squares or, for small bounds, Procrustes, whatever transform made the first codes."""
+def _first_factors(statistics: Statistics, kappa: float, *, swapped: bool) -> Factors:
+    """Least squares or, for small bounds, Procrustes, whatever transform made the first codes.
+
+    For small bounds the public code decomposes the transposed cross matrix, which swaps left and
+    right: kept here, because published results depend on it.
+    """
     if kappa > 2:
         return decompose(least_squares(statistics))
     left, _, right = svd(statistics.cross)
-    return Factors(left, np.ones(len(left)), right.T)
-
-
-def _coded_start(statistics: Statistics, kappa: float) -> Factors:
-    """The same in the public code, which for small bounds decomposes the transposed cross matrix.
-
-    That swaps left and right: kept here, because published results depend on it.
-    """
-    start = _printed_start(statistics, kappa)
-    return start if kappa > 2 else Factors(start.right, start.spectrum, start.left)
+    left, right = (right.T, left) if swapped else (left, right.T)
+    return Factors(left, np.ones(len(left)), right)
 
 
 def first_accepted_spectrum(targets: NDArray, weights: NDArray, max_condition: float) -> NDArray:
     """Spectrum within the bound, not always the closest one: see `project_spectrum` for that.
 
     Tries numbers of entries at the ceiling and, for each, at the floor, in ascending order, and
-    takes the first pair with which the entries between them are within floor and ceiling. Whether
-    those at floor and ceiling belong there is not asked: for targets (10, 9, 1), weights 1 and
+    takes the first pair with which the entries between them are within floor and ceiling. It does
+    not check whether those at floor and ceiling belong there: for targets (10, 9, 1), weights 1 and
     bound 2 it gives (10, 5, 5), cost 32, where (8.67, 8.67, 4.33) costs 13.
     """
     n = targets.size

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,9 @@ from kappaform.engines import Refit, refit_of
 from kappaform.learning.method import Method
 from kappaform.linalg import scaled_inverse
 from kappaform.threads import single_threaded_blas
+
+if TYPE_CHECKING:
+    from kappaform.learning.race import Race
 
 
 class StopReason(Enum):
@@ -24,11 +28,11 @@ class StopReason(Enum):
     INTERRUPTED = "learning was interrupted"
     EXACT = "the codes are exact: nothing but rounding is left of the error"
     ROSE = (
-        "the loss would have risen by more than tol, so the last step was dropped: the update of a "
-        "custom method is not monotone, or rounding hides what is left to gain"
+        "the loss would have risen by more than tol, so the last step was rejected: the update of "
+        "a custom method is not monotone, or rounding hides what is left to gain"
     )
-    STREAM_END = "the stream ended: nothing says whether another batch would change much"
-    RUNNING = "learning goes on"
+    STREAM_END = "the stream ended: whether another batch would change much is unknown"
+    RUNNING = "learning is in progress"
 
     def __str__(self) -> str:
         return self.value
@@ -46,7 +50,7 @@ class Record(NamedTuple):
 
 
 class Errors(NamedTuple):
-    """Errors per step that was kept; entry 0 belongs to the start.
+    """Errors per accepted step; entry 0 belongs to the start.
 
     `absolute` is ‖X − YWᵀ‖_F and `relative` the same over ‖YWᵀ‖_F, with the codes X of the
     transform itself; `absolute_before` and `relative_before` are with the codes of the transform
@@ -57,6 +61,9 @@ class Errors(NamedTuple):
     relative: NDArray
     absolute_before: NDArray
     relative_before: NDArray
+
+
+_RECOMPUTED = ("inverse", "refit")  # rather than pickled
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -72,22 +79,22 @@ class LearnResult:
     method : Method
     n_nonzero_coefs : int or array of shape (m,)
     n_iter : int
-        Iterations of all starts together: updates, and measurements of the starts but the first.
-        `loss` is that of one start, without steps that were dropped, and so may be shorter.
+        Iterations of all starts together: updates, and evaluations of the starts except the first.
+        `loss` is that of one start, without rejected steps, and so may be shorter.
     n_passes : int
-        Passes over the data in all: those of the iterations, of the starts and, for the results of
-        a `condition_path`, of the errors that it measures.
+        Passes over the data in total: for the iterations, for the starts and, for the results of
+        a `condition_path`, for the errors that it reports.
     errors : Errors
-        Of the start that leads or has won, per step that was kept; of a stream, of the last 1000
+        Errors of the leading start, one entry per accepted step; for a stream, of the last 1000
         batches.
     loss : array
-        What the method minimises, per step that was kept: the absolute or relative error, or for
-        the log-det method the penalised squared error over the squared norm of the signals. Entry 0
+        What the method minimises, per accepted step: the absolute or relative error, or for the
+        log-det method the penalised squared error over the squared norm of the signals. Entry 0
         belongs to the start.
     records : tuple of Record
         The same, with the norm of the coefficients, as one record for each of these steps.
     state : object
-        Where ``init=result`` goes on; what is in it may change from version to version.
+        Where ``init=result`` resumes; its contents may change from version to version.
 
     Examples
     --------
@@ -105,16 +112,14 @@ class LearnResult:
 
     transform: NDArray
     stop_reason: StopReason
-    state: Any  #: a `State`, where to resume
+    state: Race
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            name: value for name, value in vars(self).items() if name not in ("_inverse", "_refit")
-        }
+        return {name: value for name, value in vars(self).items() if name not in _RECOMPUTED}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        for name in {"transform", "_spectrum"} & set(state):
+        for name in {"transform", "spectrum"} & set(state):
             _read_only(state[name])  # pickles do not keep the flag
 
     def __repr__(self) -> str:
@@ -148,34 +153,27 @@ class LearnResult:
         """Whether learning stopped because nothing was left to gain."""
         return self.stop_reason in (StopReason.TOLERANCE, StopReason.EXACT)
 
-    @property
+    @cached_property
     def spectrum(self) -> NDArray:
         """Singular values of the transform, largest first."""
-        if "_spectrum" not in self.__dict__:
-            with single_threaded_blas():
-                spectrum = np.linalg.svd(self.transform, compute_uv=False)
-            self.__dict__["_spectrum"] = _read_only(spectrum)
-        return self.__dict__["_spectrum"]
+        with single_threaded_blas():
+            return _read_only(np.linalg.svd(self.transform, compute_uv=False))
 
-    @property
+    @cached_property
     def inverse(self) -> tuple[NDArray, int]:
-        """The transposed inverse times 2**exponent, and the exponent: it makes signals of codes."""
-        if "_inverse" not in self.__dict__:
-            with single_threaded_blas():
-                self.__dict__["_inverse"] = scaled_inverse(self.transform)
-        return self.__dict__["_inverse"]
+        """The transposed inverse times 2**exponent, and the exponent: signals from codes."""
+        with single_threaded_blas():
+            return scaled_inverse(self.transform)
 
-    @property
+    @cached_property
     def refit(self) -> Refit:
         """What `coding="refit"` needs to make codes."""
-        if "_refit" not in self.__dict__:
-            with single_threaded_blas():
-                self.__dict__["_refit"] = refit_of(self.transform)
-        return self.__dict__["_refit"]
+        with single_threaded_blas():
+            return refit_of(self.transform)
 
     @property
     def condition_number(self) -> float:
-        """Of the transform as it is, computed from its singular values."""
+        """Condition number of the transform, computed from its singular values."""
         return float(self.spectrum[0] / self.spectrum[-1])
 
     @property
@@ -188,15 +186,15 @@ class LearnResult:
 
 
 class BatchRefused(ValueError):  # noqa: N818 - says what happened, as LearningInterrupted does
-    """A batch, after others were learned from, that cannot be learned from.
+    """A batch that cannot be learned from, after others were.
 
     It is not finite, has another number of features, or is not an array of numbers. For the first
-    batch that is a plain ValueError or TypeError.
+    batch the error is a plain ValueError or TypeError.
 
     Attributes
     ----------
     result : LearnResult
-        What was learned from the batches before; go on with ``init=result``.
+        What was learned from the batches before; resume with ``init=result``.
 
     Examples
     --------
@@ -211,12 +209,7 @@ class BatchRefused(ValueError):  # noqa: N818 - says what happened, as LearningI
     2
     """
 
-    def __init__(self, message: str, result: LearnResult) -> None:
-        super().__init__(message)
-        self.result = result
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (str(self), self.result)
+    result: LearnResult
 
 
 class LearningInterrupted(KeyboardInterrupt):
@@ -227,7 +220,7 @@ class LearningInterrupted(KeyboardInterrupt):
     result : LearnResult
         What was learned; resume with ``init=result``.
     finished : tuple of LearnResult
-        Those of the bounds of a `condition_path` that were done; empty for a single `learn`.
+        Results of the bounds of a `condition_path` that were completed; empty for `learn`.
 
     Examples
     --------
@@ -270,5 +263,5 @@ def learned(item: Any, name: str) -> Any:
 
 def transform_of(item: Any, name: str) -> Any:
     """The matrix of a fitted estimator or of a LearnResult; an array as it is."""
-    given = learned(item, name)
-    return given.transform if isinstance(given, LearnResult) else given
+    found = learned(item, name)
+    return found.transform if isinstance(found, LearnResult) else found

@@ -9,29 +9,24 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.engines import Statistics
-from kappaform.learning.method import Method, loss_of
-from kappaform.learning.result import Record
 from kappaform.linalg import closest_spectrum, polar, svd
 from kappaform.linalg.orthogonal import PROXIMITY
 
 _EPS = float(np.finfo(np.float64).eps)
-# Spread of a spectrum that is taken for one value. Orthonormal bases in float64 have 2e-15 (cosine
-# and random ones, n up to 1024), those rounded to float32 7e-8: they are kept as they are given.
+# Relative spread of a spectrum that counts as one value. Orthonormal bases have 2e-15 in float64
+# (DCT and random ones, n up to 1024), and 7e-8 rounded to float32: these are not changed.
 _SPREAD_OF_ROUNDING = 1e-8
-# Sums of float32 signals have rounding where the signals have no energy: with the usual proximal
-# term, 1e-10, that decided (docs/mathematics.md, section 8).
+# Sums of float32 signals contain rounding where the signals have no energy: with the usual proximal
+# term, 1e-10, it decided the result (docs/mathematics.md, section 8).
 _LARGEST_PROXIMITY = 1e-8
-# Of momentum (docs/mathematics.md, section 6.6): its first factor and the largest, and what a step
-# that lowers the loss, and one that does not, make of it.
-_FIRST_FACTOR, LARGEST_FACTOR, _LONGER, _SHORTER = 0.5, 30.0, 1.2, 0.5
-LEAST_NORM = 1e-6  #: of a transform whose norm is free: the least that can be asked for
+_LEAST_NORM = 1e-6  # of a transform whose norm is free: the least that can be asked for
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,27 +37,25 @@ class Factors:
     spectrum: NDArray
     right: NDArray
 
-    @property
+    @cached_property
     def matrix(self) -> NDArray:
-        if "_matrix" not in self.__dict__:
-            self.__dict__["_matrix"] = (self.left * self.spectrum) @ self.right.T
-        return self.__dict__["_matrix"]
+        return (self.left * self.spectrum) @ self.right.T
 
     def scaled_to(self, norm: float | None) -> Factors:
-        """The same in another norm; None leaves it, unless it is all but zero."""
+        """The same scaled to a norm; None leaves it, unless it is all but zero."""
         found = float(np.linalg.norm(self.spectrum))
-        if norm is None and found >= LEAST_NORM:
+        if norm is None and found >= _LEAST_NORM:
             return self
-        scale = (norm or LEAST_NORM) / found
+        scale = (norm or _LEAST_NORM) / found
         return Factors(self.left, self.spectrum * scale, self.right)
 
-    def beyond(self, last: Factors, factor: float) -> Factors:
-        """Each of the three on its way from `last` to here, and `factor` times as far again.
+    def extrapolated(self, last: Factors, factor: float) -> Factors:
+        """Each of the three moved on from `last` to here, and `factor` times as far again.
 
-        Not their product: where singular values are equal, its factors would be any.
+        Extrapolating their product would leave its factors open where singular values are equal.
         """
         left = polar(self.left + factor * (self.left - last.left), near=self.left)
-        # The sign of a right vector may have changed (`fit_spectrum`): that is no way to go on.
+        # The sign of a right vector may have changed (`fit_spectrum`): that is no direction.
         last_right = last.right * np.sign(np.einsum("ij,ij->j", self.right, last.right))
         right = polar(self.right + factor * (self.right - last_right), near=self.right)
         spectrum = self.spectrum + factor * (self.spectrum - last.spectrum)
@@ -72,7 +65,7 @@ class Factors:
 Transform = NDArray | Factors
 
 # "exact" steps keep the norm and never increase the absolute error; "relative" ones never increase
-# the relative error. "rescale" steps project without the norm and then rescale: they promise
+# the relative error. "rescale" steps project without the norm and then rescale: they guarantee
 # nothing, and often lead further than exact ones.
 Steps = Literal["exact", "rescale", "relative"]
 
@@ -82,7 +75,7 @@ def as_matrix(transform: Transform) -> NDArray:
 
 
 def norm_of(norm: float | str | None, n_features: int) -> float | None:
-    """A norm that was asked for, as a number; None is a free one."""
+    """The requested norm as a number; None leaves it free."""
     if norm is None:
         return None
     return math.sqrt(n_features) if norm == "auto" else float(norm)
@@ -96,8 +89,19 @@ def kappa_of(max_condition: float, n_features: int) -> float:
     return max(1.0, max_condition / (1 + n_features * _EPS * max_condition))
 
 
+@dataclass(frozen=True)
+class Constraints:
+    """Constraints on the factors, and the scale of the gram matrix."""
+
+    kappa: float
+    norm: float | None
+    least: float  #: smallest eigenvalue of the gram matrix
+    negligible: float  #: energy of a direction that is rounding only
+    proximity: float = PROXIMITY  #: below the weight of directions of the smallest singular value
+
+
 def constraints_of(max_condition: float, norm: float | str | None, gram: NDArray) -> Constraints:
-    """What constrains the factors of a transform of signals with this gram matrix."""
+    """Constraints on the transform of signals with this gram matrix."""
     n_features, values = len(gram), np.linalg.eigvalsh(gram)
     kappa = kappa_of(max_condition, n_features)
     return Constraints(
@@ -107,47 +111,6 @@ def constraints_of(max_condition: float, norm: float | str | None, gram: NDArray
         negligible=n_features * _EPS * float(values[-1]),
         proximity=min(max(0.01 / kappa**2, PROXIMITY), _LARGEST_PROXIMITY),
     )
-
-
-@dataclass(frozen=True, eq=False)
-class Momentum:
-    """How far a step goes on beyond its update, in the direction in which updates move."""
-
-    last: Transform | None = None  #: what the last update gave; None: the next step is an update
-    factor: float = _FIRST_FACTOR  #: of the way from there to the next update
-
-    def carry(self, reached: Transform, method: Method) -> Transform:
-        """Where a step ends whose update gave `reached`."""
-        return reached if self.last is None else method.beyond(self.last, reached, self.factor)
-
-    def after(self, reached: Transform, carried: bool = True) -> Momentum:
-        """That of the next step, after one that lowered the loss, carried beyond it or not."""
-        change = 1.0 if self.last is None else _LONGER if carried else _SHORTER
-        return Momentum(reached, min(change * self.factor, LARGEST_FACTOR))
-
-    def stopped(self) -> Momentum:
-        """That of the next step, after one that was carried too far, or for nothing."""
-        return Momentum(None, self.factor * _SHORTER)
-
-
-def measure(
-    method: Method, transform: Transform, now: Statistics, before: Statistics | None = None
-) -> Record:
-    """Errors of a transform with its own codes, and with those of the transform before it."""
-    error, scale = math.sqrt(now.discarded_energy), math.ldexp(1.0, now.exponent)
-    coef_norm = math.sqrt(now.discarded_energy + now.code_energy)
-    error_before = math.nan if before is None else error_with(before, transform)
-    absolute, absolute_before = error / scale, error_before / scale
-    relative, relative_before = error / (coef_norm or 1.0), error_before / (coef_norm or 1.0)
-    loss = loss_of(method, now, transform)
-    return Record(loss, absolute, relative, absolute_before, relative_before, coef_norm / scale)
-
-
-def error_with(codes: Statistics, transform: Transform) -> float:
-    """Error of any transform with the codes of the given statistics, at their scale."""
-    matrix = as_matrix(transform)
-    fit = float(np.vdot(matrix @ codes.gram, matrix) - 2 * np.vdot(matrix, codes.cross))
-    return math.sqrt(max(fit + codes.code_energy, 0.0))
 
 
 def update_log_det(
@@ -168,24 +131,13 @@ def update_log_det(
     return (left * singular) @ right @ inverse_root
 
 
-@dataclass(frozen=True)
-class Constraints:
-    """What constrains the factors, and what the gram matrix says of its own scale."""
-
-    kappa: float
-    norm: float | None
-    least: float  #: smallest eigenvalue of the gram matrix
-    negligible: float  #: energy of a direction that is rounding only
-    proximity: float = PROXIMITY  #: below what directions of the smallest singular value weigh
-
-
 def update_conditioned(
     statistics: Statistics, factors: Factors, steps: Steps, constraints: Constraints, n_rounds: int
 ) -> Factors:
     r"""Rounds of left, spectrum and right steps, none of which increases the error of `steps`.
 
-    For the relative objective, :math:`\|X\|^2 / \|Z\|^2 = \theta` never falls when the same steps
-    are done, without a norm, for the cross matrix divided by theta.
+    For the relative objective, :math:`\|X\|^2 / \|Z\|^2 = \theta` never decreases when the same
+    steps are done, without a norm, for the cross matrix divided by theta.
     """
     cross = statistics.cross
     if not cross.any():
@@ -212,11 +164,11 @@ def update_conditioned(
 def _project_free(targets: NDArray, weights: NDArray, max_condition: float) -> NDArray:
     """The closest spectrum of a norm of at least 1e-6.
 
-    The absolute error shrinks with the transform: without an end both would vanish in rounding.
+    The absolute error shrinks with the transform: without a limit both would vanish in rounding.
     """
     spectrum = closest_spectrum(targets, weights, max_condition)
-    if np.linalg.norm(spectrum) < LEAST_NORM:
-        return closest_spectrum(targets, weights, max_condition, LEAST_NORM)
+    if np.linalg.norm(spectrum) < _LEAST_NORM:
+        return closest_spectrum(targets, weights, max_condition, _LEAST_NORM)
     return spectrum
 
 
@@ -228,7 +180,7 @@ def fit_spectrum(
     constraints: Constraints,
     project: Callable[..., NDArray] = closest_spectrum,
 ) -> Factors:
-    """Spectrum for fixed singular vectors, within the bound: the best one, unless told how."""
+    """Spectrum for fixed singular vectors, within the bound: by default the best one."""
     right = factors.right
     weights = np.einsum("ij,ij->j", right, gram @ right)
     products = np.einsum("ij,ij->j", left, cross @ right)
@@ -264,7 +216,7 @@ def least_squares(statistics: Statistics) -> NDArray:
 def decompose(matrix: NDArray) -> Factors:
     """Factors of a matrix; those of a multiple of an orthonormal one are (itself, scale, identity).
 
-    There every choice is a singular value decomposition, and this one has served best as a start.
+    All decompositions of such a matrix are valid, and this one was the best start.
     """
     left, spectrum, right = svd(matrix)
     if spectrum[0] <= spectrum[-1] * (1 + _SPREAD_OF_ROUNDING):
@@ -273,7 +225,7 @@ def decompose(matrix: NDArray) -> Factors:
     return Factors(left, spectrum, right.T)
 
 
-def within(transform: Transform, kappa: float) -> Factors:
+def project_condition(transform: Transform, kappa: float) -> Factors:
     """Factors of the nearest transform with the same singular vectors and this bound."""
     factors = transform if isinstance(transform, Factors) else decompose(transform)
     spectrum = closest_spectrum(factors.spectrum, np.ones(len(factors.spectrum)), kappa)

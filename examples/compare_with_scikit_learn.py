@@ -1,9 +1,9 @@
 """
-Beside scikit-learn: when to use it, and when not
-=================================================
+Comparison with scikit-learn
+============================
 
-Three ways to describe a patch of 64 pixels by 6 numbers, and what each is good for: PCA, dictionary
-learning, and a transform with a bounded condition number.
+Three ways to represent a patch of 64 pixels by 6 coefficients, and when to use which: PCA,
+dictionary learning, and a transform with a bounded condition number.
 """
 
 import time
@@ -35,15 +35,16 @@ train = np.concatenate([patches_of(image(), 0) for image in (camera, coins, bric
 test = np.concatenate([patches_of(image(), 1) for image in (camera, coins, brick)])
 
 # %%
-# Rebuilding signals from 6 numbers
-# ---------------------------------
+# Reconstruction from 6 coefficients
+# ----------------------------------
 #
-# PCA keeps the same 6 directions for all patches. A transform keeps the 6 that suit each patch, and
-# so does a dictionary, which may have more atoms than pixels and searches for a good combination.
-# Times are those of the processor.
+# PCA uses the same 6 components for all patches. A transform selects 6 atoms for each patch, and so
+# does a dictionary, which may be overcomplete and searches for a good combination. Times are
+# processor times.
 
-# The weight of sparsity, 1 by default, suits values of about this size: hence the factor above.
-warnings.simplefilter("ignore", ConvergenceWarning)  # of the search inside a dictionary's fit
+# Values are divided by 40 above because the default sparsity penalty of dictionaries, 1, suits
+# them.
+warnings.simplefilter("ignore", ConvergenceWarning)  # of the sparse coding in a dictionary's fit
 
 
 def dictionary(n_atoms):
@@ -59,7 +60,7 @@ def dictionary(n_atoms):
 
 
 models = {
-    "PCA, 6 directions": PCA(SPARSITY),
+    "PCA, 6 components": PCA(SPARSITY),
     "kappaform, κ ≤ 1.25": kf.ConditionedTransform(SPARSITY, max_condition=1.25, tol=1e-3),
     "dictionary, 64 atoms": dictionary(64),
     "dictionary, 128 atoms": dictionary(128),
@@ -68,25 +69,25 @@ rows = {}
 for name, model in models.items():
     start = time.process_time()
     model.fit(train)
-    model.transform(test[:1])  # the first call loads what it needs
+    model.transform(test[:1])  # the first call loads compiled kernels
     fitted = time.process_time()
     codes = model.transform(test)
     coded = time.process_time()
     if hasattr(model, "inverse_transform"):
-        rebuilt = model.inverse_transform(codes)
+        reconstructed = model.inverse_transform(codes)
     else:
-        rebuilt = codes @ model.components_
-    error = np.linalg.norm(test - rebuilt) / np.linalg.norm(test)
+        reconstructed = codes @ model.components_
+    error = np.linalg.norm(test - reconstructed) / np.linalg.norm(test)
     rows[name] = error, fitted - start, coded - fitted
     print(f"{name:22} error {error:.3f}, fit {fitted - start:5.2f} s, code {coded - fitted:5.2f} s")
 
 # %%
-# A dictionary gives the sparsest codes: use it if that is what counts, and if you have the time.
-# A transform codes by few products of matrices, and its 64 coefficients give the signal back
-# exactly (up to rounding).
+# A dictionary has the lowest error for a given sparsity: use it if that matters most and coding
+# time does not. Coding with a transform takes a few matrix products, and all 64 coefficients
+# together reconstruct the signal exactly, up to rounding.
 
 figure = Figure(figsize=(8, 3), layout="constrained")
-titles = ("relative error of unseen patches", "seconds to code 6000 patches")
+titles = ("relative error on held-out patches", "seconds to code 6000 patches")
 panels = figure.subplots(1, 2, sharey=True)
 panels[0].invert_yaxis()
 for axes, title, column in zip(panels, titles, (0, 2), strict=True):
@@ -98,11 +99,12 @@ for axes, title, column in zip(panels, titles, (0, 2), strict=True):
     axes.spines[["top", "right"]].set_visible(False)
 
 # %%
-# Noise: what the condition number is for
-# ---------------------------------------
+# Why the condition number matters
+# --------------------------------
 #
-# If the coefficients are disturbed, by noise or by rounding, the signals are disturbed at most as
-# much times the condition number. Here all coefficients get noise of 10 % of their norm.
+# If coefficients are perturbed, by noise or by quantisation, the relative error of the signals is
+# at most κ times that of the coefficients. Here noise of 10 % of their norm is added to all
+# coefficients.
 
 for bound in (1.0, 2.0, 10.0):
     result = kf.learn(train, kf.Conditioned(bound), n_nonzero_coefs=SPARSITY, tol=1e-2)
@@ -111,19 +113,20 @@ for bound in (1.0, 2.0, 10.0):
     noise = np.random.default_rng(0).standard_normal(coefs.shape)
     noise *= 0.1 * np.linalg.norm(coefs) / np.linalg.norm(noise)
     error = np.linalg.norm(noise @ np.linalg.inv(matrix).T) / np.linalg.norm(test)
-    print(f"condition number {np.linalg.cond(matrix):7.3f}: 10 % of noise become {error:.1%}")
+    print(f"condition number {np.linalg.cond(matrix):7.3f}: 10 % noise becomes {error:.1%}")
 
 # %%
 # Not for classification
 # ----------------------
 #
-# Codes that rebuild well need not tell classes apart. Digits, and the nearest of their neighbours:
+# Codes that reconstruct well need not separate classes. Here digits are classified by their nearest
+# neighbours:
 
 digits, labels = load_digits(return_X_y=True)
 digits -= digits.mean(axis=0)
 classifiers = {
     "pixels": KNeighborsClassifier(3),
-    "PCA, 20 directions": make_pipeline(PCA(20), KNeighborsClassifier(3)),
+    "PCA, 20 components": make_pipeline(PCA(20), KNeighborsClassifier(3)),
     "kappaform, 8 of 64": make_pipeline(
         kf.ConditionedTransform(8, max_condition=1.25, tol=1e-2), KNeighborsClassifier(3)
     ),

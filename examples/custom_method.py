@@ -1,14 +1,13 @@
 r"""
-A method of one's own
-=====================
+A custom method
+===============
 
-A class with one function is a method: :class:`kappaform.Method`. Learning, streams, files, figures
-and the estimators then take it as they take their own.
+A custom method is a subclass of :class:`kappaform.Method` with a single function, ``update``.
+Learning, streams, files, plots and the estimators accept it like a built-in one.
 
-The method here is a published one (Ravishankar and Bresler, *Learning doubly sparse transforms for
-images*, IEEE Trans. Image Processing 22, 2013). Its transform is :math:`W = B \Phi`, with the
-cosine basis :math:`\Phi` and a **sparse** matrix :math:`B`: fewer numbers to keep, and to multiply
-with.
+This example implements doubly sparse transforms (Ravishankar and Bresler, *Learning doubly sparse
+transforms for images*, IEEE Trans. Image Processing 22, 2013): :math:`W = B \Phi`, with the DCT
+basis :math:`\Phi` and a **sparse** matrix :math:`B`, which needs less storage and fewer operations.
 """
 
 from dataclasses import dataclass
@@ -26,14 +25,15 @@ BASIS = kf.dct_basis((8, 8))
 # The class
 # ---------
 #
-# A pass over the signals :math:`Y` with their codes :math:`X` gives the sums that an update sees,
-# ``gram`` :math:`Y^T Y` and ``cross`` :math:`X^T Y`. Here an update is the closed form of the
-# log-det method, of which :math:`B` keeps the largest entries. The fields are the parameters.
+# A pass over the signals :math:`Y` with their codes :math:`X` computes the sums that an update
+# receives: ``gram``, :math:`Y^T Y`, and ``cross``, :math:`X^T Y`. Here an update is the closed form
+# of the log-det method, of which :math:`B` keeps the largest entries. The fields are the
+# parameters.
 
 
 @dataclass(frozen=True)
 class DoublySparse(kf.Method):
-    """W = B Φ, where a share of the entries of B, `density`, is not zero."""
+    """W = B Φ, where a fraction `density` of the entries of B is nonzero."""
 
     density: float = 0.25
     weight: float = 0.0031
@@ -56,16 +56,16 @@ class DoublySparse(kf.Method):
 
 
 # %%
-# Use it like any other
-# ---------------------
+# Use it like a built-in method
+# -----------------------------
 #
-# :class:`kappaform.LearnedTransform` is the estimator of any method. It learns from every second
-# patch, and is measured on the others.
+# :class:`kappaform.LearnedTransform` is the estimator for any method. Every second patch is held
+# out for the evaluation.
 
 patches = extract_patches_2d(camera() / 255, (8, 8), max_patches=8000, random_state=0)
 signals = patches.reshape(len(patches), -1)
 signals -= signals.mean(axis=1, keepdims=True)
-train, others = signals[::2], signals[1::2]
+train, test = signals[::2], signals[1::2]
 
 methods = {
     "5 % of B": DoublySparse(0.05),
@@ -76,15 +76,15 @@ learned = {
     name: kf.LearnedTransform(6, method=method, max_iter=100, tol=1e-3).fit(train)
     for name, method in methods.items()
 }
-error = kf.evaluate(others, BASIS, 6).reconstruction
-print(f"{'cosine basis':12}  condition 1.00  error of rebuilt patches {error:.4f}")
+error = kf.evaluate(test, BASIS, 6).reconstruction
+print(f"{'DCT basis':12}  condition 1.00  reconstruction error {error:.4f}")
 for name, estimator in learned.items():
-    condition, error = estimator.condition_number_, -estimator.score(others)
-    print(f"{name:12}  condition {condition:.2f}  error of rebuilt patches {error:.4f}")
+    condition, error = estimator.condition_number_, -estimator.score(test)
+    print(f"{name:12}  condition {condition:.2f}  reconstruction error {error:.4f}")
 
 # %%
-# The magnitudes of :math:`B`. Low frequencies, first, stay what they are in the cosine basis; high
-# ones are mixed with each other.
+# The magnitudes of :math:`B`. Low frequencies, which come first, remain those of the DCT basis;
+# high frequencies are mixed.
 
 figure = Figure(figsize=(9, 3.4), layout="constrained")
 for axes, (name, estimator) in zip(figure.subplots(1, 3), learned.items(), strict=True):
@@ -93,6 +93,6 @@ for axes, (name, estimator) in zip(figure.subplots(1, 3), learned.items(), stric
     axes.set(title=name, xticks=[], yticks=[])
 
 # %%
-# A bound on the condition number is a field ``max_condition``. It is checked after every update,
-# and :func:`kappaform.condition_path` varies it. What a method does wrong is a
-# :exc:`kappaform.MethodFailed`, which carries what was learned until then.
+# A field ``max_condition`` is a bound on the condition number: it is checked after every update,
+# and :func:`kappaform.condition_path` varies it. If a method fails, :exc:`kappaform.MethodFailed`
+# carries the result so far.
