@@ -27,6 +27,11 @@ class Axes(NamedTuple):
     added: tuple[int, ...]
     movie: bool = False
 
+    @property
+    def named_stack(self) -> int | None:
+        """The axis of the stack in the image as given, if it has one."""
+        return None if 0 in self.added else self.stack
+
     def to_stack(self, image: Any) -> Any:
         """The image as (images, *space, channels), one of each where it has none."""
         image = np.expand_dims(image, self.added)
@@ -124,7 +129,10 @@ def check_finite(lowest: NDArray, highest: NDArray) -> None:
         if are_finite.ndim and len(are_finite) > 1:
             first = np.argwhere(~are_finite)[0, 0]
             where = f", first in image {first} of the stack (counted from 0)"
-        raise ValueError(f"image contains NaN or inf{where}: fill such pixels first.")
+        raise ValueError(
+            f"image contains NaN or inf{where}: fill such pixels first. Missing pixels, such as "
+            "NaN, are filled by inpaint(image), and by denoise(image, mask='nan')."
+        )
 
 
 def check_scale(lowest: NDArray, highest: NDArray, sigmas: NDArray) -> None:

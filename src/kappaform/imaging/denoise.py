@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from dataclasses import replace
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kappaform.checks import float_dtype, library_of
+from kappaform.imaging import masked
 from kappaform.imaging.axes import check_scale, extremes_of, within
 from kappaform.imaging.cleaning.stages import EFFORTS, Recipe
 from kappaform.imaging.components import (
@@ -22,6 +23,7 @@ from kappaform.imaging.components import (
     pixels_of,
     together,
 )
+from kappaform.imaging.masks import check_some_known, pixels_and_missing
 from kappaform.imaging.noise.estimate import Kind
 from kappaform.imaging.noise.kinds import Noise
 from kappaform.imaging.options import (
@@ -32,6 +34,7 @@ from kappaform.imaging.options import (
     Sigma,
     of_ordinary_scale,
 )
+from kappaform.imaging.result import Denoised, DenoiseResult
 from kappaform.imaging.shared import NoisyImage, learned_from_all
 from kappaform.imaging.training import learned_at_scales, learning_fraction, sources_of
 from kappaform.imaging.work import Listener, Progress
@@ -48,63 +51,11 @@ _SINGLE_PRECISION_PEAK_OF_GROUPS = 256
 _MOST_LEARNED = 4
 
 
-@dataclass(frozen=True, eq=False)
-class DenoiseResult:
-    """A denoised image, and how it was denoised.
-
-    Attributes
-    ----------
-    image : array
-        The denoised image, with the shape and axes of the input.
-    noise : White, Shot, Varying or Correlated, or a tuple of them
-        The noise that was assumed; for a stack, one for each image.
-    sigma : float or array
-        Standard deviation of the noise, in image units; one for each channel and image. If the
-        noise depends on brightness, that at the mean brightness.
-    patch_shape : tuple of int
-    transforms : tuple of float64 arrays of shape (n, n)
-        One for each (decorrelated) channel and image that has noise. Components after the four
-        strongest have one in common. Transforms of coarser scales are in `history` only.
-    sparsity_map : array
-        Mean number of coefficients of the patches over each pixel, averaged over channels.
-    history : tuple of LearnResult
-        One for each round of learning.
-
-    Examples
-    --------
-    Noise and transform of one picture can be used for others of the same camera.
-
-    >>> from skimage.data import camera
-    >>> import kappaform as kf
-    >>> noisy = kf.add_noise(camera()[100:164, 200:264], sigma=20)
-    >>> details = kf.denoise_with_details(noisy)
-    >>> other = kf.add_noise(camera()[200:264, 200:264], sigma=20, rng=1)
-    >>> denoised = kf.denoise(other, noise=details.noise, transform=details.transform)
-    """
-
-    image: NDArray
-    noise: Noise | tuple[Noise, ...]
-    sigma: float | NDArray
-    patch_shape: tuple[int, ...]
-    transforms: tuple[NDArray, ...]
-    sparsity_map: NDArray
-    history: tuple[LearnResult, ...]
-
-    @property
-    def transform(self) -> NDArray | None:
-        """The first or only transform: in colour, that of the strongest component."""
-        return self.transforms[0] if self.transforms else None
-
-    @property
-    def condition_number(self) -> float:
-        """The largest condition number of the transforms, 1 if there are none."""
-        return max((float(np.linalg.cond(each)) for each in self.transforms), default=1.0)
-
-
 def denoise(
     image: ArrayLike,
     sigma: Sigma | None = None,
     *,
+    mask: ArrayLike | Literal["nan"] | None = None,
     noise: Noise | Sequence[Noise] | Kind | None = None,
     method: MethodName = "conditioned",
     max_condition: float = 1.1,
@@ -140,6 +91,10 @@ def denoise(
         Standard deviation of the white noise, in image units. With 0 the image is returned
         unchanged, except for `value_range`. For a stack of 3 images with 3 channels, three numbers
         are ambiguous: give shape (1, 3) for channels, (3, 1) for images.
+    mask : array of bool, or "nan", optional
+        True where pixels are missing: these are filled, and what the image holds there is not used.
+        The mask has the shape of the image, or that without the axes of channels or stack, which
+        then have it in common. "nan": NaN are missing. In memory only, without `preset`.
     noise : White, Shot, Varying, Correlated, or the name of a kind, optional
         In place of `sigma`: the noise of the image, or a sequence with that of each image of a
         stack. A name ("white", "shot", "correlated") fixes the kind and estimates its strength. If
@@ -212,6 +167,7 @@ def denoise_with_details(
     image: ArrayLike,
     sigma: Sigma | None = None,
     *,
+    mask: ArrayLike | Literal["nan"] | None = None,
     noise: Noise | Sequence[Noise] | Kind | None = None,
     method: MethodName = "conditioned",
     max_condition: float = 1.1,
@@ -232,7 +188,7 @@ def denoise_with_details(
 
     Parameters
     ----------
-    image, sigma, noise, method, max_condition, patch_size, quality, preset, transform
+    image, sigma, mask, noise, method, max_condition, patch_size, quality, preset, transform
         As for `denoise`.
     value_range, channel_axis, stack_axis, movie, share, rng, callback, progress
         As for `denoise`.
@@ -260,6 +216,7 @@ def denoise_on(
     image: Any,
     sigma: Any = None,
     *,
+    mask: Any = None,
     noise: Any = None,
     preset: str | None = None,
     channel_axis: int | None = None,
@@ -270,19 +227,37 @@ def denoise_on(
         # The only import from a layer above: the preset is the paper's, and its code is there.
         from kappaform.paper.denoiser import denoise_as_published
 
+        if mask is not None:
+            raise ValueError(f"preset={preset!r} with mask: leave out one of them.")
         return denoise_as_published(image, sigma, noise, preset, channel_axis, **settings)
     pixels, device = pixels_of(image, channel_axis, device)
     options = Options.checked(pixels, channel_axis=channel_axis, device=device, **settings)
+    if mask is not None:
+        return _denoised_with_mask(image, mask, sigma, noise, channel_axis, options)
     return denoised(image, pixels, sigma, noise, options, _denoised_components)
 
 
-class Denoised(NamedTuple):
-    """Denoised images, and the transforms and rounds of learning behind them."""
-
-    images: list[Any]
-    counts: list[Any]
-    transforms: list[NDArray]
-    history: list[LearnResult]
+def _denoised_with_mask(
+    image: Any, mask: Any, sigma: Any, noise: Any, channel_axis: int | None, options: Options
+) -> DenoiseResult:
+    """An image denoised around its missing pixels, which are filled."""
+    nan, axes = isinstance(mask, str) and mask == "nan", options.axes
+    pixels, missing = pixels_and_missing(
+        image, None if nan else mask, (channel_axis, axes.named_stack), nan
+    )
+    check_some_known(missing, axes)
+    if not missing.any():
+        return denoised(image, pixels, sigma, noise, options, _denoised_components)
+    known = axes.to_stack(~missing)
+    stack = axes.to_stack(pixels.astype(float_dtype(pixels.dtype)))
+    extremes_of(stack[0] if axes.movie else stack)  # rejects inf, and NaN that are not missing
+    if sigma is None and (noise is None or isinstance(noise, str)):
+        with single_threaded_blas():
+            noise = masked.noises_around(stack, known, noise, options.patch_shape, axes.movie)
+    if not (known == known[..., :1]).all():
+        options = replace(options, decorrelate=False)
+    pixels = axes.from_stack(masked.with_guesses(stack, known))
+    return denoised(image, pixels, sigma, noise, options, _denoised_components, known)
 
 
 ComponentsDenoiser = Callable[[list[Component], Options, Progress], Denoised]
@@ -295,8 +270,12 @@ def denoised(
     noise: Any,
     options: Options,
     by: ComponentsDenoiser,
+    known: NDArray | None = None,
 ) -> DenoiseResult:
-    """An image with these pixels denoised, its components by the given function."""
+    """An image with these pixels denoised, its components by the given function.
+
+    If not all pixels are known, `known` says which, with the axes of a stack.
+    """
     axes, is_tensor = options.axes, library_of(image) == "torch"
     if is_tensor:
         from kappaform.imaging.cleaning.torch import as_array, as_given
@@ -316,8 +295,9 @@ def denoised(
         if options.share:
             shared = learned_from_all(images, options)
             options = replace(options, transform=shared[-1].transform if shared else None)
-        parts = zip(images, options.progress.sections([1] * len(images)), strict=True)
-        found = [_denoised_image(each, options, by, progress) for each, progress in parts]
+        masks = [None] * len(images) if known is None else list(known)
+        parts = zip(images, masks, options.progress.sections([1] * len(images)), strict=True)
+        found = [_denoised_image(*each, options, by) for each in parts]
     result = axes.from_stack(together([each.images[0] for each in found], axis=0))
     counts = together([each.counts[0] for each in found], axis=0)
     return DenoiseResult(
@@ -335,24 +315,45 @@ def denoised(
 
 
 def _denoised_image(
-    image: NoisyImage, options: Options, by: ComponentsDenoiser, progress: Progress
+    image: NoisyImage,
+    known: NDArray | None,
+    progress: Progress,
+    options: Options,
+    by: ComponentsDenoiser,
 ) -> Denoised:
     """One image of a stack: its components together."""
     components = components_of(*image, options)
     noisy = [part for part in components.parts if part.is_noisy]
-    found = by(noisy, options, progress) if noisy else Denoised([], [], [], [])
+    masks = _masks(components.parts, known)
+    found = Denoised([], [], [], [])
+    if noisy and known is not None and not known.all():
+        holes = [m for m, part in zip(masks, components.parts, strict=True) if part.is_noisy]
+        found = masked.denoised_around_holes(noisy, holes, options, by, progress)
+    elif noisy:
+        found = by(noisy, options, progress)
     progress(1.0)
     pairs = zip(found.images, found.counts, strict=True)
-    every = [next(pairs) if part.is_noisy else _unchanged(part) for part in components.parts]
+    every = [
+        next(pairs) if part.is_noisy else _unchanged(part, its, options)
+        for part, its in zip(components.parts, masks, strict=True)
+    ]
     images, counts = zip(*every, strict=True)
     mean = sum(counts) / np.float32(len(counts))
     return found._replace(images=[components.restored(images)], counts=[mean])
 
 
-def _unchanged(part: Component) -> tuple[Any, Any]:
-    """A component without noise, and its numbers of coefficients."""
+def _masks(parts: Sequence[Component], known: NDArray | None) -> list[NDArray | None]:
+    """The known pixels of each component. Only masks of channels that are components differ."""
+    if known is None:
+        return [None] * len(parts)
+    return [known[..., min(c, known.shape[-1] - 1)] for c in range(len(parts))]
+
+
+def _unchanged(part: Component, known: NDArray | None, options: Options) -> tuple[Any, Any]:
+    """A component without noise, its holes filled, and its numbers of coefficients."""
     dtype = float_dtype(part.image.dtype)
-    image = within(part.image.astype(dtype), part.value_range, dtype)
+    values = part.image if known is None else masked.filled_component(part, known, options)
+    image = within(values.astype(dtype), part.value_range, dtype)
     return image, np.zeros_like(part.image, np.float32)
 
 
