@@ -12,9 +12,9 @@ from scipy.io import savemat
 from skimage import data
 
 from kappaform.cli import main
-from kappaform.imaging.published import published_denoise
 from kappaform.paper import table
 from kappaform.paper.data import IMAGES, METHODS, SIGMAS, printed_table, read_pair
+from kappaform.paper.denoiser import published_denoise
 from kappaform.paper.report import draw_table
 from kappaform.paper.table import downsampled_ssim
 

@@ -8,6 +8,7 @@ import warnings
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,8 +22,9 @@ from kappaform.cli.words import ROUGH, compared, facts_of, is_rough, line_of, sh
 from kappaform.files import check_readable
 from kappaform.image_files import Picture, as_stored, check_target, write_image
 from kappaform.image_files.picture import MOVIE, VOLUME
+from kappaform.imaging.denoise import denoise_on
 from kappaform.imaging.options import default_patch_shape
-from kappaform.imaging.work import sections
+from kappaform.imaging.work import Progress
 
 _ROUNDING = 12**-0.5  # deviation of the error of rounding to whole numbers
 # Of the values, beyond a range that they are said to have. Noise brings at most about half of them
@@ -260,14 +262,13 @@ def _details(
     if not arguments.preset and not arguments.device:
         tell_duration(title, n_pixels * n_channels, arguments.quality)
     with messages.progress(title, f"{short(n_pixels / 1e6)} megapixels") as progress:
-        image = _floats(noisy, arguments.device)
+        image = _floats(noisy, None)
         movies = image if options["movie"] else [image]
-        parts = zip(movies, sections(progress, [1] * len(movies)), strict=True)
-        found = [kf.denoise_with_details(each, **options, progress=part) for each, part in parts]
-    if arguments.device:
-        tensors: list[Any] = [each.image for each in found]
-        arrays = [tensor.cpu().numpy() for tensor in tensors]
-        found = [replace(each, image=array) for each, array in zip(found, arrays, strict=True)]
+        parts = zip(movies, Progress(progress).sections([1] * len(movies)), strict=True)
+        # Pixels go to a device and back once if the library gets an array, not a tensor.
+        on_host, device = kf.denoise_with_details, arguments.device
+        denoise = on_host if device is None else partial(denoise_on, device)
+        found = [denoise(each, **options, progress=part) for each, part in parts]
     return _of_movies(found) if options["movie"] else found[0]
 
 

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.imaging.metrics import psnr
-from kappaform.imaging.published import published_denoise, random_positions
 from kappaform.learning.methods import Variant
 from kappaform.paper import data as paper
+from kappaform.paper.denoiser import published_denoise, random_positions
 from kappaform.paper.run import Part, Watch, run_parts
 
 Choice = TypeVar("Choice")
