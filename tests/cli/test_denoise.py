@@ -50,15 +50,15 @@ def test_files_of_8_and_16_bit_have_a_value_range(folder, capsys):
 
 
 @pytest.mark.parametrize("name", ["a.png", "a.tif"])
-def test_colours_are_denoised_together_and_opacity_is_left_alone(folder, capsys, name):
+def test_colours_are_denoised_together_and_alpha_is_left_alone(folder, capsys, name):
     colours = np.stack([noisy(seed) for seed in range(3)], axis=-1)
-    opacity = np.arange(PICTURE.size, dtype=np.uint8).reshape(*PICTURE.shape, 1)
-    values = np.concatenate([colours, opacity], axis=-1)
+    alpha = np.arange(PICTURE.size, dtype=np.uint8).reshape(*PICTURE.shape, 1)
+    values = np.concatenate([colours, alpha], axis=-1)
     put(name, values, has_channels=True, has_alpha=True)
     words = ["denoise", name, "--sigma", 15, "--patch-size", 4, "-o", f"b{Path(name).suffix}"]
     assert ended(capsys, *words)[0] == 0
     stored = read_image(folder / f"b{Path(name).suffix}").pixels
-    assert_array_equal(stored[..., 3:], opacity)
+    assert_array_equal(stored[..., 3:], alpha)
     expected = kf.denoise(
         np.float32(colours), 15, patch_size=4, channel_axis=-1, value_range=(0, 255), rng=0
     )
@@ -95,12 +95,12 @@ def test_help_says_units_choices_and_defaults(capsys):
     assert "in values of the file" in text
     assert "--method {conditioned,log-det,orthonormal}" in text
     assert "kind of transform to learn (default: conditioned)" in text
-    assert "default: 11, of volumes 4" in text
+    assert "default: 11, in volumes 4" in text
     assert "--noise {auto,white,shot,correlated}" in text
-    assert "bound on the condition number of the conditioned one (default: 1.1)" in text
+    assert "bound on the condition number of the conditioned method (default: 1.1)" in text
 
 
-def test_grey_with_opacity_is_denoised_as_grey(folder, capsys):
+def test_grey_with_alpha_is_denoised_as_grey(folder, capsys):
     put("a.png", np.stack([noisy(), noisy(1)], axis=-1), has_channels=True, has_alpha=True)
     assert ended(capsys, "denoise", "a.png", "--sigma", 15, "--patch-size", 4)[0] == 0
     stored = read_image(folder / "a_denoised.png").pixels
@@ -281,7 +281,7 @@ def test_a_reference_of_another_type_is_refused(files, capsys):
     put("clean.tif", PICTURE.astype(np.uint16))
     before = files()
     line = refused(capsys, "denoise", "a.png", "--compare", "clean.tif")
-    assert "clean.tif holds uint16, a.png uint8: a reference has the same type" in line
+    assert "clean.tif has type uint16, a.png uint8: a reference has the same type" in line
     assert files() == before
 
 
@@ -302,7 +302,7 @@ def test_a_reference_of_another_type_is_refused(files, capsys):
         ("--model m.kf --preset paper", "--preset paper has no effect with --model: a preset"),
         ("--model m.kf --method conditioned", "--method conditioned has no effect with --model"),
         ("--model m.kf --max-condition 2", "--max-condition has no effect with --model"),
-        ("--model m.kf --seed 0", "--seed has no effect with --model: it chooses patches"),
+        ("--model m.kf --seed 0", "--seed has no effect with --model"),
         (
             "--model m.kf --patch-size 4",
             "--patch-size has no effect with --model: m.kf has patches",
@@ -314,7 +314,7 @@ def test_a_reference_of_another_type_is_refused(files, capsys):
             "--patch-size 65",
             "--patch-size 65: patches of 4225 pixels would take hours or days: give",
         ),
-        ("--volume --patch-size 17", "give 16 at most, 4 to 6 are usual in volumes"),
+        ("--volume --patch-size 17", "give at most 16; 4 to 6 are usual in volumes"),
     ],
 )
 def test_what_has_no_effect_or_no_end_is_refused(files, capsys, arguments, message):
@@ -346,11 +346,11 @@ def test_large_patches_are_warned_about_once(capsys):
 @pytest.mark.parametrize(
     ("dtype", "words", "warned"),
     [
-        (np.uint8, "--sigma 0.06", "--sigma 0.06 is less than what rounding does to whole numbers"),
+        (np.uint8, "--sigma 0.06", "--sigma 0.06 is below the rounding error of integers"),
         (np.uint8, "--sigma 1", ""),
         (np.uint8, "--sigma 0", ""),
         (np.float32, "--sigma 0.06", ""),
-        (np.uint8, "--sigma 15 --value-range 0 1", "--value-range 0 1 leaves out most values of a"),
+        (np.uint8, "--sigma 15 --value-range 0 1", "--value-range 0 1 excludes most values of a"),
         (np.uint8, "--sigma 15 --value-range 0 200", ""),
         (np.float32, "--sigma 15 --value-range 0 255", ""),
     ],

@@ -10,7 +10,7 @@ from numpy.testing import assert_array_equal
 from PIL import Image
 
 import kappaform as kf
-from kappaform.cli.messages import in_options
+from kappaform.cli.messages import failure
 from kappaform.image_files import read_image
 
 # --- What exists
@@ -22,7 +22,7 @@ def test_a_file_that_the_user_names_is_not_taken_for_a_result(files, capsys):
     before = files()
     words = ["denoise", "a.png", "--sigma", 0, "-o", "unrelated.png"]
     line = refused(capsys, *words)
-    assert "unrelated.png is there already: give another name, or --overwrite." in line
+    assert "unrelated.png exists already: give another name, or --overwrite." in line
     assert files() == before
     assert ended(capsys, *words, "--overwrite")[0] == 0
     assert_array_equal(read_image(Path("unrelated.png")).pixels, noisy())
@@ -35,7 +35,7 @@ def test_results_in_a_folder_are_kept_though_the_user_names_the_folder(files, ca
     before = files()
     code, out, err = ended(capsys, *words)
     assert (code, err) == (0, "")
-    assert "out/a.png: kept" in out
+    assert "out/a.png: skipped" in out
     assert files() == before
 
 
@@ -115,11 +115,11 @@ def test_a_name_that_looks_like_a_parameter_stays_as_it_is(folder, capsys, name)
     assert f"{name} is an input" in refused(capsys, "denoise", name, "-o", name)
 
 
-def test_only_whole_names_are_left_alone():
-    text = "in: patch_size=8 exceeds max_iter, see in/sigma=3.png"
-    expected = "in: --patch-size 8 exceeds --max-iter, see in/sigma=3.png"
-    assert in_options(text, ["in", "i", "size", "s", ""]) == expected
-    assert in_options("preset='paper' of paper", ["paper"]) == "--preset paper of paper"
+def test_only_a_whole_name_counts_as_the_name_of_the_file():
+    for text in ("image contains NaN", "an-in.png: no", "in/a.png: no", "within"):
+        assert failure(ValueError(text), source="in") == (2, f"in: {text}")
+    for text in ("in: no such file", "b.png is larger than in.", "in has pages"):
+        assert failure(ValueError(text), source="in") == (2, text)
 
 
 @pytest.mark.parametrize("suffix", [".ome.tif", ".ome.tiff", ".OME.TIF"])

@@ -166,16 +166,16 @@ def test_json_has_the_noise_of_every_page_and_channel(capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--sigma 3 --noise shot", "--sigma has no effect with --noise shot: the size of shot"),
-        ("--sigma 3 --noise correlated", "--sigma has no effect with --noise correlated: its size"),
-        ("--sigma 3 --noise auto", "--sigma has no effect with --noise auto: kind and size are"),
-        ("--sigma 3 --gain 2", "--sigma has no effect with --gain: one is the size of white noise"),
-        ("--gain 2 --noise white", "--gain has no effect with --noise white: the size of white"),
+        ("--sigma 3 --noise shot", "--sigma has no effect with --noise shot"),
+        ("--sigma 3 --noise correlated", "--sigma has no effect with --noise correlated"),
+        ("--sigma 3 --noise auto", "--sigma has no effect with --noise auto"),
+        ("--sigma 3 --gain 2", "--sigma has no effect with --gain"),
+        ("--gain 2 --noise white", "--gain has no effect with --noise white"),
         ("--gain 2 --noise correlated", "--gain has no effect with --noise correlated"),
         ("--gain 2 --noise auto", "--gain has no effect with --noise auto"),
-        ("--read-noise 3", "--read-noise has no effect without --gain: they describe shot noise"),
-        ("--offset 0", "--offset has no effect without --gain: they describe shot noise together"),
-        ("--gain 2 --preset paper", "--gain has no effect with --preset paper: the denoiser of"),
+        ("--read-noise 3", "--read-noise has no effect without --gain"),
+        ("--offset 0", "--offset has no effect without --gain"),
+        ("--gain 2 --preset paper", "--gain has no effect with --preset paper"),
         ("--noise shot --preset paper", "--noise shot has no effect with --preset paper"),
     ],
 )
@@ -189,11 +189,14 @@ def test_noise_that_contradicts_itself_is_refused(files, capsys, words, message)
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--gain 0", "--gain: 0: give a finite number > 0"),
-        ("--gain nan", "--gain: nan: give a finite number > 0"),
-        ("--read-noise -1", "--read-noise: -1: give a finite number >= 0"),
-        ("--offset inf", "--offset: inf: give a finite number;"),
-        ("--offset nan", "--offset: nan: give a finite number;"),
+        ("--gain 0", "--gain 0"),
+        ("--gain nan", "--gain nan"),
+        ("--gain 2 --read-noise -1", "--read-noise -1"),
+        ("--gain 2 --offset inf", "--offset inf"),
+        ("--gain 2 --offset nan", "--offset nan"),
+        ("--sigma -1", "--sigma -1"),
+        ("--sigma nan", "--sigma nan"),
+        ("--sigma inf", "--sigma inf"),
         ("--noise loud", "--noise: invalid choice: 'loud'"),
     ],
 )
@@ -282,7 +285,7 @@ def test_counts_of_a_few_photons_in_whole_numbers_are_warned_of(tmp_path, capsys
     counts = np.random.default_rng(0).poisson(CLEAN / 255 * 5).astype(np.uint8)
     code, _, err = ended(capsys, "denoise", put(tmp_path / "counts.png", counts), *QUICK)
     assert code == 0
-    assert "its values are whole numbers, to which the result is rounded" in err
+    assert "its values are integers, to which the result is rounded" in err
 
 
 # --- Nothing to remove

@@ -198,7 +198,7 @@ def test_a_batch_that_goes_on_shares_the_same_transform(folder, capsys):
     done(capsys, *words)
     before = (folder / "b_denoised.png").read_bytes()
     (folder / "b_denoised.png").unlink()
-    assert "kept" in done(capsys, *words)
+    assert "skipped" in done(capsys, *words)
     assert (folder / "b_denoised.png").read_bytes() == before
 
 
@@ -208,7 +208,7 @@ def test_nothing_is_learned_if_all_results_are_there(capsys, monkeypatch):
     words = ["a.png", "b.png", "--share", *WORDS]
     done(capsys, *words)
     monkeypatch.setattr(kf, "learn_from_images", lambda *_, **__: 1 / 0)
-    assert done(capsys, *words).endswith("0 denoised, 2 kept, 0 failed, 0 skipped\n")
+    assert done(capsys, *words).endswith("0 denoised, 2 skipped (output exists), 0 failed\n")
 
 
 def test_a_shared_transform_of_shallow_volumes_fits_them(folder, capsys):
@@ -225,7 +225,7 @@ def test_a_file_that_cannot_be_read_costs_only_itself(folder, capsys):
     code, out, err = ended(capsys, "denoise", "bad.png", "a.png", "b.png", "--share", *WORDS)
     assert code == 2
     assert re.fullmatch(r"kappaform: error: bad\.png is not a valid PNG file: .*\n", err)
-    assert out.splitlines()[-1] == "2 denoised, 1 failed, 0 skipped"
+    assert out.splitlines()[-1] == "2 denoised, 1 failed"
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def test_a_written_picture_is_read_back_bit_by_bit(tmp_path, rng, suffix, shape,
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".tif"])
-def test_a_fourth_channel_is_opacity_only_where_the_file_says_so(tmp_path, rng, suffix):
+def test_a_fourth_channel_is_alpha_only_where_the_file_says_so(tmp_path, rng, suffix):
     values = pixels(rng, (7, 5, 4), "u1")
     write(tmp_path / f"a{suffix}", Picture(values, True))
     picture = read_image(tmp_path / f"a{suffix}")
@@ -289,7 +289,7 @@ DAMAGED = {
     "cmyk.jpg": (CMYK.getvalue(), r"cmyk\.jpg: its colours are CMYK: convert it"),
     "rows.png": (png_of_rows(30, 15), "Not enough image data"),
     "interlaced.png": (png_of_rows(30, 29, interlaced=1), "Not enough image data"),
-    "circle.tif": (circular_tiff(), "pages follow each other in a circle"),
+    "circle.tif": (circular_tiff(), "pages form a cycle"),
     "samples.tif": (tiff_of_samples(20_000), "1800000000 bytes, more than the limit"),
     "tile.tif": (tiff_with_a_huge_tile(), "bytes, more than the limit"),
     "huge.png": (huge_png(), "10000000000 pixels"),
@@ -306,7 +306,7 @@ DAMAGED = {
     "empty.npy": (b"", "not a valid"),
     "cut.npy": (npy_bytes(NOISE)[:200], "not a valid"),
     "complex.npy": (npy_bytes(NOISE * 1j), "complex128"),
-    "words.npy": (npy_bytes(np.array(["a"])), "holds <U1"),
+    "words.npy": (npy_bytes(np.array(["a"])), "contains <U1"),
     "nothing.npy": (npy_bytes(np.zeros((0, 3))), r"shape \(0, 3\)|not a valid"),
     "objects.npy": (npy_bytes(np.array([None])), "not a valid"),
 }
@@ -408,7 +408,7 @@ def test_missing_files_folders_and_unknown_suffixes_are_refused(tmp_path):
     with pytest.raises(IsADirectoryError, match="Is a directory"):
         read_image(tmp_path / "b.png")
     (tmp_path / "a.gif").touch()
-    with pytest.raises(ValueError, match=r"suffix '\.gif' is unknown, use one of \.png"):
+    with pytest.raises(ValueError, match=r"suffix '\.gif' is unknown: use one of \.png"):
         read_image(tmp_path / "a.gif")
     with pytest.raises(ValueError, match=r"suffix '' is unknown"):
         write(tmp_path / "a", Picture(NOISE, False))
@@ -421,7 +421,7 @@ def test_missing_files_folders_and_unknown_suffixes_are_refused(tmp_path):
         ("a.jpg", (9, 9), "u2", "JPEG holds uint8, the picture is uint16: write PNG, TIFF or NPY"),
         ("a.jpg", (9, 9, 4), "u1", "JPEG cannot hold the 4 channels of the picture: write PNG"),
         ("a.png", (9, 9, 9), "u1", "PNG holds one page"),
-        ("a.jpg", (1, 65_501), "u1", "JPEG holds 65500 pixels a side, .*: write PNG"),
+        ("a.jpg", (1, 65_501), "u1", "JPEG holds 65500 pixels per side, .*: write PNG"),
         ("a.tif", (9, 9), "?", "TIFF holds .*, the picture is bool: write NPY"),
     ],
 )
