@@ -51,20 +51,13 @@ def page_of(
         "views": views,
         "best": exploration.best,
         "kept": kept,
-        "notes": {
-            "denoised": _denoising(exploration, about),
-            "reconstructed": _reconstruction(exploration),
-        },
+        "notes": _notes(exploration, about),
     }
     texts = _texts(exploration, about) | {"kept": kept, "quality": str(quality)}
-    parts = _parts(document)
     safe = {name: html.escape(text) for name, text in texts.items()}
     ticks = "".join(f"<span>{view.bound:g}</span>" for view in exploration.views)
-    filled = (
-        safe
-        | parts
-        | {"ticks": ticks, "before": before, "table": _table(exploration.views, numbers)}
-    )
+    made = {"ticks": ticks, "before": before, "table": _table(exploration.views, numbers)}
+    filled = safe | _parts(document) | made
     # In one pass: a name that looks like a placeholder is left alone.
     return re.sub(r"{{(\w+)}}", lambda place: filled[place[1]], _read("page.html")), quality
 
@@ -109,27 +102,21 @@ def _texts(exploration: Exploration, about: About) -> dict[str, str]:
         "s": str(exploration.n_nonzero),
         "best": f"{views[exploration.best].bound:g}",
         "start": str(exploration.best),
-        "first": f"{views[exploration.best].bound:g}",
         "last": str(len(views) - 1),
         "version": version("kappaform"),
     }
 
 
-def _denoising(exploration: Exploration, about: About) -> str:
-    if not np.any(exploration.noise.level(_mean_brightness(exploration.image))):
-        return "No noise was found, so the denoised picture is the original."
-    how = "estimated from the picture" if about.estimated else "given"
-    return (
-        f"Denoised: small coefficients of overlapping patches are set to zero. The noise is "
-        f"assumed to be {exploration.noise}, {how}."
-    )
-
-
-def _reconstruction(exploration: Exploration) -> str:
-    return (
-        f"Reconstructed: every patch from its mean and the {exploration.n_nonzero} largest of its "
-        f"{exploration.patch_size**2} coefficients. Patches do not overlap."
-    )
+def _notes(exploration: Exploration, about: About) -> dict[str, str]:
+    """How the pictures were computed."""
+    denoised = "No noise was found, so the denoised picture is the original."
+    if np.any(exploration.noise.level(_mean_brightness(exploration.image))):
+        how = "estimated from the picture" if about.estimated else "given"
+        denoised = "Denoised: small coefficients of overlapping patches are set to zero. The noise "
+        denoised += f"is assumed to be {exploration.noise}, {how}."
+    reconstructed = f"Reconstructed: every patch from its mean and the {exploration.n_nonzero} "
+    reconstructed += f"largest of its {exploration.patch_size**2} coefficients. Patches do not "
+    return {"denoised": denoised, "reconstructed": f"{reconstructed}overlap."}
 
 
 def _mean_brightness(image: NDArray) -> NDArray:

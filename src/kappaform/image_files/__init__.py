@@ -44,8 +44,7 @@ LOSSY_SUFFIXES = tuple(suffix for suffix, kind in _KINDS.items() if kind in _LOS
 def read_image(path: Path) -> Picture:
     """The picture in a file; for TIFF, all pages of the first series."""
     check_readable(path)
-    kind = _kind_of(path)
-    picture = _read_npy(path) if kind == "NPY" else _decoded(path, kind)
+    picture = _decoded(path, _kind_of(path))
     pixels = picture.pixels
     if pixels.dtype.kind not in "uif" or not pixels.size:
         raise ValueError(
@@ -56,6 +55,11 @@ def read_image(path: Path) -> Picture:
 
 
 def _decoded(path: Path, kind: str) -> Picture:
+    if kind == "NPY":
+        pixels = np.array(load_npy(path))
+        # Three or four values along the last axis are channels, none of them known to be alpha. A
+        # volume can be declared later.
+        return Picture(pixels, pixels.ndim >= 3 and pixels.shape[-1] in (3, 4))
     try:
         if kind == "TIFF":
             from kappaform.image_files.tiff import read_tiff
@@ -168,10 +172,3 @@ def load_npy(path: Path) -> NDArray:
             return np.lib.format.open_memmap(path, mode="r")
     except Exception as error:  # the header is parsed as Python: damage may raise anything
         raise _damage(path, "NPY", error) from error
-
-
-def _read_npy(path: Path) -> Picture:
-    pixels = np.array(load_npy(path))
-    # Three or four values along the last axis are channels, none of them known to be alpha. A
-    # volume can be declared later.
-    return Picture(pixels, pixels.ndim >= 3 and pixels.shape[-1] in (3, 4))

@@ -74,19 +74,22 @@ def upright_xmp(xmp: bytes) -> bytes:
 
 def texts_of(block: bytes) -> dict[int, bytes]:
     """Texts of a block that TIFF can store."""
-    exif = Image.Exif()
-    if block:
-        exif.load(MARK + block)
+    exif = _loaded(block)
     texts = {tag: exif[tag] for tag in TEXTS if isinstance(exif.get(tag), str)}
     return {tag: text.encode("latin-1") for tag, text in texts.items()}  # as Pillow decodes it
 
 
 def sub_directories_of(block: bytes) -> list[str]:
     """Names of the sub-directories of a block."""
+    exif = _loaded(block)
+    return [name for tag, name in SUB_DIRECTORIES.items() if tag in exif]
+
+
+def _loaded(block: bytes) -> Image.Exif:
     exif = Image.Exif()
     if block:
         exif.load(MARK + block)
-    return [name for tag, name in SUB_DIRECTORIES.items() if tag in exif]
+    return exif
 
 
 def block_of(texts: dict[int, bytes], resolution: Resolution | None) -> bytes:
