@@ -826,7 +826,7 @@ MUTANTS = [
         "image_files/tiff_checks.py",
         "if len(layouts) > _MAX_LAYOUTS:",
         "if False:",
-        ("image_files/test_tiff_checks.py::test_pages_of_too_many_sizes_are_refused",),
+        ("image_files/test_tiff_checks.py::test_pages_of_too_many_sizes_are_rejected",),
     ),
     # --- imaging
     # --- noise: flat areas, many channels, extremes, what is said of it
@@ -1207,7 +1207,7 @@ MUTANTS = [
         "cli/files.py",
         "                folder.rmdir()\n",
         "                pass\n",
-        ("cli/test_names.py::test_what_is_refused_leaves_no_folder",),
+        ("cli/test_names.py::test_what_is_rejected_leaves_no_folder",),
     ),
     Mutant(
         "names of files are taken for parameters",
@@ -1298,7 +1298,7 @@ MUTANTS = [
         "cli/options.py",
         "if {name, other} <= given:",
         "if False:",
-        ("cli/test_denoise.py::test_what_has_no_effect_or_no_end_is_refused",),
+        ("cli/test_denoise.py::test_what_has_no_effect_or_no_end_is_rejected",),
     ),
     Mutant(
         "the noise that is given to the command is not used",

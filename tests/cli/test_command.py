@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from cli.command import PICTURE, ended, noisy, put, refused
+from cli.command import PICTURE, ended, noisy, put, rejected
 
 import kappaform as kf
 from kappaform.cli import main
@@ -77,7 +77,7 @@ def test_version(capsys):
     ],
 )
 def test_wrong_usage_is_one_line_with_the_way_to_help(arguments, message, capsys):
-    line = refused(capsys, *arguments)
+    line = rejected(capsys, *arguments)
     assert message in line
     assert "--help" in line
 

@@ -1,4 +1,4 @@
-"""`kappaform denoise`: what it computes, prints and refuses."""
+"""`kappaform denoise`: what it computes, prints and rejects."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tifffile
-from cli.command import PICTURE, ended, noisy, put, refused
+from cli.command import PICTURE, ended, noisy, put, rejected
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kappaform as kf
@@ -114,7 +114,7 @@ def test_pages_are_a_stack_a_volume_or_a_movie_as_declared(folder, capsys, suffi
     pages = np.stack([noisy(seed)[:20, :16] for seed in range(5)])
     put(f"a{suffix}", pages)
     if suffix == ".npy":  # nothing says what its axes are
-        assert "add --stack to denoise each on its own" in refused(capsys, "denoise", "a.npy")
+        assert "add --stack to denoise each on its own" in rejected(capsys, "denoise", "a.npy")
     frames = {"stack_axis": 0, "movie": True}
     for option, axes in (("--stack", {"stack_axis": 0}), ("--volume", {}), ("--movie", frames)):
         words = ["denoise", f"a{suffix}", option, "--sigma", 15, "--patch-size", 3]
@@ -181,7 +181,7 @@ def test_the_report_is_a_picture(folder, capsys):
         assert ended(capsys, *words)[0] == 0
         assert (folder / name).read_bytes().startswith(start)
     (folder / "a_denoised.png").unlink()
-    assert "give a name that ends with .png or .pdf or .svg" in refused(
+    assert "give a name that ends with .png or .pdf or .svg" in rejected(
         capsys, "denoise", "a.png", "--report", "r.txt"
     )
     assert not (folder / "a_denoised.png").exists()
@@ -276,11 +276,11 @@ def test_psnr_of_12_bit_in_a_file_of_16_is_relative_to_12(capsys):
     assert_allclose(record["psnr_before"], 10 * np.log10(4095**2 / error), rtol=1e-12)
 
 
-def test_a_reference_of_another_type_is_refused(files, capsys):
+def test_a_reference_of_another_type_is_rejected(files, capsys):
     put("a.png", noisy())
     put("clean.tif", PICTURE.astype(np.uint16))
     before = files()
-    line = refused(capsys, "denoise", "a.png", "--compare", "clean.tif")
+    line = rejected(capsys, "denoise", "a.png", "--compare", "clean.tif")
     assert "clean.tif has type uint16, a.png uint8: a reference has the same type" in line
     assert files() == before
 
@@ -317,12 +317,12 @@ def test_a_reference_of_another_type_is_refused(files, capsys):
         ("--volume --patch-size 17", "give at most 16; 4 to 6 are usual in volumes"),
     ],
 )
-def test_what_has_no_effect_or_no_end_is_refused(files, capsys, arguments, message):
+def test_what_has_no_effect_or_no_end_is_rejected(files, capsys, arguments, message):
     put("a.png", noisy())
     result = kf.learn(np.random.default_rng(0).standard_normal((99, 16)), max_iter=1)
     kf.save("m.kf", result, patch_shape=(4, 4), patch_mean="removed")
     before = files()
-    assert message in refused(capsys, "denoise", "a.png", *arguments.split())
+    assert message in rejected(capsys, "denoise", "a.png", *arguments.split())
     assert files() == before
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli.command import PICTURE, command, ended, noisy, put, refused
+from cli.command import PICTURE, command, ended, noisy, put, rejected
 from numpy.testing import assert_array_equal
 from PIL import Image
 
@@ -102,11 +102,11 @@ def test_picture_and_report_are_both_written_or_neither(files, capsys, monkeypat
         with monkeypatch.context() as patched:
             patched.setattr(name, fails)
             words = ["denoise", "a.png", "--sigma", 0, "--report", "r.pdf"]
-            assert "disk full" in refused(capsys, *words)
+            assert "disk full" in rejected(capsys, *words)
         assert files() == before
 
 
-def test_read_only_folders_are_refused_before_any_work(folder, capsys, monkeypatch):
+def test_read_only_folders_are_rejected_before_any_work(folder, capsys, monkeypatch):
     def worked(*_, **__):
         raise AssertionError("there was work")
 
@@ -116,7 +116,7 @@ def test_read_only_folders_are_refused_before_any_work(folder, capsys, monkeypat
     monkeypatch.setattr("os.access", lambda path, _: Path(path).name != "locked")
     monkeypatch.setattr(kf, "denoise_with_details", worked)
     for words in (["-o", "locked/b.png"], ["--report", "locked/r.png"]):
-        assert "the folder locked is read-only" in refused(capsys, "denoise", "a.png", *words)
+        assert "the folder locked is read-only" in rejected(capsys, "denoise", "a.png", *words)
 
 
 def tree(*names):
@@ -212,9 +212,9 @@ def test_what_belongs_to_a_kept_result_is_checked(folder, capsys):
     reported = [*words, "--report", "r.png", "--compare", "b.png"]
     assert ended(capsys, *reported)[0] == 0
     assert "skipped, the output exists" in ended(capsys, *reported)[1]  # and so is its report
-    text = refused(capsys, *words, "--report", "r.txt")
+    text = rejected(capsys, *words, "--report", "r.txt")
     assert "r.txt: give a name that ends with .png or .pdf or .svg" in text
-    assert "none.png: No such file" in refused(capsys, *words, "--compare", "none.png")
+    assert "none.png: No such file" in rejected(capsys, *words, "--compare", "none.png")
     assert not (folder / "r.txt").exists()
 
 
@@ -242,12 +242,12 @@ def test_a_result_is_replaced_when_asked_for(folder, capsys):
     assert_array_equal(read_image(folder / "b.png").pixels, noisy())
 
 
-def test_a_report_that_is_there_is_refused_unless_asked_for(folder, files, capsys):
+def test_a_report_that_is_there_is_rejected_unless_asked_for(folder, files, capsys):
     put("a.png", noisy())
     (folder / "r.png").write_text("mine")
     before = files()
     words = ["denoise", "a.png", "--sigma", 0, "--report", "r.png"]
-    assert "r.png exists already: give another name, or --overwrite." in refused(capsys, *words)
+    assert "r.png exists already: give another name, or --overwrite." in rejected(capsys, *words)
     assert files() == before
     assert ended(capsys, *words, "--overwrite")[0] == 0
     assert (folder / "r.png").read_bytes().startswith(b"\x89PNG")
@@ -257,12 +257,12 @@ def test_a_report_that_is_there_is_refused_unless_asked_for(folder, files, capsy
     "words",
     [["a.png", "b.png", "-o", "x.png"], ["in", "-o", "x.TIF"], ["in", "--report", "x.pdf"]],
 )
-def test_the_name_of_one_file_for_several_pictures_is_refused(folder, files, capsys, words):
+def test_the_name_of_one_file_for_several_pictures_is_rejected(folder, files, capsys, words):
     tree("a.png")
     put("a.png", noisy())
     put("b.png", noisy())
     before = files()
-    line = refused(capsys, "denoise", *words)
+    line = rejected(capsys, "denoise", *words)
     assert f"{' '.join(words[-2:])} is the name of one file, and there may be several" in line
     assert "give a folder (x/)" in line
     assert files() == before
@@ -300,12 +300,12 @@ def test_an_interrupted_batch_says_what_is_done_and_goes_on_later(folder, capsys
     assert len(list((folder / "out").iterdir())) == 3
 
 
-def test_a_folder_without_pictures_is_refused(folder, capsys):
+def test_a_folder_without_pictures_is_rejected(folder, capsys):
     (folder / "notes.txt").write_text("")
-    assert "contains no picture" in refused(capsys, "denoise", ".")
+    assert "contains no picture" in rejected(capsys, "denoise", ".")
 
 
-# --- What is refused, with nothing written
+# --- What is rejected, with nothing written
 
 
 @pytest.mark.parametrize(
@@ -367,7 +367,7 @@ def test_bad_input_is_one_line_and_writes_nothing(folder, files, capsys, argumen
     os.mkfifo("fifo.png")
     (folder / "loop.png").symlink_to("loop.png")
     before = files()
-    assert message in refused(capsys, "denoise", *arguments)
+    assert message in rejected(capsys, "denoise", *arguments)
     assert files() == before
 
 
@@ -431,7 +431,7 @@ def test_a_link_stays_one_and_what_it_leads_to_is_written(folder, capsys, exists
 def test_a_link_to_the_input_is_the_input(folder, capsys):
     put("a.png", noisy())
     (folder / "link.png").symlink_to("a.png")
-    assert "link.png is an input" in refused(capsys, "denoise", "a.png", "-o", "link.png")
+    assert "link.png is an input" in rejected(capsys, "denoise", "a.png", "-o", "link.png")
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o755])
@@ -473,7 +473,7 @@ def test_a_full_disk_is_reported_with_the_name_of_the_file(files, capsys):
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
     try:
         for suffix in ("npy", "png", "tif"):
-            line = refused(capsys, "denoise", f"a.{suffix}", "--sigma", 0)
+            line = rejected(capsys, "denoise", f"a.{suffix}", "--sigma", 0)
             assert f"a_denoised.{suffix}: " in line
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

@@ -1,4 +1,4 @@
-"""`kappaform explore`: what it writes and says, and what it refuses."""
+"""`kappaform explore`: what it writes and says, and what it rejects."""
 
 import base64
 import io
@@ -8,7 +8,7 @@ import re
 
 import numpy as np
 import pytest
-from cli.command import ended, put, refused
+from cli.command import ended, put, rejected
 from PIL import Image
 from skimage.data import astronaut, camera
 
@@ -105,7 +105,7 @@ def test_strange_names_are_escaped(capsys, folder, name):
     assert page.count("<script") == 2
 
 
-# --- What is refused, before anything is learned
+# --- What is rejected, before anything is learned
 
 
 @pytest.mark.parametrize(
@@ -126,14 +126,14 @@ def test_pictures_that_cannot_be_explored(capsys, folder, files, values, name, t
     else:
         put(folder / name, values)
     before = files()
-    assert text in refused(capsys, "explore", name, "-o", "page.html")
+    assert text in rejected(capsys, "explore", name, "-o", "page.html")
     assert files() == before
 
 
 def test_an_output_that_is_there_is_kept(capsys, folder, picture, files):
     (folder / "page.html").write_text("mine")
     before = files()
-    text = refused(capsys, "explore", picture, "-o", "page.html")
+    text = rejected(capsys, "explore", picture, "-o", "page.html")
     assert "page.html exists already: give another name, or --overwrite" in text
     assert files() == before
     explore(capsys, picture, "-o", "page.html", "--overwrite")
@@ -151,7 +151,7 @@ def test_an_output_that_is_there_is_kept(capsys, folder, picture, files):
     ],
 )
 def test_places_that_cannot_be_written(capsys, picture, output, text):
-    assert text in refused(capsys, "explore", picture, "-o", output)
+    assert text in rejected(capsys, "explore", picture, "-o", output)
 
 
 @pytest.mark.skipif(
@@ -160,7 +160,7 @@ def test_places_that_cannot_be_written(capsys, picture, output, text):
 def test_a_folder_that_is_read_only(capsys, folder, picture):
     place = folder / "locked"
     place.mkdir(mode=0o500)
-    assert "is read-only" in refused(capsys, "explore", picture, "-o", place / "page.html")
+    assert "is read-only" in rejected(capsys, "explore", picture, "-o", place / "page.html")
 
 
 @pytest.mark.parametrize(
@@ -176,11 +176,11 @@ def test_a_folder_that_is_read_only(capsys, folder, picture):
     ],
 )
 def test_settings_that_make_no_page(capsys, picture, options, text):
-    assert text in refused(capsys, "explore", picture, "-o", "page.html", *options)
+    assert text in rejected(capsys, "explore", picture, "-o", "page.html", *options)
 
 
-def test_a_reference_of_another_size_is_refused(capsys, folder, picture):
+def test_a_reference_of_another_size_is_rejected(capsys, folder, picture):
     put(folder / "small.png", PICTURE[:40])
-    text = refused(capsys, "explore", picture, "-o", "page.html", "--compare", "small.png")
+    text = rejected(capsys, "explore", picture, "-o", "page.html", "--compare", "small.png")
     assert "small.png has shape (40, 48), " in text
     assert "(48, 48): a reference has the same size" in text

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli.command import ended, noisy, put, refused
+from cli.command import ended, noisy, put, rejected
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
@@ -56,7 +56,7 @@ def test_a_model_of_other_patches_is_no_start(capsys):
     put("a.png", noisy())
     words = ["learn", "a.png", "--max-iter", 1]
     assert ended(capsys, *words, "--patch-size", 4, "-o", "m.kf")[0] == 0
-    line = refused(capsys, *words, "--patch-size", 6, "--init", "m.kf", "-o", "n.kf")
+    line = rejected(capsys, *words, "--patch-size", 6, "--init", "m.kf", "-o", "n.kf")
     text = "--init m.kf is a transform of 16 features (patches of 4 × 4 pixels), and the signals"
     assert text in line
     assert "--patch-size" in line
@@ -111,13 +111,13 @@ def test_info_computes_the_condition_number(signals, capsys):
     assert re.search(r"^condition number +1\.7$", out, re.MULTILINE)
 
 
-def test_info_refuses_a_file_whose_condition_number_is_not_what_it_says(signals, capsys):
+def test_info_rejects_a_file_whose_condition_number_is_not_what_it_says(signals, capsys):
     kf.save("m.kf", kf.learn(signals, kf.LogDet(), max_iter=5))
     with np.load("m.kf") as archive:
         entries = dict(archive)
     entries["transform"] = entries["transform"] * np.linspace(1, 9, 16)
     np.savez("forged.npz", **entries)
-    assert "the header says" in refused(capsys, "info", "forged.npz")
+    assert "the header says" in rejected(capsys, "info", "forged.npz")
 
 
 def test_path_shows_every_bound_and_draws(folder, signals, capsys):
@@ -157,7 +157,7 @@ def test_of_a_constant_picture_there_is_nothing_to_choose(folder, capsys, words)
     np.save("flat.npy", np.full((50, 9), 0.1))
     np.save("rows.npy", np.repeat(np.arange(50.0), 9).reshape(50, 9))
     for name in ("flat.png", "flat.npy", "rows.npy"):
-        text = refused(capsys, "path", name, *words)
+        text = rejected(capsys, "path", name, *words)
         assert "every signal is constant" in text
     assert not (folder / "m.kf").exists()
 
@@ -260,7 +260,7 @@ def test_bad_models_and_signals_are_one_line(files, signals, capsys, arguments, 
     header = Path("signals.npy").read_bytes().replace(b"}", b" ", 1)
     Path("header.npy").write_bytes(header)
     before = files()
-    assert message in refused(capsys, *arguments)
+    assert message in rejected(capsys, *arguments)
     assert files() == before
 
 
@@ -285,9 +285,9 @@ def test_bad_models_and_signals_are_one_line(files, signals, capsys, arguments, 
     ],
 )
 @pytest.mark.usefixtures("signals")
-def test_options_without_effect_on_learning_are_refused(files, capsys, arguments, message):
+def test_options_without_effect_on_learning_are_rejected(files, capsys, arguments, message):
     before = files()
-    assert message in refused(capsys, "learn", "signals.npy", "-o", "m.kf", *arguments)
+    assert message in rejected(capsys, "learn", "signals.npy", "-o", "m.kf", *arguments)
     assert files() == before
 
 
@@ -307,7 +307,7 @@ def test_a_file_that_is_there_is_replaced_only_when_asked_for(signals, files, ca
     target = Path(words[-1])
     target.write_text("mine")
     before = files()
-    line = refused(capsys, *words)
+    line = rejected(capsys, *words)
     assert f"{target} exists already: give another name, or --overwrite." in line
     assert files() == before
     assert ended(capsys, *words, "--overwrite")[0] == 0

@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from cli.command import ended, noisy, put, refused
+from cli.command import ended, noisy, put, rejected
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.ndimage import gaussian_filter
 from skimage import data
@@ -179,10 +179,10 @@ def test_json_has_the_noise_of_every_page_and_channel(capsys):
         ("--noise shot --preset paper", "--noise shot has no effect with --preset paper"),
     ],
 )
-def test_noise_that_contradicts_itself_is_refused(files, capsys, words, message):
+def test_noise_that_contradicts_itself_is_rejected(files, capsys, words, message):
     put("a.png", noisy())
     before = files()
-    assert message in refused(capsys, "denoise", "a.png", *words.split())
+    assert message in rejected(capsys, "denoise", "a.png", *words.split())
     assert files() == before
 
 
@@ -200,13 +200,13 @@ def test_noise_that_contradicts_itself_is_refused(files, capsys, words, message)
         ("--noise loud", "--noise: invalid choice: 'loud'"),
     ],
 )
-def test_numbers_that_no_noise_has_are_refused(capsys, words, message):
-    assert message in refused(capsys, "denoise", "a.png", *words.split())
+def test_numbers_that_no_noise_has_are_rejected(capsys, words, message):
+    assert message in rejected(capsys, "denoise", "a.png", *words.split())
 
 
-def test_noise_that_is_not_there_is_refused_in_words_of_the_command(capsys):
+def test_noise_that_is_not_there_is_rejected_in_words_of_the_command(capsys):
     np.save("a.npy", kf.add_noise(np.add.outer(np.arange(90.0), np.arange(90.0)), 9, rng=0))
-    line = refused(capsys, "denoise", "a.npy", "--noise", "shot")
+    line = rejected(capsys, "denoise", "a.npy", "--noise", "shot")
     assert "a.npy: --noise shot: the noise of this image does not grow with its brightness" in line
     assert line.endswith("give gain and read noise, --gain and --read-noise.\n")
 

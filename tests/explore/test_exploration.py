@@ -115,7 +115,7 @@ def test_progress_never_falls_and_ends_at_one():
         (np.where(np.eye(64), np.nan, PICTURE), "the picture contains NaN or inf"),
     ],
 )
-def test_pictures_that_show_nothing_are_refused(image, text):
+def test_pictures_that_show_nothing_are_rejected(image, text):
     with pytest.raises(ValueError, match=text):
         explore(image, BOUNDS)
 

@@ -309,17 +309,17 @@ def test_palettes_and_bits_of_bmp_become_colours_and_grey(tmp_path):
         ("a.webp", (1, 16_384), "WEBP holds 16383 pixels per side, .*: write PNG"),
     ],
 )
-def test_what_webp_and_bmp_cannot_hold_is_refused(tmp_path, name, shape, message):
+def test_what_webp_and_bmp_cannot_hold_is_rejected(tmp_path, name, shape, message):
     picture = Picture(np.zeros(shape, np.uint8), shape[-1] == 4, has_alpha=shape[-1] == 4)
     with pytest.raises(ValueError, match=message):
         check_target(tmp_path / name, picture)
 
 
-# --- What is refused or left out
+# --- What is rejected or left out
 
 
 @pytest.mark.parametrize("suffix", [".png", ".webp"])
-def test_animations_are_refused(tmp_path, suffix):
+def test_animations_are_rejected(tmp_path, suffix):
     frames = [Image.fromarray(COLOURS), Image.fromarray(255 - COLOURS)]
     frames[0].save(tmp_path / f"a{suffix}", save_all=True, append_images=frames[1:])
     with pytest.raises(ValueError, match=r"it is an animation of 2 frames: store them as pages"):
@@ -336,7 +336,7 @@ def test_of_a_photograph_with_a_second_picture_the_first_is_kept(tmp_path):
         assert np.abs(np.asarray(image).astype(int) - COLOURS).mean() < 10
 
 
-def test_inks_are_refused_by_their_names(tmp_path):
+def test_inks_are_rejected_by_their_names(tmp_path):
     import imagecodecs
 
     inks = np.random.default_rng(0).integers(0, 256, (16, 16, 4), np.uint8)

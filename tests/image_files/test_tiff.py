@@ -280,7 +280,7 @@ def test_bits_become_black_and_white(tmp_path):
     ("photometric", "n_samples", "name"),
     [("separated", 4, "CMYK"), ("cielab", 3, "CIELAB"), ("ycbcr", 3, "YCBCR")],
 )
-def test_other_colours_are_refused_by_their_names(tmp_path, photometric, n_samples, name):
+def test_other_colours_are_rejected_by_their_names(tmp_path, photometric, n_samples, name):
     pixels = values(9, 8, n_samples, dtype="u1")
     source = written(tmp_path / "a.tif", pixels, photometric=photometric)
     with pytest.raises(ValueError, match=rf"its colours are {name}: convert it to RGB first"):

@@ -107,7 +107,7 @@ def test_pixels_outlive_a_damaged_text(tmp_path, tag, damage):
 
 
 @pytest.mark.parametrize("tag", [256, 258, 259, 273, 277])
-def test_damaged_tags_of_pixels_are_refused(tmp_path, tag):
+def test_damaged_tags_of_pixels_are_rejected(tmp_path, tag):
     source = written(tmp_path / "a.tif", values(9, 8), metadata=None)
     source.write_bytes(with_entry(source.read_bytes(), tag, 99, 1, 8))
     with pytest.raises(ValueError, match=r"a\.tif is not a valid TIFF file"):
@@ -125,7 +125,7 @@ def pages_of_many_sizes(path, number):
     return path
 
 
-def test_pages_of_too_many_sizes_are_refused(tmp_path, monkeypatch):
+def test_pages_of_too_many_sizes_are_rejected(tmp_path, monkeypatch):
     monkeypatch.setattr("kappaform.image_files.tiff_checks._MAX_LAYOUTS", 20)
     picture = read_image(pages_of_many_sizes(tmp_path / "a.tif", 20))
     assert "all except the first of its" in picture.metadata.omitted[0]

@@ -180,30 +180,30 @@ def test_without_a_choice_the_figures_are_of_those_images_of_the_paper_that_are_
     assert "- images: barbara, lena\n- images missing: peppers\n" in text
 
 
-def test_images_that_are_asked_for_must_be_there(refused, images):
-    line = refused("figures", "--images", "barbara", "peppers")
+def test_images_that_are_asked_for_must_be_there(rejected, images):
+    line = rejected("figures", "--images", "barbara", "peppers")
     assert "has neither img/NAME nor NAME.png for peppers: available are barbara, cam" in line
     assert "choose among them with --images" in line
     shutil.rmtree(images / "img" / "Barbara")
-    line = refused("figures")  # none of the three
+    line = rejected("figures")  # none of the three
     assert "for barbara, peppers, lena: available are cameraman, man; choose" in line
     assert not Path("out").exists()
 
 
-def test_bad_input_is_refused_in_one_line(refused, tmp_path, images):
-    line = refused("figures", data=tmp_path / "nowhere")
+def test_bad_input_is_rejected_in_one_line(rejected, tmp_path, images):
+    line = rejected("figures", data=tmp_path / "nowhere")
     assert "no such folder" in line
     assert line.endswith("--data DIR.\n")
-    assert "0: give an integer >= 1" in refused("figures", "--n-iter", 0)
+    assert "0: give an integer >= 1" in rejected("figures", "--n-iter", 0)
     (images / "peppers.png").write_bytes(b"nonsense")
-    assert "peppers.png is not a valid PNG file" in refused("figures", "--images", "peppers")
+    assert "peppers.png is not a valid PNG file" in rejected("figures", "--images", "peppers")
     assert not Path("out").exists()
 
 
-def test_results_with_other_settings_are_refused_by_name(quick, refused):
+def test_results_with_other_settings_are_rejected_by_name(quick, rejected):
     shutil.copytree(quick, "out")
-    assert "n_iter = 2, not 3: give another folder" in refused("figures", *FAST, "--n-iter", 3)
-    assert "digest of the images = " in refused("figures", *FAST, "--images", "Barbara")
+    assert "n_iter = 2, not 3: give another folder" in rejected("figures", *FAST, "--n-iter", 3)
+    assert "digest of the images = " in rejected("figures", *FAST, "--images", "Barbara")
 
 
 # --- Help

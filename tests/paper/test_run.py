@@ -64,7 +64,7 @@ def test_a_defect_is_raised_and_leaves_nothing_behind(tmp_path):
     assert not list((tmp_path / "things.parts").iterdir())
 
 
-def test_results_of_other_settings_or_other_data_are_refused_by_name(tmp_path):
+def test_results_of_other_settings_or_other_data_are_rejected_by_name(tmp_path):
     def work(*arrays, seed, bounds):
         return len(arrays) + seed + len(bounds)
 

@@ -299,47 +299,47 @@ def test_a_table_without_any_cell_is_still_reported(reproduce):
         (["--seed", -1], "-1: give an integer >= 0"),
     ],
 )
-def test_unknown_settings_are_refused(refused, words, message):
-    assert message in refused("table1", *words)
+def test_unknown_settings_are_rejected(rejected, words, message):
+    assert message in rejected("table1", *words)
     assert not Path("out").exists()
 
 
-def test_data_that_are_not_there_or_laid_out_otherwise_are_refused(refused, tmp_path):
+def test_data_that_are_not_there_or_laid_out_otherwise_are_rejected(rejected, tmp_path):
     for folder in (tmp_path / "nowhere", tmp_path / "data" / "img"):
-        line = refused("table1", data=folder)
+        line = rejected("table1", data=folder)
         assert f"{folder / 'img'}: no such folder. It contains NAME/sigmaLEVEL/I7.mat" in line
 
 
 @pytest.mark.usefixtures("fast")
-def test_results_with_other_settings_are_refused_by_name(reproduce, refused):
+def test_results_with_other_settings_are_rejected_by_name(reproduce, rejected):
     words = ("table1", "--images", "Barbara", *FAST)
     reproduce(*words)
     before = content()
-    line = refused(*words, "--seed", 3)
+    line = rejected(*words, "--seed", 3)
     assert "has a result for seed = 0, not 3: give another folder with -o, or remove out" in line
-    line = refused("table1", "--images", "Barbara", "--sigmas", 100)
+    line = rejected("table1", "--images", "Barbara", "--sigmas", 100)
     assert "has a result for patch_size = 8, not 11" in line
     assert content() == before
 
 
 @pytest.mark.usefixtures("fast")
-def test_results_of_other_images_are_refused(reproduce, refused, images):
+def test_results_of_other_images_are_rejected(reproduce, rejected, images):
     words = ("table1", "--images", "Barbara", *FAST)
     reproduce(*words)
     _, noisy, _ = read_pair(images, "Barbara", 100)
     savemat(images / "img" / "Barbara" / "sigma100" / "I1.mat", {"I1": noisy + 1})
-    assert "conditioned.json has a result for digest of the images = " in refused(*words)
+    assert "conditioned.json has a result for digest of the images = " in rejected(*words)
 
 
-def test_places_that_cannot_be_written_are_refused_before_any_work(
-    refused, tmp_path, fast, monkeypatch
+def test_places_that_cannot_be_written_are_rejected_before_any_work(
+    rejected, tmp_path, fast, monkeypatch
 ):
     (tmp_path / "file").write_text("")
-    assert "file is a file: give a folder" in refused("table1", out="file")
+    assert "file is a file: give a folder" in rejected("table1", out="file")
     (tmp_path / "locked").mkdir()
     # Replaced, because root, who may run this, may write everywhere.
     monkeypatch.setattr("os.access", lambda path, _: Path(path).name != "locked")
-    assert "the folder locked is read-only" in refused("table1", out="locked")
+    assert "the folder locked is read-only" in rejected("table1", out="locked")
     assert not fast
 
 

@@ -132,7 +132,7 @@ def test_pictures_of_another_size_cannot_be_compared():
             measure(RAMP, RAMP[1:])
 
 
-def test_an_image_without_its_details_is_refused(rng):
+def test_an_image_without_its_details_is_rejected(rng):
     noisy = rng.standard_normal((16, 16))
     with pytest.raises(
         TypeError, match=r"result is of type ndarray: give a result of .*_with_details"

@@ -283,9 +283,9 @@ def _write_png(file: BinaryIO, picture: Picture, options: dict[str, Any]) -> lis
         info.add_text(key, text, zip=len(text) > _LONGEST_TEXT)
     if xmp := options.pop("xmp", None):
         info.add_itxt(_XMP_OF_PNG, xmp.decode(errors="replace"))
-    beside = io.BytesIO()
-    Image.new("L", (1, 1)).save(beside, "PNG", pnginfo=info, **options)
-    chunks = beside.getvalue()
+    small = io.BytesIO()
+    Image.new("L", (1, 1)).save(small, "PNG", pnginfo=info, **options)
+    chunks = small.getvalue()
     chunks = chunks[_PNG_HEADER : chunks.rindex(b"IDAT") - 4]
     for part in (encoded[:_PNG_HEADER], others, chunks, encoded[_PNG_HEADER:]):
         file.write(part)

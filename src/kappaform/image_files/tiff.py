@@ -185,9 +185,9 @@ def _description(file: Any, is_same: bool, omitted: list[str]) -> dict[str, Any]
     if not (page.is_ome or page.is_imagej):
         arguments: dict[str, Any] = {"description": _plain_text(page).encode() or None}
         if is_same and series.kind == "shaped":
-            told = file.shaped_metadata[0]
-            told = {key: told[key] for key in told if key not in ("shape", "truncated")}
-            arguments["metadata"] = told
+            shaped = file.shaped_metadata[0]
+            shaped = {key: shaped[key] for key in shaped if key not in ("shape", "truncated")}
+            arguments["metadata"] = shaped
         return arguments
     if not is_same or series.kind not in _STRUCTURED:
         if not any(text.startswith(_DESCRIBED) for text in omitted):
@@ -262,8 +262,8 @@ def write_tiff(file: BinaryIO, picture: Picture) -> list[str]:
     if not arguments.get("description"):
         arguments["description"] = description
     if "metadata" not in arguments:
-        is_told = arguments["description"] or picture.page_axes == "I"  # the default
-        needs_axes = picture.has_pages and not is_told
+        is_described = arguments["description"] or picture.page_axes == "I"  # the default
+        needs_axes = picture.has_pages and not is_described
         arguments["metadata"] = {"axes": picture.axes} if needs_axes else None
     tags = [(tag, "s", 0, text, True) for tag, text in texts.items()]
     if metadata.xmp:

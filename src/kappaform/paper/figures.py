@@ -126,13 +126,13 @@ def learn_curves(
 
     if weight is None:
         return [curve(Orthonormal())]
-    beside = curve(LogDet(weight))
-    bound, norm = beside["condition_number"], beside["norm"]
+    log_det = curve(LogDet(weight))
+    bound, norm = log_det["condition_number"], log_det["norm"]
     methods = (
         Conditioned(bound, norm=norm, objective=objective, variant=variant)
         for variant, objective in VARIANTS
     )
-    return [beside, *map(curve, methods)]
+    return [log_det, *map(curve, methods)]
 
 
 def _curve(signals: NDArray, method: Method, n_nonzero: int, n_iter: int) -> Curve:

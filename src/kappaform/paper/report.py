@@ -200,11 +200,11 @@ def _draw_cell(
 def _draw_curves(figures: Figures, number: int, n_nonzero: int) -> Figure:
     """Errors over the iterations, one column per weight: Figures 1 and 2 of the paper."""
     curves = [curve for curve in figures.points if curve["n_nonzero"] == n_nonzero]
-    beside = [curve for curve in curves if curve["method"] == "log-det"]
-    figure = Figure(figsize=(max(9.5, 0.6 + 3.6 * len(beside)), 9.4), layout="constrained")
-    grid = figure.subplots(len(ERRORS), len(beside), squeeze=False, sharex=True, sharey="row")
+    log_dets = [curve for curve in curves if curve["method"] == "log-det"]
+    figure = Figure(figsize=(max(9.5, 0.6 + 3.6 * len(log_dets)), 9.4), layout="constrained")
+    grid = figure.subplots(len(ERRORS), len(log_dets), squeeze=False, sharex=True, sharey="row")
     for line, error in zip(grid, ERRORS, strict=True):
-        for axes, log_det in zip(line, beside, strict=True):
+        for axes, log_det in zip(line, log_dets, strict=True):
             plain_axes(axes)
             for curve in curves:
                 if curve["weight"] in (None, log_det["weight"]):
@@ -213,7 +213,7 @@ def _draw_curves(figures: Figures, number: int, n_nonzero: int) -> Figure:
             axes.margins(x=0.02)
         line[0].set_ylabel(LABELS.get(error, _PER_NORM), fontsize=9)
         log_scale(line[0], "y")
-    for axes, log_det in zip(grid[0], beside, strict=True):
+    for axes, log_det in zip(grid[0], log_dets, strict=True):
         bound = rf"$\kappa \leq$ {log_det['condition_number']:.4g}"
         norm = rf"$\Vert W\Vert_F$ = {log_det['norm']:.3g}"
         weight = rf"weight $\mu$ = {log_det['weight']:g} $\Vert Y\Vert_F^2$"
