@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from kappaform.checks import sparsity_of
 from kappaform.engines import Engine, SignalsUnreadable, Statistics, engine_for
-from kappaform.errors import reading, warn
+from kappaform.engines.engine import reading
+from kappaform.errors import warn
 from kappaform.learning.method import Method, MethodFailed, bound_of
 from kappaform.learning.methods import (
     MAX_ITER,

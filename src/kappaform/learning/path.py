@@ -11,9 +11,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.checks import as_real_array, first_bad_row, max_magnitude, memory_map, sparsity_of
+from kappaform.checks import as_real_array, sparsity_of
 from kappaform.engines import Engine, SignalsUnreadable, engine_for
-from kappaform.errors import not_finite
 from kappaform.learning.evaluate import evaluated_on
 from kappaform.learning.learn import learn_on, warn_of_little
 from kappaform.learning.method import Method, MethodFailed, parameters_of
@@ -281,10 +280,7 @@ def validation_engine(validation: Any, n_features: int) -> Engine:
             f"validation has {engine.n_features} features: its signals must have {n_features}, as "
             "the others."
         )
-    values: Any = getattr(engine, "signals", None)
-    in_memory = isinstance(values, np.ndarray) and memory_map(values) is None
-    if in_memory and not np.isfinite(max_magnitude(values)):
-        raise ValueError(not_finite("validation", first_bad_row(values)))
+    engine.check_in_memory()
     return engine
 
 
