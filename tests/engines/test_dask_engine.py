@@ -381,7 +381,7 @@ def masked():
         (
             lambda: dask.delayed(np.ones((3, 3))),
             TypeError,
-            r"signals is a Delayed, not a Dask array",
+            r"signals is a Delayed\w*, not a Dask",
         ),
     ],
 )
