@@ -73,7 +73,7 @@ def test_after_every_batch_the_estimator_is_ready_for_use(estimator_class, batch
 
 
 @each_estimator
-def test_signals_of_another_length_are_refused_and_change_nothing(estimator_class, batches):
+def test_signals_of_another_length_are_rejected_and_change_nothing(estimator_class, batches):
     estimator = learned_from(estimator_class(3), batches[:2])
     before = pickle.loads(pickle.dumps(estimator))
     message = f"X has 15 features, but {estimator_class.__name__} is expecting 16 features as input"
@@ -112,7 +112,7 @@ def test_an_interrupted_batch_changes_nothing(estimator_class, batches, monkeypa
 
 
 @each_estimator
-def test_a_first_batch_that_is_refused_fixes_nothing(estimator_class, batches):
+def test_a_first_batch_that_is_rejected_fixes_nothing(estimator_class, batches):
     estimator = estimator_class(3)
     with pytest.raises(ValueError, match="NaN"):
         estimator.partial_fit(np.full((4, 9), np.nan))
@@ -266,7 +266,7 @@ def rewrite(path, **changes):
         ({"n_updates": ...}, "it has no 'n_updates'"),
     ],
 )
-def test_files_that_describe_no_stream_are_refused(change, reason, batches, tmp_path):
+def test_files_that_describe_no_stream_are_rejected(change, reason, batches, tmp_path):
     kf.save(tmp_path / "half", learned_from(kf.OrthonormalTransform(3), batches))
     rewrite(tmp_path / "half", **change)
     with pytest.raises(ValueError, match=f"half is damaged: .*{reason}"):
@@ -332,6 +332,6 @@ def test_every_batch_reaches_the_callback_and_is_printed(batches, capsys):
         ({"init": "magic"}, ValueError, "init='magic' is unknown"),
     ],
 )
-def test_parameters_that_make_no_sense_are_refused(parameters, kind, message, batches):
+def test_parameters_that_make_no_sense_are_rejected(parameters, kind, message, batches):
     with pytest.raises(kind, match=message):
         kf.ConditionedTransform(**parameters).partial_fit(batches[0])
