@@ -1,7 +1,7 @@
 """Run benchmarks, one process for each, and keep every row as soon as it is measured.
 
     python benchmarks/run.py                    all
-    python benchmarks/run.py pass noise         those whose name contains one of the words
+    python benchmarks/run.py pass noise         these, or those whose name contains one of the words
     python benchmarks/run.py quality:paper      one part of a benchmark
     python benchmarks/run.py --jobs 8 quality   pictures of quality benchmarks, 8 at a time
     python benchmarks/run.py --bm3d quality     BM3D, too (pip install bm3d)
@@ -63,6 +63,7 @@ def _chosen(only: list[str]) -> Iterator[tuple[str, list[str]]]:
     for word in only:
         word, *parts = word.split(":")
         found = [name for name in NAMES if word in name.removeprefix("bench_")]
+        found = [f"bench_{word}"] if f"bench_{word}" in found else found  # noise is not denoise
         if not found:
             sys.exit(f"No benchmark contains {word!r} in its name: there are {', '.join(NAMES)}.")
         yield from ((name, parts) for name in found)

@@ -10,7 +10,6 @@ import kappaform as kf
 from kappaform.imaging import training
 from kappaform.imaging.cleaning import patchwise as clean
 from kappaform.imaging.cleaning import tiles as places
-from kappaform.imaging.cleaning.stages import EFFORTS
 from kappaform.imaging.work import section
 from kappaform.threads import at_most_threads, mapped_in_order
 
@@ -38,6 +37,15 @@ def told(image, sigma=10, **options):
     assert threads == {threading.current_thread()}
     assert np.array_equal(result, kf.denoise(image, sigma, **options))
     return shares
+
+
+def end_of_learning(image, **options):
+    """The share that is told first after the last iteration."""
+    told = []
+    calls = {"progress": told.append, "callback": lambda _: told.append(None), "patch_size": 4}
+    kf.denoise(image, 10, **calls, **options)
+    last = max(i for i, each in enumerate(told) if each is None)
+    return told[last + 1]
 
 
 def assert_thirds_are_among(shares):
@@ -74,8 +82,8 @@ def test_the_share_never_falls_and_ends_at_one_in_the_thread_of_the_caller(
 def test_it_moves_while_learning_and_while_cleaning_every_part(monkeypatch):
     monkeypatch.setenv("KAPPAFORM_NUM_THREADS", "1")
     image = noisy(200, 60)
-    cost = training._LEARNING_COST * training.FOR_PATCHES.n_rounds
-    learning = cost / (cost + 1)  # all patches are drawn
+    learning = end_of_learning(image, quality="fast")
+    assert 0 < learning < 1
     shares = told(image, quality="fast")
     n_parts = sum(-(-(height - 3) // clean._PART_ROWS) for height in (200, 100, 50))  # and halves
     assert len({share for share in shares if share > learning}) == 2 * n_parts  # of both sweeps
@@ -94,9 +102,9 @@ def test_slices_are_equal_parts_of_the_work():
 
 
 def test_learning_from_channels_is_in_equal_parts():
-    cost = training._LEARNING_COST * training.FOR_GROUPS.n_rounds
-    learning = cost / (cost + 1 + EFFORTS["balanced"].cost)
-    shares = [share / learning for share in told(noisy(40, 40, 3), channel_axis=-1)]
+    image = noisy(40, 40, 3)
+    learning = end_of_learning(image, channel_axis=-1)
+    shares = [share / learning for share in told(image, channel_axis=-1)]
     assert_thirds_are_among(shares)
     assert any(share == pytest.approx(1, abs=1e-12) for share in shares)
 
