@@ -138,7 +138,7 @@ def test_every_scheduler_gives_the_same_bits(client, rng):
 def test_processes_give_the_same_bits(rng):
     transform = rng.standard_normal((16, 16))
     expected = engine_for(generated()).encode(transform, 3).compute()
-    with dask.config.set(scheduler="processes", num_workers=2):
+    with dask.config.set(scheduler="processes", num_workers=1):
         found = engine_for(generated()).encode(transform, 3).compute()
     np.testing.assert_array_equal(found, expected)
 

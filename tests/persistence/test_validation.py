@@ -272,8 +272,10 @@ def test_no_header_leads_to_another_error_than_that_the_file_is_damaged(model, t
     kf.save(path, MODELS[model](), patch_shape=(2, 2))
     header, arrays = entries_of(path)
     rejected = []
-    for where, name in places_in(header):
-        for junk in JUNK:
+    # The first model sees all of the junk everywhere, each other one a half of it in turns.
+    step = 1 if model == "batches" else 2
+    for number, (where, name) in enumerate(places_in(header)):
+        for junk in JUNK[number % step :: step]:
             changed = deepcopy(header)
             inner = changed
             for each in where:
