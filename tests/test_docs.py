@@ -143,7 +143,9 @@ def _anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "path", [ROOT / "README.md", ROOT / "CHANGELOG.md", *PAGES], ids=lambda path: path.name
+    "path",
+    [*(ROOT / f"{name}.md" for name in ("README", "CHANGELOG", "CONTRIBUTING")), *PAGES],
+    ids=lambda path: path.name,
 )
 def test_lines_of_markdown_have_at_most_100_characters(path):
     """So that terminals and diffs can show them. Rows of tables cannot be split, nor images."""
