@@ -75,8 +75,8 @@ def _estimate() -> Iterator[dict]:
 def _memory() -> Iterator[dict]:
     """Of a process that denoises 4096 x 4096 float32 pixels, beyond image and result.
 
-    Every tile takes the same memory, most of all if image and result are there: so the last one
-    alone is cleaned, and the pixels of the others are copied.
+    Every tile takes the same memory, beside what the one before has left: so the last two are
+    cleaned, and the pixels of the others copied. For 2048 x 2048 that gave 144 MB, all tiles 134.
     """
     found = subprocess.run([sys.executable, __file__], stdout=subprocess.PIPE, check=True)
     name = "memory of 4096 x 4096, best, beyond image and result"
@@ -104,13 +104,13 @@ def _peak() -> None:
     n_tiles = len(list(tiles.tiles_of(image.shape, (8, 8))))
     clean, seen = tiles.clean_tile, []
 
-    def clean_the_last(components: list[np.ndarray], *arguments: Any) -> tuple[list, list]:
+    def clean_the_last_two(components: list[np.ndarray], *arguments: Any) -> tuple[list, list]:
         seen.append(components[0].shape)
-        if len(seen) == n_tiles:
+        if len(seen) >= n_tiles - 1:
             return clean(components, *arguments)
         return components, components
 
-    tiles.clean_tile = clean_the_last
+    tiles.clean_tile = clean_the_last_two
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     del out
     kf.denoise(image, 1.0, quality="best")
