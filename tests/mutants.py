@@ -1048,7 +1048,7 @@ MUTANTS = [
     Mutant(
         "salt and pepper is taken in silence",
         "imaging/noise/estimate.py",
-        "    _warn_of_impulses(samples)\n",
+        "    warn_of_impulses(samples)\n",
         "",
         ("imaging/test_estimate.py::test_salt_and_pepper_is_warned_of",),
     ),
