@@ -362,8 +362,7 @@ def _correlated(
     is_certain = look is not None and look.quiet.is_correlated_noise
     varies = shots is not None or (look is not None and look.stabiliser is not None)
     mixture = None if is_certain and varies else mixture_noise(samples)
-    says_more = mixture is not None and (mixture.stabiliser is not None or not is_certain)
-    if mixture is not None and mixture.is_correlated_noise and says_more:
+    if mixture is not None and (mixture.stabiliser is not None or not is_certain):
         return Correlated(mixture.covariance(patch_shape), stabiliser=mixture.stabiliser)
     if look is None:
         if asked:

@@ -22,6 +22,7 @@ can tell.
 
 from __future__ import annotations
 
+import logging
 import math
 from typing import NamedTuple
 
@@ -33,6 +34,8 @@ from kappaform.imaging.noise.quiet_patches import smooth_levels
 from kappaform.imaging.noise.wavelets import Sample, is_clipped
 from kappaform.imaging.patches import grid_of, rows_at
 from kappaform.linalg import dct_basis
+
+_logger = logging.getLogger("kappaform")
 
 _N_COLOURS = 3  # red, green and blue
 _SIDE = 8  # of the patches
@@ -93,12 +96,6 @@ class MixtureNoise(NamedTuple):
 
     spectra: list[Array]  #: log variances at the knots, of the stabilised image
     stabiliser: Varying | None  #: how its level depends on brightness
-    gain: float  #: of correlated over white noise, nats per patch
-    needed: float  #: gain from which on it is taken for noise
-
-    @property
-    def is_correlated_noise(self) -> bool:
-        return self.gain >= self.needed
 
     def covariance(self, patch_shape: tuple[int, ...]) -> Array:
         """Covariance (channels, channels, n, n) of the noise in a patch."""
@@ -117,15 +114,16 @@ def colour_components(n_channels: int) -> Array:
 
 
 def mixture_noise(samples: list[Sample]) -> MixtureNoise | None:
-    """Noise of a photograph, which has three channels.
+    """Correlated noise of a photograph, which has three channels.
 
-    None for other images, and if too few patches are neither clipped nor flat.
+    None for other images, if too few patches are neither clipped nor flat, and if white noise, or
+    none, explains the patches nearly as well.
     """
     if len(samples) != _N_COLOURS:
         return None
     exponent = max(sample.exponent for sample in samples)
     scales = [math.ldexp(1.0, sample.exponent - exponent) for sample in samples]
-    pairs = zip(samples, scales, strict=True)
+    pairs = list(zip(samples, scales, strict=True))
     ranges = [(sample.highest - sample.lowest) * scale for sample, scale in pairs]
     if max(ranges) == 0 or samples[0].slabs[0].ndim != 2:
         return None
@@ -136,31 +134,34 @@ def mixture_noise(samples: list[Sample]) -> MixtureNoise | None:
     # The first component is a sum over channels and pixels, divided by the root of their number.
     means = coefs[0, :, 0] / math.sqrt(len(samples) * _SIDE**2)
     squares = coefs[..., 1:] ** 2
-    ends = (
-        min(sample.lowest * k for sample, k in zip(samples, scales, strict=True)) / unit,
-        max(sample.highest * k for sample, k in zip(samples, scales, strict=True)) / unit,
-    )
-    curve = _level_curve(squares[0], means, ends)
-    if curve is not None:
-        squares /= np.interp(means, *curve)[:, np.newaxis] ** 2
     brightness, white = fit_spectrum(squares[0]), fit_spectrum(squares[0], _WHITE)
     if brightness is None or white is None:
         return None
+    level = brightness.level / _N_LEVELS
+    if level < _LEAST_LEVEL:
+        return None
+    gain = brightness.log_likelihood - white.log_likelihood
+    needed = _LEAST_GAIN + _GAIN_PER_LEVEL * level
+    _logger.info(
+        "correlated noise explains a patch better than white noise by %.2f nats; %.2f are needed",
+        gain,
+        needed,
+    )
+    if gain < needed:
+        return None
+    lows, highs = zip(*((s.lowest * k, s.highest * k) for s, k in pairs), strict=True)
+    curve = _level_curve(squares[0], means, (min(lows) / unit, max(highs) / unit))
+    if curve is not None:
+        squares /= np.interp(means, *curve)[:, np.newaxis] ** 2
+        brightness = fit_spectrum(squares[0]) or brightness
     spectra = [brightness.log_variances + 2 * _ABOVE_MEDIAN * brightness.spread]
     for component in squares[1:]:
         found = fit_spectrum(component)
         least = spectra[0] + _LEAST_COLOUR
         spectra.append(least if found is None else np.maximum(found.log_variances, least))
-    level = brightness.level / _N_LEVELS
-    needed = _LEAST_GAIN + _GAIN_PER_LEVEL * level if level >= _LEAST_LEVEL else math.inf
     scale = math.ldexp(unit, exponent)
     stabiliser = None if curve is None else Varying(curve[0] * scale, curve[1])
-    return MixtureNoise(
-        [each + 2 * math.log(scale) for each in spectra],
-        stabiliser,
-        brightness.log_likelihood - white.log_likelihood,
-        needed,
-    )
+    return MixtureNoise([each + 2 * math.log(scale) for each in spectra], stabiliser)
 
 
 def _level_curve(
@@ -225,7 +226,7 @@ def fit_spectrum(
     signal = _signal_spectra(squares)
     n_weights = math.prod(signal.shape[:2])
     signal, weights = signal.reshape(n_weights, -1), np.full(n_weights, 1 / n_weights)
-    # The median of a squared normal number is 0.45, its lowest fifth is below 0.064.
+    # 0.45 is the median of a squared normal number: some signal is expected in most patches.
     start = np.log(np.quantile(squares, 0.2, axis=0) / 0.45 + _ROUNDING)
     log_variances = np.linalg.lstsq(curves.T, start, rcond=None)[0]
     spread, log_levels = _FIRST_SPREAD, np.zeros(len(members))
