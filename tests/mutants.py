@@ -1048,9 +1048,32 @@ MUTANTS = [
         ),
     ),
     Mutant(
+        "texture is taken for correlated noise of photographs",
+        "imaging/noise/scale_mixture.py",
+        "    if gain < needed:\n",
+        "    if gain < 0:\n",
+        ("imaging/test_scale_mixture.py::test_texture_is_no_noise",),
+    ),
+    Mutant(
+        "the noise of photographs has one level everywhere",
+        "imaging/noise/scale_mixture.py",
+        "levels = np.exp(2 * spread * _LEVELS)[:, np.newaxis, np.newaxis]",
+        "levels = np.ones((len(_LEVELS), 1, 1))",
+        (
+            "imaging/test_scale_mixture.py::test_a_level_that_differs_from_place_to_place_is_a_spread",
+        ),
+    ),
+    Mutant(
+        "signal energies imitate the level of the noise",
+        "imaging/noise/scale_mixture.py",
+        "grid = np.concatenate([[0.0], np.geomspace(*ends, _N_ENERGIES)])",
+        "grid = np.zeros(_N_ENERGIES + 1)",
+        ("imaging/test_scale_mixture.py::test_signal_of_any_energy_does_not_raise_the_noise",),
+    ),
+    Mutant(
         "salt and pepper is taken in silence",
         "imaging/noise/estimate.py",
-        "    _warn_of_impulses(samples)\n",
+        "    warn_of_impulses(samples)\n",
         "",
         ("imaging/test_estimate.py::test_salt_and_pepper_is_warned_of",),
     ),

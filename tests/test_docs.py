@@ -206,7 +206,7 @@ def test_the_map_for_contributors_names_every_file_and_no_other():
     listed: set[str] = set()
     for line in table.splitlines():
         folder = ""
-        for name in re.findall(r"`([^`]+\.pyi?|[a-z_]+/)`", line):
+        for name in re.findall(r"`([^`]+\.pyi?|[a-z_/]+/)`", line):
             folder = name.rpartition("/")[0] or folder  # of the files that follow without one
             pattern = name if "/" in name else f"{folder}/{name}".lstrip("/")
             found = {file for file in files if file.startswith(name) or fnmatch(file, pattern)}

@@ -60,12 +60,13 @@ def computed(dataset, tmp_path_factory):
 
 
 @pytest.mark.usefixtures("fast")
-def test_the_command_of_the_readme_runs_next_to_a_copy_of_the_repository(images):
+def test_the_command_of_the_readme_runs_with_a_copy_of_the_repository(images):
     readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    assert "`kappaform reproduce table1`" in readme
-    images.rename("ConditionedTransformLearning")
+    line = "kappaform reproduce table1 --data DIR -o results\n"
+    assert line in readme
+    images.rename("DIR")
     words = ["--workers", "1", "--images", "Barbara", "--sigmas", "20"]
-    assert main(["reproduce", "table1", *words]) == 0
+    assert main([*line.split()[1:], *words]) == 0
     assert [row["image"] for row in rows("results")] == ["Barbara"] * 3
 
 
