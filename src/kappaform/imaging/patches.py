@@ -108,6 +108,15 @@ def patches_at(image: Array, grid: Grid, numbers: Array) -> Array:
     return mean_free(rows_at(image, grid, numbers).astype(np.float64, copy=False))
 
 
+def random_patches(
+    image: Array, side: int, n_patches: int, rng: np.random.Generator, *, in_order: bool = False
+) -> Array:
+    """At most `n_patches` different mean-free square patches, in random order or `in_order`."""
+    grid = grid_of(image.shape, (side, side))
+    numbers = rng.choice(grid.n_patches, min(n_patches, grid.n_patches), replace=False)
+    return patches_at(image, grid, np.sort(numbers) if in_order else numbers)
+
+
 def extract_patches(
     image: npt.ArrayLike,
     patch_size: Size,

@@ -13,8 +13,10 @@ from kappaform.checks import Array, as_real_array, library_of
 from kappaform.errors import warn
 from kappaform.imaging.axes import check_not_colour, checked_axes
 from kappaform.imaging.noise.correlated import Correlated
+from kappaform.imaging.noise.impulses import warn_of_impulses
 from kappaform.imaging.noise.kinds import Noise, Shot, White
 from kappaform.imaging.noise.quiet_patches import look_at
+from kappaform.imaging.noise.scale_mixture import mixture_noise
 from kappaform.imaging.noise.shot import shot_of
 from kappaform.imaging.noise.wavelets import (
     WAVELET_LENGTH,
@@ -37,12 +39,6 @@ KINDS: tuple[Kind, ...] = ("white", "shot", "correlated")
 
 _LEAST_CANDIDATES = 100  # details: with fewer, clipped places count too
 _LEAST_CORRELATION = 0.25  # of channels: below, it may be texture (0.14 in a picture of coffee)
-_IMPULSE = 6.0  # deviations from all neighbours: of normal noise, next to never
-_LEAST_IMPULSES = 1e-3  # share of the pixels
-_DARK = 0.1  # share of pixels with the lowest value, where there are few photons
-_LEAST_STEP = (
-    0.01  # from pixel to pixel, over the range of values: less is no noise to compare with
-)
 _NEXT_TO_NONE = 1e-3  # noise over the range of values: of 8 bit, less than rounding does
 _N_FRAMES = 15  # of a movie, from which a typical one is chosen
 
@@ -183,7 +179,7 @@ def _noise_of(
     sigmas = [_sigma(*each) for each in zip(samples, details, strict=True)]
     units = [math.ldexp(s, each.exponent) for s, each in zip(sigmas, samples, strict=True)]
     white = White(_per_channel(units), _correlation(details, sigmas))
-    _warn_of_impulses(samples)
+    warn_of_impulses(samples)
     if kind == "white" or max(sigmas) == 0:
         return white
     if min(sigmas) == 0:
@@ -322,9 +318,19 @@ def _correlated(
     kind: str | None,
     patch_shape: tuple[int, ...],
 ) -> Correlated | None:
-    """Correlated noise, if there is no doubt or it is asked for."""
+    """Correlated noise, if there is no doubt or it is asked for.
+
+    Quiet patches, where there are any, measure it without a model. Where they are in doubt, or show
+    no more than one level of noise that has several, the patches of a photograph decide all
+    together, by their likelihood.
+    """
     asked = kind == "correlated"
     look = look_at(samples, units, shots, patch_shape)
+    is_certain = look is not None and look.quiet.is_correlated_noise
+    varies = shots is not None or (look is not None and look.stabiliser is not None)
+    mixture = None if is_certain and varies else mixture_noise(samples)
+    if mixture is not None and (mixture.stabiliser is not None or not is_certain):
+        return Correlated(mixture.covariance(patch_shape), stabiliser=mixture.stabiliser)
     if look is None:
         if asked:
             raise ValueError(
@@ -346,35 +352,3 @@ def _correlated(
     between = np.multiply.outer(units, units)
     scales = between if covariance.ndim == 4 else np.diag(between)
     return Correlated(covariance * scales[..., None, None])
-
-
-# --- Impulses
-
-
-def _warn_of_impulses(samples: list[Sample]) -> None:
-    """Say that an image has salt and pepper: no kind of noise that is known here."""
-    from scipy.ndimage import maximum_filter, minimum_filter
-
-    n_salt = n_pepper = n_lowest = n_pixels = 0
-    for sample in samples:
-        for slab in sample.slabs:
-            ring = np.ones((3,) * slab.ndim, bool)
-            ring[(1,) * slab.ndim] = False
-            above = slab - maximum_filter(slab, footprint=ring)
-            below = minimum_filter(slab, footprint=ring) - slab
-            steps = np.abs(np.diff(slab, axis=-1))
-            usual = 1.4826 / math.sqrt(2) * float(np.median(steps)) if steps.size else math.inf
-            usual = max(usual, _LEAST_STEP * (sample.highest - sample.lowest))
-            far = _IMPULSE * usual
-            n_salt += int(np.count_nonzero((slab == sample.highest) & (above > far)))
-            n_pepper += int(np.count_nonzero((slab == sample.lowest) & (below > far)))
-            n_lowest += int(np.count_nonzero(slab == sample.lowest))
-            n_pixels += slab.size
-    if not n_pepper and n_lowest > _DARK * n_pixels:  # single photons, or stars
-        return
-    if n_salt + n_pepper > _LEAST_IMPULSES * n_pixels:
-        share = 100 * (n_salt + n_pepper) / n_pixels
-        warn(
-            f"{share:.2g} % of the pixels are impulses (salt and pepper): this "
-            "denoiser keeps them; use a median filter first."
-        )

@@ -311,10 +311,10 @@ def _curve_of(patches: Array) -> tuple[Array, Array] | None:
         # Groups that seem full are texture.
         rows.append((means[group].mean(), size, np.clip((0.8 - filling) / 0.3, 0.02, 1)))
     brightness, sizes, weights = np.array(rows).T
-    return _smooth_levels(brightness, sizes, weights, (patches.min(), patches.max()))
+    return smooth_levels(brightness, sizes, weights, (patches.min(), patches.max()))
 
 
-def _smooth_levels(
+def smooth_levels(
     means: Array, sizes: Array, weights: Array, ends: tuple[float, float]
 ) -> tuple[Array, Array] | None:
     """A parabola through the logarithms of the deviations, if it says more than a constant.

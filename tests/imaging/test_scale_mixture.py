@@ -1,0 +1,123 @@
+"""Noise of processed photographs is found, and what is no noise is left alone."""
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+from scipy.ndimage import gaussian_filter
+from skimage import data
+
+import kappaform as kf
+from kappaform.imaging.noise.scale_mixture import fit_spectrum, mixture_noise
+from kappaform.imaging.noise.wavelets import sample_of
+
+N_COEFS = 63
+
+
+def samples_of(image):
+    return [sample_of(image[..., c]) for c in range(image.shape[-1])]
+
+
+def blurred(shape, width, sigma, rng):
+    noise = gaussian_filter(rng.standard_normal(shape), (width, width, 0))
+    return sigma * noise / noise.std()
+
+
+def photograph(sigma=6.0, quality=75, width=0.8):
+    """A picture with the noise of interpolated pixels, as a JPEG with halved colours."""
+    rng = np.random.default_rng(0)
+    clean = gaussian_filter(data.astronaut()[:256, 100:356].astype(float), (1, 1, 0))
+    noisy = np.clip(np.rint(clean + blurred(clean.shape, width, sigma, rng)), 0, 255)
+    file = io.BytesIO()
+    Image.fromarray(noisy.astype(np.uint8)).save(file, "JPEG", quality=quality, subsampling=2)
+    return clean, np.array(Image.open(file))
+
+
+def psnr(a, b):
+    return 10 * np.log10(255**2 / np.mean((a - b) ** 2))
+
+
+def test_white_squares_have_a_constant_spectrum_of_their_variance(rng):
+    found = fit_spectrum(25 * rng.standard_normal((2000, N_COEFS)) ** 2)
+    np.testing.assert_allclose(np.exp(found.log_variances / 2), 5.0, rtol=0.15)
+    assert found.spread < 0.15
+
+
+def test_signal_of_any_energy_does_not_raise_the_noise(rng):
+    squares = 25 * rng.standard_normal((2000, N_COEFS)) ** 2
+    frequencies = np.hypot(*(np.indices((8, 8)).reshape(2, -1)[:, 1:] / 8))
+    energies = np.exp(rng.uniform(0, 8, 1400))[:, np.newaxis]
+    signal = np.sqrt(energies) * frequencies**-1.2 * rng.standard_normal((1400, N_COEFS))
+    squares[:1400] = (np.sqrt(squares[:1400]) * rng.choice([-1, 1], (1400, N_COEFS)) + signal) ** 2
+    found = fit_spectrum(squares)
+    np.testing.assert_allclose(found.level, 5.0, rtol=0.15)
+
+
+def test_a_level_that_differs_from_place_to_place_is_a_spread(rng):
+    levels = np.exp(0.4 * rng.standard_normal(3000))[:, np.newaxis]
+    found = fit_spectrum((8 * levels * rng.standard_normal((3000, N_COEFS))) ** 2)
+    assert found.spread == pytest.approx(0.4, abs=0.1)
+    assert found.level == pytest.approx(8.0, rel=0.15)
+
+
+def test_levels_of_groups_are_told_apart(rng):
+    groups = np.repeat([0, 1, 2], 800)
+    levels = np.array([0.5, 1.0, 2.0])[groups][:, np.newaxis]
+    squares = (8 * levels * rng.standard_normal((2400, N_COEFS))) ** 2
+    found = fit_spectrum(squares, groups=groups)
+    np.testing.assert_allclose(np.diff(found.log_levels), np.log(2), atol=0.15)
+
+
+@pytest.mark.parametrize("quality", [75, 95])
+def test_the_noise_of_a_jpeg_is_removed_without_being_asked_for(quality):
+    clean, noisy = photograph(quality=quality)
+    found = kf.denoise_with_details(
+        noisy, channel_axis=-1, patch_size=7, quality="fast", value_range=(0, 255)
+    )
+    assert isinstance(found.noise, kf.Correlated)
+    assert psnr(clean, found.image) > psnr(clean, noisy) + 2
+
+
+def test_white_noise_is_no_correlated_noise(rng):
+    noisy = kf.add_noise(data.astronaut()[:256, :256].astype(float), 10, rng)
+    assert mixture_noise(samples_of(noisy)) is None
+
+
+@pytest.mark.parametrize("name", ["astronaut", "coffee", "cat", "immunohistochemistry"])
+def test_a_clean_picture_has_no_noise(name):
+    assert mixture_noise(samples_of(getattr(data, name)()[:300, :300])) is None
+
+
+@pytest.mark.parametrize("name", ["grass", "gravel"])
+def test_texture_is_no_noise(name):
+    grey = getattr(data, name)()[:256, :256].astype(float)
+    tinted = grey[..., np.newaxis] * [1.0, 0.8, 0.6]
+    assert mixture_noise(samples_of(tinted)) is None
+
+
+@pytest.mark.parametrize("factor", [2.0**-12, 2.0**20])
+def test_the_noise_scales_with_the_image(factor):
+    _, noisy = photograph()
+    expected, found = (mixture_noise(samples_of(k * noisy.astype(float))) for k in (1, factor))
+    np.testing.assert_allclose(found.covariance((5, 5)), factor**2 * expected.covariance((5, 5)))
+
+
+@pytest.mark.parametrize("patch_shape", [(4, 4), (11, 11), (5, 9)])
+def test_the_covariance_is_that_of_patches_of_any_shape(patch_shape):
+    _, noisy = photograph()
+    matrix = mixture_noise(samples_of(noisy)).covariance(patch_shape)
+    n = np.prod(patch_shape)
+    assert matrix.shape == (3, 3, n, n)
+    whole = matrix.transpose(0, 2, 1, 3).reshape(3 * n, 3 * n)
+    np.testing.assert_allclose(whole, whole.T, atol=1e-9 * whole.max())
+    assert np.linalg.eigvalsh(whole).min() > 0
+
+
+@pytest.mark.parametrize(
+    "image",
+    [np.full((64, 64, 3), 7.0), np.zeros((20, 6, 3)), np.eye(64)[..., np.newaxis] * np.ones(3)],
+    ids=["flat", "narrow", "grey"],
+)
+def test_an_image_with_nothing_to_measure_is_no_error(image):
+    assert mixture_noise(samples_of(image)) is None
