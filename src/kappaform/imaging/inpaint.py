@@ -95,7 +95,8 @@ def inpaint(
     )
     check_some_known(missing, options.axes)
     stack = options.axes.to_stack(pixels)
-    check_scale(*extremes_of(stack[0] if movie else stack), np.zeros(()))
+    lowest, highest = extremes_of(stack[0] if movie else stack)
+    check_scale(lowest, highest, np.zeros_like(lowest))
     result = pixels.astype(float_dtype(pixels.dtype))
     if missing.any():
         values = _filled(pixels, missing, options)

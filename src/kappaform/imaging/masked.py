@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.imaging.axes import ANY_VALUE, within
-from kappaform.imaging.cleaning.holes import density_around, filled, first_guess, reestimated
+from kappaform.imaging.cleaning.first_guess import first_guess
+from kappaform.imaging.cleaning.holes import density_around, filled, reestimated
 from kappaform.imaging.components import Component
 from kappaform.imaging.noise.estimate import check_kind, noise_of
 from kappaform.imaging.noise.kinds import Noise, White

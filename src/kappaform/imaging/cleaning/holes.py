@@ -18,8 +18,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.ndimage import gaussian_filter, uniform_filter
+from scipy.ndimage import uniform_filter
 
+from kappaform.imaging.cleaning.first_guess import first_guess
 from kappaform.imaging.cleaning.groups import Groups, Search, three_axes
 from kappaform.imaging.cleaning.tiles import Tile, tiles_of
 from kappaform.imaging.options import Quality
@@ -89,8 +90,9 @@ def filled(
     outs = [guess.copy() for guess in guesses]
     tiles = _tiles(images[0].shape, plan.search)
     for tile, its in zip(tiles, progress.sections([1] * len(tiles)), strict=True):
-        if all(is_known[tile.inner].all() for is_known in known):
-            its(1.0)
+        complete = all(is_known[tile.inner].all() for is_known in known)
+        if complete or not all(is_known[tile.outer].any() for is_known in known):
+            its(1.0)  # nothing to do, or nothing to go by
             continue
         here = partial(_parts, where=tile.outer)
         parts = _filled_tile(here(guesses), here(known), here(held), plan, its)
@@ -191,68 +193,12 @@ def _search(
     )
 
 
-# --- The first guess
-
-
 def _guess(image: NDArray, known: NDArray, joint: bool) -> tuple[NDArray, float]:
     """A first guess and its error; with `joint`, of each part along the first axis alone."""
     if not joint:
         return first_guess(image, known)
     guesses, errors = zip(*map(first_guess, image, known), strict=True)
     return np.stack(guesses), math.sqrt(np.mean(np.square(errors)))
-
-
-def first_guess(image: NDArray, known: NDArray) -> tuple[NDArray, float]:
-    """Local averages of what is known, and their error at known pixels, each left out in turn."""
-    values, weights = np.where(known, image, 0.0), known.astype(np.float64)
-    centre = values.sum() / weights.sum()
-    values = np.where(known, values - centre, 0.0)
-    guess, sums, totals = _averages(values, weights)
-    own = _weight_of_itself(image.ndim)
-    others = totals - own
-    counted = known & (others > own / 2)
-    if not counted.any():
-        return guess + centre, float(np.std(image[known]))
-    errors = values[counted] - (sums[counted] - own * values[counted]) / others[counted]
-    return guess + centre, math.sqrt(float(np.mean(errors**2)))
-
-
-_TRUST_IN_COARSER = 1e-2  # weight of the average at half the size
-
-
-def _averages(values: NDArray, weights: NDArray) -> tuple[NDArray, NDArray, NDArray]:
-    """Weighted averages, and the sums of values and of weights that they are the ratio of.
-
-    Where next to nothing is known around a pixel, the average at half the size takes over.
-    """
-    sums, totals = (gaussian_filter(each, 1.0, mode="constant") for each in (values, weights))
-    if totals.min() > _TRUST_IN_COARSER or max(values.shape) == 1:
-        return sums / np.maximum(totals, np.finfo(float).tiny), sums, totals
-    half_values, half_weights = _halved(values), _halved(weights)
-    most = np.maximum(half_weights, 1.0)
-    coarse, *_ = _averages(half_values / most, half_weights / most)
-    for axis, size in enumerate(values.shape):
-        coarse = np.repeat(coarse, 2, axis)[(slice(None),) * axis + (slice(size),)]
-    coarse = gaussian_filter(coarse, 1.0, mode="nearest")
-    guess = (sums + _TRUST_IN_COARSER * coarse) / (totals + _TRUST_IN_COARSER)
-    return guess, sums, totals
-
-
-def _halved(values: NDArray) -> NDArray:
-    """Sums of neighbours, two along each axis."""
-    for axis, size in enumerate(values.shape):
-        if size % 2:
-            values = np.pad(values, [(0, int(i == axis)) for i in range(values.ndim)])
-        shape = values.shape
-        values = values.reshape(*shape[:axis], -1, 2, *shape[axis + 1 :]).sum(axis + 1)
-    return values
-
-
-def _weight_of_itself(ndim: int) -> float:
-    """The weight that a pixel has in its own average."""
-    impulse = np.zeros(9)
-    impulse[4] = 1.0
-    return float(gaussian_filter(impulse, 1.0, mode="constant")[4]) ** ndim
 
 
 # --- Rounds
@@ -286,37 +232,48 @@ def _filled_tile(
     plan: Plan,
     progress: Progress,
 ) -> list[NDArray]:
-    """The components of a part of an image, in rounds."""
-    shape = guesses[0].shape
+    """The components of a part of an image."""
+    shape, unit = guesses[0].shape, plan.first
     centres = [float(guess.mean()) for guess in guesses]
-    peak = max(float(np.abs(guess - c).max()) for guess, c in zip(guesses, centres, strict=True))
-    least = plan.first * _LEAST_ERROR / _FIRST_ERROR
-    dtype = _precision(peak / least)
-    unit = plan.first
-    given = [((guess - c) / unit).astype(dtype) for guess, c in zip(guesses, centres, strict=True)]
-    n_held = sum(map(int, map(np.count_nonzero, held)))
-    n_held = n_held if n_held >= _LEAST_HELD_OUT else 0
-    used = [k & ~h for k, h in zip(known, held, strict=True)] if n_held else known
-    images: Sequence[NDArray] = given
-    if n_held:  # a first guess that uses nothing of the held-out pixels
-        images = [
+    values = [(guess - c) / unit for guess, c in zip(guesses, centres, strict=True)]
+    least = _LEAST_ERROR / _FIRST_ERROR
+    dtype = _precision(max(float(np.abs(each).max()) for each in values) / least)
+    given: list[NDArray] = [each.astype(dtype) for each in values]
+    n_held = sum(int(np.count_nonzero(each)) for each in held)
+    if n_held < _LEAST_HELD_OUT:
+        estimates = _in_rounds(given, given, known, None, plan, progress)
+    else:  # a first guess that uses nothing of the held-out pixels
+        used = [k & ~h for k, h in zip(known, held, strict=True)]
+        start: list[NDArray] = [
             np.where(u, g, _guess(g, u, plan.joint)[0]).astype(dtype)
             for g, u in zip(given, used, strict=True)
         ]
-    images, given, known = map(_volumes, (images, given, known))
-    used, held = map(_volumes, (used, held))
-    n_rounds = plan.n_rounds if n_held else _ROUNDS_WITHOUT
+        estimates = _in_rounds(start, given, known, held, plan, progress)
+    return [each.reshape(shape) * unit + c for each, c in zip(estimates, centres, strict=True)]
+
+
+def _in_rounds(
+    start: Sequence[NDArray],
+    given: Sequence[NDArray],
+    known: Sequence[NDArray],
+    held: Sequence[NDArray] | None,
+    plan: Plan,
+    progress: Progress,
+) -> list[NDArray]:
+    """Estimates of components from a first one, in units of the error that is assumed at first."""
+    images, given, known = _volumes(start), _volumes(given), _volumes(known)
+    held = None if held is None else _volumes(held)
+    used = known if held is None else [k & ~h for k, h in zip(known, held, strict=True)]
+    n_rounds = _ROUNDS_WITHOUT if held is None else plan.n_rounds
     *parts, last = progress.sections([*[1] * n_rounds, 1 + len(plan.last)])
-    least, deviation, n_worse = math.inf, 1.0, 0
+    watch, deviation = _Watch(given, held), 1.0
     for i, part in enumerate(parts):
         better = _one_round(images, given, used, plan.factor**i, i, plan.search, part)
-        error = _squared_error(better, given, held) if n_held else 0.0
-        n_worse = 0 if not n_held or error <= (1 - _LEAST_GAIN) * least else n_worse + 1
-        if n_worse == (1 if n_held >= _MANY_HELD_OUT else 2):
+        if not watch.goes_on(better):
             break
         images = better
-        if n_worse == 0:
-            least, deviation = error, plan.factor**i
+        if watch.n_worse == 0:
+            deviation = plan.factor**i
     images = [np.where(k, g, x) for k, g, x in zip(known, given, images, strict=True)]
     part, *rest = last.sections([1] * (1 + len(plan.last)))
     images = _one_round(images, given, known, deviation, n_rounds, plan.search, part)
@@ -324,8 +281,29 @@ def _filled_tile(
         _one_round(images, given, known, _LAST_ERROR * deviation, n_rounds, *each)
         for each in zip(plan.last, rest, strict=True)
     ] or [images]
-    means = [np.asarray(np.mean(each, 0, np.float64)) for each in zip(*ends, strict=True)]
-    return [mean.reshape(shape) * unit + c for mean, c in zip(means, centres, strict=True)]
+    return [np.asarray(np.mean(each, 0, np.float64)) for each in zip(*ends, strict=True)]
+
+
+class _Watch:
+    """Ends the rounds when the error of the held-out pixels, if any, no longer decreases."""
+
+    def __init__(self, given: Sequence[NDArray], held: Sequence[NDArray] | None) -> None:
+        self.held = None if held is None else list(zip(given, held, strict=True))
+        self.least, self.n_worse = math.inf, 0
+        n_held = 0 if held is None else sum(int(np.count_nonzero(each)) for each in held)
+        self.patience = 1 if n_held >= _MANY_HELD_OUT else 2
+
+    def goes_on(self, images: Sequence[NDArray]) -> bool:
+        if self.held is None:
+            return True
+        pairs = zip(images, self.held, strict=True)
+        errors = [(image[held] - given[held]).astype(np.float64) for image, (given, held) in pairs]
+        error = sum(float(np.sum(each**2)) for each in errors)
+        if error <= (1 - _LEAST_GAIN) * self.least:
+            self.least, self.n_worse = error, 0
+        else:
+            self.n_worse += 1
+        return self.n_worse < self.patience
 
 
 def _one_round(
@@ -366,14 +344,6 @@ def _precision(peak: float) -> type:
     return np.float32 if peak <= _SINGLE_PRECISION_PEAK else np.float64
 
 
-def _squared_error(
-    images: Sequence[NDArray], given: Sequence[NDArray], held: Sequence[NDArray]
-) -> float:
-    """Sum of the squared errors of held-out pixels."""
-    each = zip(images, given, held, strict=True)
-    return sum(float(np.sum((a[h] - b[h]).astype(np.float64) ** 2)) for a, b, h in each)
-
-
 def _tiles(shape: tuple[int, ...], search: Search) -> list[Tile]:
     return list(tiles_of(shape, search.patch_shape[3 - len(shape) :]))
 
@@ -382,5 +352,5 @@ def _parts(images: Sequence[NDArray], where: tuple[slice, ...]) -> list[NDArray]
     return [image[where] for image in images]
 
 
-def _volumes(images: Sequence[NDArray]) -> Sequence[NDArray]:
+def _volumes(images: Sequence[NDArray]) -> list[NDArray]:
     return [image.reshape(three_axes(image.shape)) for image in images]
