@@ -1258,9 +1258,9 @@ MUTANTS = [
     Mutant(
         "values without data are taken for data without a word",
         "cli/files.py",
-        "if n_pixels := picture.n_without_data:",
-        "if n_pixels := 0:",
-        ("cli/test_names.py::test_values_that_mean_no_data_are_told",),
+        "if (n_pixels := picture.n_without_data) and not leaves_holes:",
+        "if (n_pixels := 0) and not leaves_holes:",
+        ("cli/test_names.py::test_values_that_mean_no_data_are_told_where_they_count",),
     ),
     Mutant(
         "values of big-endian files have no range",

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kappaform.checks import float_dtype, library_of
+from kappaform.checks import library_of
 from kappaform.imaging import masked
-from kappaform.imaging.axes import check_scale, extremes_of, within
-from kappaform.imaging.cleaning.stages import EFFORTS, Recipe
+from kappaform.imaging.axes import check_scale, extremes_of
 from kappaform.imaging.components import (
     Component,
     backend_of,
@@ -21,9 +20,9 @@ from kappaform.imaging.components import (
     noise_of_movie,
     noises_of,
     pixels_of,
+    recipe_of,
     together,
 )
-from kappaform.imaging.masks import check_some_known, pixels_and_missing
 from kappaform.imaging.noise.estimate import Kind
 from kappaform.imaging.noise.kinds import Noise
 from kappaform.imaging.options import (
@@ -32,23 +31,69 @@ from kappaform.imaging.options import (
     Options,
     Quality,
     Sigma,
-    of_ordinary_scale,
 )
-from kappaform.imaging.result import Denoised, DenoiseResult
 from kappaform.imaging.shared import NoisyImage, learned_from_all
 from kappaform.imaging.training import learned_at_scales, learning_fraction, sources_of
 from kappaform.imaging.work import Listener, Progress
 from kappaform.learning import LearnResult
 from kappaform.threads import single_threaded_blas
 
-# Largest distance from the centre, in units of the noise, for single precision. Patches are rounded
-# by 2**-24 times as much, 1/4000 of the noise. Groups need squares: products of their patches are
-# rounded by less than the noise adds to them.
-_SINGLE_PRECISION_PEAK = 4096
-_SINGLE_PRECISION_PEAK_OF_GROUPS = 256
 # Components with a transform of their own: those of colour, or the strongest of more channels. The
 # others are mostly noise and have one in common: more of them do not prolong learning.
 _MOST_LEARNED = 4
+
+
+@dataclass(frozen=True, eq=False)
+class DenoiseResult:
+    """A denoised image, and how it was denoised.
+
+    Attributes
+    ----------
+    image : array
+        The denoised image, with the shape and axes of the input.
+    noise : White, Shot, Varying or Correlated, or a tuple of them
+        The noise that was assumed; for a stack, one for each image.
+    sigma : float or array
+        Standard deviation of the noise, in image units; one for each channel and image. If the
+        noise depends on brightness, that at the mean brightness.
+    patch_shape : tuple of int
+    transforms : tuple of float64 arrays of shape (n, n)
+        One for each (decorrelated) channel and image that has noise. Components after the four
+        strongest have one in common. Transforms of coarser scales are in `history` only.
+    sparsity_map : array
+        Mean number of coefficients of the patches over each pixel, averaged over channels.
+    history : tuple of LearnResult
+        One for each round of learning.
+
+    Examples
+    --------
+    Noise and transform of one picture can be used for others of the same camera.
+
+    >>> from skimage.data import camera
+    >>> import kappaform as kf
+    >>> noisy = kf.add_noise(camera()[100:164, 200:264], sigma=20)
+    >>> details = kf.denoise_with_details(noisy)
+    >>> other = kf.add_noise(camera()[200:264, 200:264], sigma=20, rng=1)
+    >>> denoised = kf.denoise(other, noise=details.noise, transform=details.transform)
+    """
+
+    image: NDArray
+    noise: Noise | tuple[Noise, ...]
+    sigma: float | NDArray
+    patch_shape: tuple[int, ...]
+    transforms: tuple[NDArray, ...]
+    sparsity_map: NDArray
+    history: tuple[LearnResult, ...]
+
+    @property
+    def transform(self) -> NDArray | None:
+        """The first or only transform: in colour, that of the strongest component."""
+        return self.transforms[0] if self.transforms else None
+
+    @property
+    def condition_number(self) -> float:
+        """The largest condition number of the transforms, 1 if there are none."""
+        return max((float(np.linalg.cond(each)) for each in self.transforms), default=1.0)
 
 
 def denoise(
@@ -233,31 +278,18 @@ def denoise_on(
     pixels, device = pixels_of(image, channel_axis, device)
     options = Options.checked(pixels, channel_axis=channel_axis, device=device, **settings)
     if mask is not None:
-        return _denoised_with_mask(image, mask, sigma, noise, channel_axis, options)
+        whole = masked.whole_image(image, mask, sigma, noise, channel_axis, options)
+        return denoised(image, by=_denoised_components, **whole)
     return denoised(image, pixels, sigma, noise, options, _denoised_components)
 
 
-def _denoised_with_mask(
-    image: Any, mask: Any, sigma: Any, noise: Any, channel_axis: int | None, options: Options
-) -> DenoiseResult:
-    """An image denoised around its missing pixels, which are filled."""
-    nan, axes = isinstance(mask, str) and mask == "nan", options.axes
-    pixels, missing = pixels_and_missing(
-        image, None if nan else mask, (channel_axis, axes.named_stack), nan
-    )
-    check_some_known(missing, axes)
-    if not missing.any():
-        return denoised(image, pixels, sigma, noise, options, _denoised_components)
-    known = axes.to_stack(~missing)
-    stack = axes.to_stack(pixels.astype(float_dtype(pixels.dtype)))
-    extremes_of(stack[0] if axes.movie else stack)  # rejects inf, and NaN that are not missing
-    if sigma is None and (noise is None or isinstance(noise, str)):
-        with single_threaded_blas():
-            noise = masked.noises_around(stack, known, noise, options.patch_shape, axes.movie)
-    if not (known == known[..., :1]).all():
-        options = replace(options, decorrelate=False)
-    pixels = axes.from_stack(masked.with_guesses(stack, known))
-    return denoised(image, pixels, sigma, noise, options, _denoised_components, known)
+class Denoised(NamedTuple):
+    """Denoised images, and the transforms and rounds of learning behind them."""
+
+    images: list[Any]
+    counts: list[Any]
+    transforms: list[NDArray]
+    history: list[LearnResult]
 
 
 ComponentsDenoiser = Callable[[list[Component], Options, Progress], Denoised]
@@ -324,7 +356,7 @@ def _denoised_image(
     """One image of a stack: its components together."""
     components = components_of(*image, options)
     noisy = [part for part in components.parts if part.is_noisy]
-    masks = _masks(components.parts, known)
+    masks = masked.masks_of(components.parts, known)
     found = Denoised([], [], [], [])
     if noisy and known is not None and not known.all():
         holes = [m for m, part in zip(masks, components.parts, strict=True) if part.is_noisy]
@@ -334,27 +366,12 @@ def _denoised_image(
     progress(1.0)
     pairs = zip(found.images, found.counts, strict=True)
     every = [
-        next(pairs) if part.is_noisy else _unchanged(part, its, options)
+        next(pairs) if part.is_noisy else masked.unchanged(part, its, options)
         for part, its in zip(components.parts, masks, strict=True)
     ]
     images, counts = zip(*every, strict=True)
     mean = sum(counts) / np.float32(len(counts))
     return found._replace(images=[components.restored(images)], counts=[mean])
-
-
-def _masks(parts: Sequence[Component], known: NDArray | None) -> list[NDArray | None]:
-    """The known pixels of each component. Only masks of channels that are components differ."""
-    if known is None:
-        return [None] * len(parts)
-    return [known[..., min(c, known.shape[-1] - 1)] for c in range(len(parts))]
-
-
-def _unchanged(part: Component, known: NDArray | None, options: Options) -> tuple[Any, Any]:
-    """A component without noise, its holes filled, and its numbers of coefficients."""
-    dtype = float_dtype(part.image.dtype)
-    values = part.image if known is None else masked.filled_component(part, known, options)
-    image = within(values.astype(dtype), part.value_range, dtype)
-    return image, np.zeros_like(part.image, np.float32)
 
 
 def _denoised_components(parts: list[Component], options: Options, progress: Progress) -> Denoised:
@@ -376,22 +393,7 @@ def _denoised_components(parts: list[Component], options: Options, progress: Pro
             history.extend(result for scale in rounds for result in scale)
             for source in group:
                 scales[source.component] = [scale[-1].transform for scale in rounds]
-    recipes = [_recipe(*each, options) for each in zip(parts, scales, strict=True)]
+    recipes = [recipe_of(*each, options) for each in zip(parts, scales, strict=True)]
     rest = progress.section(learning, 1)
     images, counts = backend.denoised(recipes, options.quality, rest)
     return Denoised(images, counts, [each[0] for each in scales], history)
-
-
-def _recipe(part: Component, transforms: Sequence[NDArray], options: Options) -> Recipe:
-    peak = (part.highest / 2 - part.lowest / 2) / part.sigma
-    is_fast = EFFORTS[options.quality] is None
-    largest = _SINGLE_PRECISION_PEAK if is_fast else _SINGLE_PRECISION_PEAK_OF_GROUPS
-    return Recipe(
-        transforms=tuple(map(of_ordinary_scale, transforms)),
-        patch_shape=options.patch_shape,
-        sigma=part.sigma,
-        covariance=part.covariance,
-        centre=part.lowest / 2 + part.highest / 2,
-        dtype=np.dtype(np.float32 if peak <= largest else np.float64),
-        value_range=part.value_range,
-    )

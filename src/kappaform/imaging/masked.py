@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.imaging.axes import ANY_VALUE, within
+from kappaform.checks import float_dtype
+from kappaform.imaging.axes import ANY_VALUE, extremes_of, within
 from kappaform.imaging.cleaning.first_guess import first_guess
 from kappaform.imaging.cleaning.holes import density_around, filled, reestimated
 from kappaform.imaging.components import Component
+from kappaform.imaging.masks import check_some_known, pixels_and_missing
 from kappaform.imaging.noise.estimate import check_kind, noise_of
 from kappaform.imaging.noise.kinds import Noise, White
 from kappaform.imaging.options import Options
 from kappaform.imaging.work import Progress
+from kappaform.threads import single_threaded_blas
 
 # Noise is estimated in blocks without holes, as large as there are enough of.
 _BLOCK_SIDES = {2: (32, 16), 3: (16, 8)}
@@ -24,6 +28,39 @@ _LEAST_PIXELS = 4096  # in all blocks
 _LEAST_TRIPLES = 100
 # Relative costs of filling and of the last estimate, over that of denoising; for progress only.
 _WORK = 5.0, 1.0, 0.5
+
+
+def whole_image(
+    image: Any, mask: Any, sigma: Any, noise: Any, channel_axis: int | None, options: Options
+) -> dict[str, Any]:
+    """What to denoise instead of an image with missing pixels, as arguments: a guess fills these.
+
+    Its noise is estimated unless it is given. If nothing is missing, it is the image itself.
+    """
+    nan, axes = isinstance(mask, str) and mask == "nan", options.axes
+    pixels, missing = pixels_and_missing(
+        image, None if nan else mask, (channel_axis, axes.named_stack), nan
+    )
+    check_some_known(missing, axes)
+    whole = {"pixels": pixels, "sigma": sigma, "noise": noise, "options": options}
+    if not missing.any():
+        return whole
+    known = axes.to_stack(~missing)
+    stack = axes.to_stack(pixels.astype(float_dtype(pixels.dtype)))
+    extremes_of(stack[0] if axes.movie else stack)  # rejects inf, and NaN that are not missing
+    if sigma is None and (noise is None or isinstance(noise, str)):
+        with single_threaded_blas():
+            whole["noise"] = noises_around(stack, known, noise, options.patch_shape, axes.movie)
+    if not (known == known[..., :1]).all():
+        whole["options"] = replace(options, decorrelate=False)
+    return whole | {"pixels": axes.from_stack(with_guesses(stack, known)), "known": known}
+
+
+def masks_of(parts: Sequence[Component], known: NDArray | None) -> list[NDArray | None]:
+    """The known pixels of each component. Only masks of channels that are components differ."""
+    if known is None:
+        return [None] * len(parts)
+    return [known[..., min(c, known.shape[-1] - 1)] for c in range(len(parts))]
 
 
 def with_guesses(stack: NDArray, known: NDArray) -> NDArray:
@@ -140,11 +177,15 @@ def denoised_around_holes(
     return found._replace(images=results)
 
 
-def filled_component(part: Component, known: NDArray, options: Options) -> NDArray:
-    """A component without noise, its holes filled."""
-    source = part.image.astype(np.float64)
-    (image,) = filled([source], [known], options.quality, options.seed, frames=options.axes.movie)
-    return image
+def unchanged(part: Component, known: NDArray | None, options: Options) -> tuple[Any, Any]:
+    """A component without noise, its holes filled, and its numbers of coefficients."""
+    dtype, values = float_dtype(part.image.dtype), part.image
+    if known is not None:
+        frames = options.axes.movie
+        source = values.astype(np.float64)
+        (values,) = filled([source], [known], options.quality, options.seed, frames=frames)
+    image = within(values.astype(dtype), part.value_range, dtype)
+    return image, np.zeros_like(part.image, np.float32)
 
 
 def _with_image(part: Component, image: NDArray) -> Component:

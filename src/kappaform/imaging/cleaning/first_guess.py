@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,20 +35,36 @@ def _averages(values: NDArray, weights: NDArray) -> tuple[NDArray, NDArray, NDAr
     sums, totals = (gaussian_filter(each, 1.0, mode="constant") for each in (values, weights))
     if totals.min() > _TRUST_IN_COARSER or max(values.shape) == 1:
         return sums / np.maximum(totals, np.finfo(float).tiny), sums, totals
-    half_values, half_weights = _halved(values), _halved(weights)
+    axes = range(values.ndim)
+    half_values, half_weights = _halved(values, axes), _halved(weights, axes)
     most = np.maximum(half_weights, 1.0)
     coarse, *_ = _averages(half_values / most, half_weights / most)
-    for axis, size in enumerate(values.shape):
-        coarse = np.repeat(coarse, 2, axis)[(slice(None),) * axis + (slice(size),)]
-    coarse = gaussian_filter(coarse, 1.0, mode="nearest")
+    coarse = doubled(coarse, values.shape, axes)
     guess = (sums + _TRUST_IN_COARSER * coarse) / (totals + _TRUST_IN_COARSER)
     return guess, sums, totals
 
 
-def _halved(values: NDArray) -> NDArray:
-    """Sums of neighbours, two along each axis."""
-    for axis, size in enumerate(values.shape):
-        if size % 2:
+def known_halved(image: NDArray, known: NDArray, axes: Sequence[int]) -> tuple[NDArray, NDArray]:
+    """An image at half its size along some axes, and which of its pixels are known.
+
+    They are means of known neighbours; a pixel is known if one of these is.
+    """
+    sums, counts = _halved(np.where(known, image, 0.0), axes), _halved(known.astype(float), axes)
+    return sums / np.maximum(counts, 1.0), counts > 0
+
+
+def doubled(image: NDArray, shape: Sequence[int], axes: Sequence[int]) -> NDArray:
+    """An image of half of this shape at full size, smoothed."""
+    for axis in axes:
+        image = np.repeat(image, 2, axis)[(slice(None),) * axis + (slice(shape[axis]),)]
+    widths = [1.0 if axis in axes else 0.0 for axis in range(image.ndim)]
+    return np.asarray(gaussian_filter(image, widths, mode="nearest"))
+
+
+def _halved(values: NDArray, axes: Sequence[int]) -> NDArray:
+    """Sums of neighbours, two along each of the axes."""
+    for axis in axes:
+        if values.shape[axis] % 2:
             values = np.pad(values, [(0, int(i == axis)) for i in range(values.ndim)])
         shape = values.shape
         values = values.reshape(*shape[:axis], -1, 2, *shape[axis + 1 :]).sum(axis + 1)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import uniform_filter
 
-from kappaform.imaging.cleaning.first_guess import first_guess
+from kappaform.imaging.cleaning.first_guess import doubled, first_guess, known_halved
 from kappaform.imaging.cleaning.groups import Groups, Search, three_axes
 from kappaform.imaging.cleaning.tiles import Tile, tiles_of
 from kappaform.imaging.options import Quality
@@ -56,6 +56,7 @@ _VOLUME_SIDES, _VOLUME_RADIUS = (3, 3, 4), 5
 _MOVIE_RADIUS, _FRAMES = 14, 2
 # Noise: its variance is assumed to be smaller than it is, because a guide has lost some signal.
 _NOISE, _NOISY_SIDES, _NOISY_MEMBERS = 0.4, (8, 4), 64
+_LEAST_DEEP = 0.01  # fraction of the missing pixels that are far from known ones
 _SINGLE_PRECISION_PEAK = 1024  # distance from the centre over the least error
 
 
@@ -86,6 +87,8 @@ def filled(
         progress(1.0)
         return list(guesses)
     plan = Plan.of(images[0].shape, known, error, quality, frames, joint)
+    of_half, progress = progress.sections([1, 4])
+    guesses = _with_deep_holes_filled(guesses, known, plan, quality, seed, frames, joint, of_half)
     held = _held_out(known, plan, seed)
     outs = [guess.copy() for guess in guesses]
     tiles = _tiles(images[0].shape, plan.search)
@@ -99,6 +102,41 @@ def filled(
         for out, part in zip(outs, parts, strict=True):
             out[tile.inner] = part[tile.within]
     return [np.where(is_known, *pair) for is_known, *pair in zip(known, images, outs, strict=True)]
+
+
+def _with_deep_holes_filled(
+    guesses: list[NDArray],
+    known: Sequence[NDArray],
+    plan: Plan,
+    quality: Quality,
+    seed: int,
+    frames: bool,
+    joint: bool,
+    progress: Progress,
+) -> list[NDArray]:
+    """First guesses that come from half the size where a patch would have no known pixel."""
+    axes = range(int(frames or joint), guesses[0].ndim)
+    side = max(plan.search.patch_shape[1:])
+    deep = [_far_from_known(is_known, side, axes) for is_known in known]
+    n_missing = sum(int(np.count_nonzero(~is_known)) for is_known in known)
+    n_deep = sum(int(np.count_nonzero(each)) for each in deep)
+    small = min(guesses[0].shape[axis] for axis in axes) < 4 * side
+    if small or n_deep < _LEAST_DEEP * n_missing:
+        progress(1.0)
+        return guesses
+    halves = [known_halved(*each, axes) for each in zip(guesses, known, strict=True)]
+    images, masks = ([half[i] for half in halves] for i in range(2))
+    coarse = filled(images, masks, quality, seed, frames=frames, joint=joint, progress=progress)
+    return [
+        np.where(is_deep, doubled(half, guess.shape, axes), guess)
+        for is_deep, half, guess in zip(deep, coarse, guesses, strict=True)
+    ]
+
+
+def _far_from_known(known: NDArray, side: int, axes: Sequence[int]) -> NDArray:
+    """Pixels without a known one within half a patch."""
+    sizes = [side if axis in axes else 1 for axis in range(known.ndim)]
+    return np.asarray(uniform_filter(known.astype(np.float64), sizes, mode="nearest") < 1e-9)
 
 
 def reestimated(
@@ -245,8 +283,8 @@ def _filled_tile(
     else:  # a first guess that uses nothing of the held-out pixels
         used = [k & ~h for k, h in zip(known, held, strict=True)]
         start: list[NDArray] = [
-            np.where(u, g, _guess(g, u, plan.joint)[0]).astype(dtype)
-            for g, u in zip(given, used, strict=True)
+            np.where(h, _guess(g, u, plan.joint)[0], g).astype(dtype)
+            for g, u, h in zip(given, used, held, strict=True)
         ]
         estimates = _in_rounds(start, given, known, held, plan, progress)
     return [each.reshape(shape) * unit + c for each, c in zip(estimates, centres, strict=True)]
