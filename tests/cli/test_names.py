@@ -176,6 +176,7 @@ def test_values_that_mean_no_data_are_left_alone_and_told(capsys, dtype, text, v
     assert np.abs(denoised[others] - values[others].astype(float)).max() < 80
 
 
+@pytest.mark.filterwarnings("default")
 def test_values_that_mean_no_data_are_told_where_they_count(capsys):
     values = noisy().clip(1)
     values[:20, :30] = 0

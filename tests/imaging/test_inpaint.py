@@ -9,6 +9,7 @@ from skimage.data import astronaut, camera
 import kappaform as kf
 from kappaform.imaging.cleaning.first_guess import first_guess
 from kappaform.imaging.cleaning.groups import Groups
+from kappaform.imaging.cleaning.holes import _Watch
 
 cases = pytest.mark.parametrize(("shape", "search"), CASES.values(), ids=CASES.keys())
 
@@ -82,6 +83,35 @@ def test_the_error_of_a_first_guess_is_that_of_pixels_left_out_in_turn(rng):
         guess, _ = first_guess(np.where(without, image, 0), without)
         errors.append(guess[tuple(place)] - image[tuple(place)])
     assert first_guess(image, known)[1] == pytest.approx(np.sqrt(np.mean(np.square(errors))))
+
+
+# --- Rounds
+
+
+def test_rounds_end_when_held_out_pixels_get_worse():
+    given, held = [np.zeros((1, 4, 200))], [np.ones((1, 4, 200), bool)]
+    watch = _Watch(given, held)
+    assert watch.goes_on([given[0] + 2.0])
+    assert watch.goes_on([given[0] + 1.0])
+    assert not watch.goes_on([given[0] + 1.0])  # no gain
+    few = _Watch(given, [held[0] & (np.arange(200) < 20)])
+    assert few.goes_on([given[0] + 1.0])
+    assert few.goes_on([given[0] + 1.0])  # may be chance
+    assert not few.goes_on([given[0] + 1.0])
+
+
+@pytest.mark.parametrize("n", [2, 7])
+def test_known_pixels_are_amplified_within_the_bound_of_the_condition_number(n, rng):
+    for _ in range(50):
+        basis = np.linalg.qr(rng.standard_normal((n, n)))[0]
+        values = np.exp(rng.uniform(0, 5, n))
+        matrix = (basis * values) @ basis.T
+        seen = rng.random(n) < 0.5
+        if not 0 < seen.sum() < n:
+            continue
+        gain = np.linalg.solve(matrix[np.ix_(seen, seen)], matrix[np.ix_(seen, ~seen)])
+        ratio = values.max() / values.min()
+        assert np.linalg.norm(gain, 2) <= (ratio**0.5 - ratio**-0.5) / 2 * (1 + 1e-9)
 
 
 # --- What always holds

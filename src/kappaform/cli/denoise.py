@@ -196,7 +196,10 @@ def _denoised(
     options, size = _options(picture, along, settings, arguments), _size(picture)
     n_channels = noisy.shape[-1] if options["channel_axis"] else 1
     image = _floats(noisy)
-    masked, kept = (find(picture, along, arguments) for find in (holes.masked, holes.without_data))
+    masked = kept = None
+    if arguments.mask or _no_data(picture, arguments) is not None:
+        masked = holes.masked(picture, along, arguments)
+        kept = holes.without_data(picture, along, arguments)
     missing = [each for each in (masked, kept) if each is not None]
     if missing and not arguments.preset:
         options["mask"] = np.logical_or.reduce(missing)

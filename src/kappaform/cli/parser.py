@@ -13,14 +13,8 @@ from importlib import import_module
 from inspect import cleandoc
 from typing import Any, NoReturn
 
-from kappaform.cli import messages
-from kappaform.cli.options import (
-    STRENGTHS_OF_NOISE,
-    ShowVersion,
-    at_least,
-    complete,
-    number_or_auto,
-)
+from kappaform.cli import messages, options
+from kappaform.cli.options import STRENGTHS_OF_NOISE, at_least, complete, number_or_auto
 
 _SIGPIPE = 13  # `signal.SIGPIPE`, which Windows does not have
 
@@ -112,7 +106,7 @@ def build_parser() -> argparse.ArgumentParser:
     """The parser of the command; `module` and `function` name the code of a subcommand."""
     text = "Denoise pictures, and learn sparsifying transforms with a bounded condition number."
     parser = _Parser(prog="kappaform", description=text, epilog=_EPILOG)
-    parser.add_argument("--version", action=ShowVersion, nargs=0, help="show the version")
+    parser.add_argument("--version", action=options.ShowVersion, nargs=0, help="show the version")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     text = "Denoise a photograph with known noise, and draw the result."
     demo = _command(commands, "demo", "demo", text, "--folder demo")
@@ -190,7 +184,7 @@ def _add_inpaint(commands: Any) -> None:
     _add_output(parser, "picture to write")
     _add_holes(parser, "filled")
     parser.add_flag("--dead-pixels", "also fill pixels that are far from all their neighbours")
-    text = "balanced takes about twice as long as fast, best twice as long as balanced"
+    text = "best takes about twice as long as balanced"
     parser.add("--quality", text, choices=("fast", "balanced", "best"), default="balanced")
     _add_range_and_seed(parser)
     _add_pages(parser)
@@ -260,8 +254,7 @@ def _add_codes(commands: Any) -> None:
     encode.add("model", "file saved by learn")
     encode.add("signals", ".npy file, one signal per row")
     _add_output(encode, ".npz file to write, for scipy.sparse.load_npz")
-    text = "Reconstruct signals from sparse codes."
-    example = "photo.kappaform codes.npz -o signals.npy"
+    text, example = "Reconstruct signals from sparse codes.", "photo.kappaform codes.npz -o y.npy"
     decode = _command(commands, "models", "decode", text, example)
     decode.add("model", "model that computed them")
     decode.add("codes", ".npz file written by encode")

@@ -356,7 +356,11 @@ def _denoised_image(
     """One image of a stack: its components together."""
     components = components_of(*image, options)
     noisy = [part for part in components.parts if part.is_noisy]
-    masks = masked.masks_of(components.parts, known)
+    masks = (
+        [None] * len(components.parts)
+        if known is None
+        else masked.masks_of(components.parts, known)
+    )
     found = Denoised([], [], [], [])
     if noisy and known is not None and not known.all():
         holes = [m for m, part in zip(masks, components.parts, strict=True) if part.is_noisy]

@@ -56,10 +56,8 @@ def whole_image(
     return whole | {"pixels": axes.from_stack(with_guesses(stack, known)), "known": known}
 
 
-def masks_of(parts: Sequence[Component], known: NDArray | None) -> list[NDArray | None]:
+def masks_of(parts: Sequence[Component], known: NDArray) -> list[NDArray]:
     """The known pixels of each component. Only masks of channels that are components differ."""
-    if known is None:
-        return [None] * len(parts)
     return [known[..., min(c, known.shape[-1] - 1)] for c in range(len(parts))]
 
 
