@@ -137,9 +137,8 @@ def denoise(
         unchanged, except for `value_range`. For a stack of 3 images with 3 channels, three numbers
         are ambiguous: give shape (1, 3) for channels, (3, 1) for images.
     mask : array of bool, or "nan", optional
-        True where pixels are missing: these are filled, and what the image holds there is not used.
-        The mask has the shape of the image, or that without the axes of channels or stack, which
-        then have it in common. "nan": NaN are missing. In memory only, without `preset`.
+        True where pixels are missing (or "nan": NaN are): these are filled, as by `inpaint`, whose
+        masks it accepts. What the image holds there is not used. In memory only.
     noise : White, Shot, Varying, Correlated, or the name of a kind, optional
         In place of `sigma`: the noise of the image, or a sequence with that of each image of a
         stack. A name ("white", "shot", "correlated") fixes the kind and estimates its strength. If
@@ -304,10 +303,7 @@ def denoised(
     by: ComponentsDenoiser,
     known: NDArray | None = None,
 ) -> DenoiseResult:
-    """An image with these pixels denoised, its components by the given function.
-
-    If not all pixels are known, `known` says which, with the axes of a stack.
-    """
+    """An image with these pixels, all or some of them known, denoised by the given function."""
     axes, is_tensor = options.axes, library_of(image) == "torch"
     if is_tensor:
         from kappaform.imaging.cleaning.torch import as_array, as_given
@@ -355,15 +351,12 @@ def _denoised_image(
 ) -> Denoised:
     """One image of a stack: its components together."""
     components = components_of(*image, options)
-    noisy = [part for part in components.parts if part.is_noisy]
-    masks = (
-        [None] * len(components.parts)
-        if known is None
-        else masked.masks_of(components.parts, known)
-    )
+    parts = components.parts
+    noisy = [part for part in parts if part.is_noisy]
+    masks: Any = [None] * len(parts) if known is None else masked.masks_of(parts, known)
     found = Denoised([], [], [], [])
     if noisy and known is not None and not known.all():
-        holes = [m for m, part in zip(masks, components.parts, strict=True) if part.is_noisy]
+        holes = [m for m, part in zip(masks, parts, strict=True) if part.is_noisy]
         found = masked.denoised_around_holes(noisy, holes, options, by, progress)
     elif noisy:
         found = by(noisy, options, progress)
@@ -371,7 +364,7 @@ def _denoised_image(
     pairs = zip(found.images, found.counts, strict=True)
     every = [
         next(pairs) if part.is_noisy else masked.unchanged(part, its, options)
-        for part, its in zip(components.parts, masks, strict=True)
+        for part, its in zip(parts, masks, strict=True)
     ]
     images, counts = zip(*every, strict=True)
     mean = sum(counts) / np.float32(len(counts))
