@@ -70,7 +70,7 @@ mutants: $(READY)
 soak: $(READY)
 	$(BIN)/python tests/soak.py --minutes $(MINUTES)
 
-# JOBS counts for quality, of which several pictures are measured at a time; times are taken alone.
+# JOBS counts for what is not a time, of which several are measured at once; times are taken alone.
 bench: $(READY)
 	$(BIN)/python benchmarks/run.py --jobs $(JOBS) $(if $(BM3D),--bm3d) $(ONLY)
 

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
+from pictures import Part, rows_of
 from skimage import color, data
 from sklearn import datasets
 
@@ -24,29 +26,38 @@ ANY_MACHINE = True
 
 def rows() -> Iterator[dict]:
     """One row for each of seven kinds of signals and each estimator, and for the cosine basis."""
-    for name, *signals in kinds():
-        yield from _quality(name, *signals)
+    return rows_of(_part(*each) for each in kinds())
 
 
-def _quality(name: str, train: np.ndarray, others: np.ndarray) -> Iterator[dict]:
-    n_features = train.shape[1]
-    side = round(n_features**0.5)
-    shape = (side, side) if side * side == n_features else n_features
-    cosine = kf.evaluate(others, kf.dct_basis(shape)).reconstruction
-    estimators = {
-        "orthonormal": kf.OrthonormalTransform(),
-        "conditioned, largest": kf.ConditionedTransform(coding="largest"),
-        "conditioned, refit": kf.ConditionedTransform(),
-    }
-    yield _row(name, "cosine basis", cosine, None)
-    errors = [cosine]
-    for kind, estimator in estimators.items():
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            error = -estimator.fit(train).score(others)
-        promised = kind == "conditioned, refit" and name != "another texture"
-        yield _row(name, kind, error, min(errors) if promised else None)
-        errors.append(error)
+def _part(name: str, train: np.ndarray, others: np.ndarray) -> Part:
+    def rows(errors: Iterator[float]) -> Iterator[dict]:
+        before: list[float] = []
+        for kind, error in zip(CODED, errors, strict=True):
+            promised = kind == "conditioned, refit" and name != "another texture"
+            yield _row(name, kind, error, min(before) if promised else None)
+            before.append(error)
+
+    return Part([(error_of, train, others) for error_of in CODED.values()], rows)
+
+
+def _of_cosines(_: np.ndarray, others: np.ndarray) -> float:
+    side = round(others.shape[1] ** 0.5)
+    shape = (side, side) if side * side == others.shape[1] else others.shape[1]
+    return kf.evaluate(others, kf.dct_basis(shape)).reconstruction
+
+
+def _of_fit(estimator_class: type, options: dict, train: np.ndarray, others: np.ndarray) -> float:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return -estimator_class(**options).fit(train).score(others)
+
+
+CODED = {
+    "cosine basis": _of_cosines,
+    "orthonormal": partial(_of_fit, kf.OrthonormalTransform, {}),
+    "conditioned, largest": partial(_of_fit, kf.ConditionedTransform, {"coding": "largest"}),
+    "conditioned, refit": partial(_of_fit, kf.ConditionedTransform, {}),
+}
 
 
 def _row(name: str, kind: str, error: float, target: float | None) -> dict:

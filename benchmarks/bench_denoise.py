@@ -14,10 +14,10 @@ from timing import least_seconds
 
 import kappaform as kf
 from kappaform.imaging.cleaning.patchwise import sweep
-from kappaform.imaging.published import error_cleaner
+from kappaform.paper.denoiser import error_denoiser
 from kappaform.threads import single_threaded_blas
 
-SIGMA, SIDE, REPEATS = 20.0, 11, 5
+SIGMA, SIDE, REPEATS = 20.0, 11, 3
 TARGETS = {  # in units of two products, and of the time of one thread over that of two
     "paper's last round": (2.5, 1.6),
     "fast": (6.0, None),
@@ -31,7 +31,7 @@ def rows() -> Iterator[dict]:
     paper = kf.denoise_with_details(noisy, SIGMA, preset="paper")
     n = SIDE * SIDE
     coding = (1.15 * SIGMA * SIDE, 6 * round(0.1 * n), 0.01 / SIGMA, noisy.dtype)
-    clean = error_cleaner(paper.transform, *coding)
+    clean = error_denoiser(paper.transform, *coding)
     calls = {
         "unit": _two_products(paper.transform, (noisy.shape[0] - SIDE + 1) ** 2),
         "paper's last round": lambda: sweep(noisy, (SIDE, SIDE), clean, bounds=(0, 255)),

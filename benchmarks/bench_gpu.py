@@ -110,19 +110,19 @@ def _denoise_rows() -> Iterator[dict]:
             ("sigma given", options, goal),
             ("sigma and transform given", known, None),
         ):
-            seconds = _best_of_three(kf.denoise, noisy, SIGMA, **how)
+            seconds = _best_of_two(kf.denoise, noisy, SIGMA, **how)
             yield _row(f"{name}, {words}", seconds, "s", target)
 
     def there_and_back(sigma: float | None) -> Any:
         return kf.denoise(on_host.cuda(), sigma, quality="best").cpu()
 
     for words, sigma in (("sigma given", SIGMA), ("noise estimated", None)):
-        seconds = _best_of_three(there_and_back, sigma)
+        seconds = _best_of_two(there_and_back, sigma)
         yield _row(f"denoise {SIDE}x{SIDE} float32, best, host to host, {words}", seconds, "s")
 
 
-def _best_of_three(call: Callable, *arguments: Any, **options: Any) -> float:
-    return min(_seconds(call, *arguments, **options) for _ in range(3))
+def _best_of_two(call: Callable, *arguments: Any, **options: Any) -> float:
+    return min(_seconds(call, *arguments, **options) for _ in range(2))
 
 
 def _row(name: str, value: float, unit: str, target: float | None = None) -> dict:

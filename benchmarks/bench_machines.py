@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from pictures import psnr
+from pictures import in_parallel, psnr
 from skimage import data
 
 import kappaform as kf
@@ -50,11 +50,12 @@ MOST = {"PSNR": 0.01, "loss": 0.5}  # dB; %
 def rows() -> Iterator[dict]:
     """Spread of PSNR, pixels and losses over the CPUs that can be imitated here."""
     found: dict[str, dict[str, np.ndarray]] = {}
-    for cpu, settings in CPUS.items():
-        try:
-            found[cpu] = _of_another_process(settings)
-        except subprocess.CalledProcessError as error:
-            yield {"skipped": f"{cpu}: the process ended with {error.returncode}"}
+    each = in_parallel(_of_another_process, ((settings,) for settings in CPUS.values()))
+    for cpu, result in zip(CPUS, each, strict=True):
+        if isinstance(result, int):
+            yield {"skipped": f"{cpu}: the process ended with {result}"}
+        else:
+            found[cpu] = result
     n_equal = sum(
         all(np.array_equal(found["this CPU"][key], each[key]) for key in each)
         for each in list(found.values())[1:]
@@ -81,11 +82,14 @@ def _pixel_rows(quality: str, found: dict[str, dict[str, np.ndarray]]) -> Iterat
     yield _row(f"largest difference of a pixel, {quality}", largest, "of 255 grey levels")
 
 
-def _of_another_process(settings: dict[str, str]) -> dict[str, np.ndarray]:
+def _of_another_process(settings: dict[str, str]) -> dict[str, np.ndarray] | int:
+    """Results by their names, or the status with which the process failed."""
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "NUMBA_CACHE_DIR": folder, **settings}
         output = Path(folder, "results.npz")
-        subprocess.run([sys.executable, __file__, str(output)], env=environment, check=True)
+        command = [sys.executable, __file__, str(output)]
+        if status := subprocess.run(command, env=environment, check=False).returncode:
+            return status
         with np.load(output) as arrays:
             return dict(arrays)
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import chain, islice, product
+from typing import Any
 
 import numpy as np
-from pictures import Pair, folder_named_by, in_parallel, missing, paper_pictures, psnr
+from pictures import Pair, Part, folder_named_by, missing, paper_pictures, psnr, rows_of
 from PIL import Image
 from scipy.ndimage import convolve, gaussian_filter
 from skimage import color, data
@@ -28,13 +30,22 @@ GREY += ["astronaut", "coffee", "cat", "rocket", "immunohistochemistry"]
 
 def rows(*parts: str) -> Iterator[dict]:
     """Rows as they come, of the chosen parts or all."""
+    return rows_of(PARTS[name]() for name in parts or PARTS)
+
+
+def _silently(function: Callable, *arguments: Any) -> Any:
+    """Without the warning that a picture is all texture."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that a picture is all texture
-        for name in parts or PARTS:
-            yield from PARTS[name]()
+        warnings.simplefilter("ignore")
+        return function(*arguments)
 
 
-def _colour() -> Iterator[dict]:
+def _part(function: Callable[..., list[dict]], *cases: tuple) -> Part:
+    """Rows of one case after another."""
+    return Part([(_silently, function, *case) for case in cases], chain.from_iterable)
+
+
+def _colour() -> Part:
     """Pictures with black or white areas, rounded and clipped."""
     coffee = data.coffee()[:, 100:500]
     mask = np.hypot(*(np.indices((400, 400)) - 200)) < 150
@@ -45,38 +56,51 @@ def _colour() -> Iterator[dict]:
         "object on black": np.where(mask[..., None], thing, 0),
         "object on white": np.where(mask[..., None], thing, 255),
     }
-    for name, clean in pictures.items():
-        for sigma in (10, 20):
-            for saved in ("8 bit", "JPEG 95"):
-                noisy = _eight_bit(kf.add_noise(clean.astype(float), sigma, rng=0))
-                noisy = noisy if saved == "8 bit" else _jpeg(noisy, 95)
-                options = {"channel_axis": -1, "value_range": (0, 255)}
-                found = kf.denoise_with_details(noisy, **options)
-                given = kf.denoise(noisy, sigma, **options)
-                loss = psnr(clean, given) - psnr(clean, found.image)
-                words = f"colour, {name}, sigma {sigma}, {saved}"
-                yield _row(words, loss, "dB lost", 0.1, psnr(clean, noisy), found)
+    return _part(
+        _colour_rows,
+        *product(pictures.items(), (10, 20), ("8 bit", "JPEG 95")),
+    )
 
 
-def _shot() -> Iterator[dict]:
-    for name, clean in (("camera", data.camera()), ("coins", data.coins())):
-        for peak in (1000, 100, 30, 5, 1):
-            noise = kf.Shot(255 / peak)
-            noisy = kf.add_noise(clean.astype(float), noise=noise, rng=0)
-            found, given = kf.denoise_with_details(noisy), kf.denoise(noisy, noise=noise)
-            words = f"shot, {name}, peak {peak}"
-            before, after, best = (psnr(clean, each) for each in (noisy, found.image, given))
-            yield _row(f"{words}, lost by estimating", best - after, "dB lost", 0.1, before, found)
-            floor = {"shot, camera, peak 100": 31.3}.get(words)
-            yield _row(f"{words}, noise estimated", after, "dB", floor) | _UP
-            yield _row(f"{words}, noise given", best, "dB", None) | _UP
-            written = _eight_bit(noisy)
-            result = _eight_bit(kf.denoise(written, value_range=(0, 255)))
-            goal = 29.0 if (name, peak) == ("camera", 30) else None
-            yield _row(f"{words}, 8 bit", psnr(clean, result), "dB", goal) | _UP
+def _colour_rows(picture: tuple[str, np.ndarray], sigma: float, saved: str) -> list[dict]:
+    name, clean = picture
+    noisy = _eight_bit(kf.add_noise(clean.astype(float), sigma, rng=0))
+    noisy = noisy if saved == "8 bit" else _jpeg(noisy, 95)
+    options = {"channel_axis": -1, "value_range": (0, 255)}
+    found = kf.denoise_with_details(noisy, **options)
+    given = kf.denoise(noisy, sigma, **options)
+    loss = psnr(clean, given) - psnr(clean, found.image)
+    words = f"colour, {name}, sigma {sigma}, {saved}"
+    return [_row(words, loss, "dB lost", 0.1, psnr(clean, noisy), found)]
 
 
-def _correlated() -> Iterator[dict]:
+def _shot() -> Part:
+    return _part(_shot_rows, *product(("camera", "coins"), (1000, 100, 30, 5, 1)))
+
+
+def _shot_rows(name: str, peak: int) -> list[dict]:
+    clean = getattr(data, name)()
+    noise = kf.Shot(255 / peak)
+    noisy = kf.add_noise(clean.astype(float), noise=noise, rng=0)
+    found, given = kf.denoise_with_details(noisy), kf.denoise(noisy, noise=noise)
+    words = f"shot, {name}, peak {peak}"
+    before, after, best = (psnr(clean, each) for each in (noisy, found.image, given))
+    floor = {"shot, camera, peak 100": 31.3}.get(words)
+    written = psnr(clean, _eight_bit(kf.denoise(_eight_bit(noisy), value_range=(0, 255))))
+    goal = 29.0 if (name, peak) == ("camera", 30) else None
+    return [
+        _row(f"{words}, lost by estimating", best - after, "dB lost", 0.1, before, found),
+        _row(f"{words}, noise estimated", after, "dB", floor) | _UP,
+        _row(f"{words}, noise given", best, "dB", None) | _UP,
+        _row(f"{words}, 8 bit", written, "dB", goal) | _UP,
+    ]
+
+
+def _correlated() -> Part:
+    return _part(_correlated_rows, ())
+
+
+def _correlated_rows() -> list[dict]:
     clean = data.camera()[100:356, 100:356]
     rng = np.random.default_rng(0)
     blurred = gaussian_filter(rng.standard_normal((296, 296)), 1)[20:-20, 20:-20]
@@ -87,21 +111,29 @@ def _correlated() -> Iterator[dict]:
     given = kf.denoise(noisy, noise=kf.Correlated(autocovariance=true))
     before = psnr(clean, noisy)
     words = "correlated, camera, sigma 20"
-    yield _row(words, psnr(clean, found.image), "dB", 27.8, before, found) | _UP
-    yield _row(f"{words}, covariance given", psnr(clean, given), "dB", 28.0, before) | _UP
+    return [
+        _row(words, psnr(clean, found.image), "dB", 27.8, before, found) | _UP,
+        _row(f"{words}, covariance given", psnr(clean, given), "dB", 28.0, before) | _UP,
+    ]
 
 
-def _bayer() -> Iterator[dict]:
+def _bayer() -> Part:
+    return _part(_bayer_rows, ("astronaut",), ("coffee",))
+
+
+def _bayer_rows(name: str) -> list[dict]:
     """A sensor with a mosaic of colours: noise, demosaicing, gamma, JPEG."""
-    for name, clean in (("astronaut", data.astronaut()), ("coffee", data.coffee())):
-        light = (clean / 255) ** 2.2
-        rng = np.random.default_rng(0)
-        noisy = _jpeg(_eight_bit(255 * _demosaiced(light, rng) ** (1 / 2.2)), 92)
-        found = kf.denoise_with_details(noisy, channel_axis=-1, value_range=(0, 255))
-        before = psnr(clean, noisy)
-        after = psnr(clean, _eight_bit(found.image))
-        yield _row(f"bayer, {name}, gained", after - before, "dB", 2.3, before, found) | _UP
-        yield _row(f"bayer, {name}", after, "dB", None) | _UP
+    clean = getattr(data, name)()
+    light = (clean / 255) ** 2.2
+    rng = np.random.default_rng(0)
+    noisy = _jpeg(_eight_bit(255 * _demosaiced(light, rng) ** (1 / 2.2)), 92)
+    found = kf.denoise_with_details(noisy, channel_axis=-1, value_range=(0, 255))
+    before = psnr(clean, noisy)
+    after = psnr(clean, _eight_bit(found.image))
+    return [
+        _row(f"bayer, {name}, gained", after - before, "dB", 2.3, before, found) | _UP,
+        _row(f"bayer, {name}", after, "dB", None) | _UP,
+    ]
 
 
 def _demosaiced(light: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -117,52 +149,69 @@ def _demosaiced(light: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return np.clip(np.stack(channels, axis=-1), 0, 1)
 
 
-def _white() -> Iterator[dict]:
+def _white() -> Part:
     """White noise: the kind must be found, and sigma no worse than where white was known."""
-    pairs = list(_grey_pictures())
-    folder = folder_named_by("KAPPAFORM_PAPER_DATA")
-    if folder is None:
-        yield missing("KAPPAFORM_PAPER_DATA", "the paper's pictures")
-    else:
-        pairs += [pair for sigma in SIGMAS for pair in paper_pictures(folder, sigma)]
-    are_white, losses = zip(*in_parallel(_called_white, pairs), strict=True)
-    name = f"white, pictures of {len(pairs)} called otherwise"
-    yield _row(name, len(pairs) - sum(are_white), "pictures", 0)
-    yield _row("white, kind estimated, worst picture", max(losses), "dB lost", 0.05)
-    for name, floor in (("given", None), ("estimated", 32.96)) if folder else ():
-        calls = [
-            (*pair, sigma if name == "given" else None)
-            for sigma in SIGMAS
-            for pair in paper_pictures(folder, sigma)
+    pairs, papers, folder = list(_grey_pictures()), [], folder_named_by("KAPPAFORM_PAPER_DATA")
+    if folder is not None:
+        papers = [(s, *pair) for s in SIGMAS for pair in paper_pictures(folder, s)]
+        pairs += [(clean, noisy) for _, clean, noisy in papers]
+    calls = [(_called_white, *pair) for pair in pairs]
+    for how in ("given", "estimated"):
+        calls += [
+            (_psnr_of_eight_bit, clean, noisy, sigma if how == "given" else None)
+            for sigma, clean, noisy in papers
         ]
-        mean = np.mean(list(in_parallel(_psnr_of_eight_bit, calls)))
-        yield _row(f"white, paper's 30, noise {name}", mean, "dB", floor) | _UP
+
+    def rows(results: Iterator) -> Iterator[dict]:
+        are_white, losses = zip(*islice(results, len(pairs)), strict=True)
+        name = f"white, pictures of {len(pairs)} called otherwise"
+        yield _row(name, len(pairs) - sum(are_white), "pictures", 0)
+        yield _row("white, kind estimated, worst picture", max(losses), "dB lost", 0.05)
+        if not papers:
+            yield missing("KAPPAFORM_PAPER_DATA", "the paper's pictures")
+            return
+        for how, floor in (("given", None), ("estimated", 32.96)):
+            mean = np.mean(list(islice(results, len(papers))))
+            yield _row(f"white, paper's 30, noise {how}", mean, "dB", floor) | _UP
+
+    return Part([(_silently, *call) for call in calls], rows)
 
 
 def _called_white(clean: np.ndarray, noisy: np.ndarray) -> tuple[bool, float]:
-    """Whether the noise is found to be white, and what that costs where it was known."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found, known = kf.denoise_with_details(noisy), kf.denoise(noisy, noise="white")
-    return isinstance(found.noise, kf.White), psnr(clean, known) - psnr(clean, found.image)
+    """Whether the noise is found to be white, and what that costs where it was known.
+
+    The same noise gives the same picture: only pictures whose estimates differ are denoised.
+    """
+    found, known = kf.estimate_noise(noisy), kf.estimate_noise(noisy, kind="white")
+    if isinstance(found, kf.White) and found.sigma == known.sigma:
+        return True, 0.0
+    images = kf.denoise(noisy), kf.denoise(noisy, noise="white")
+    found_psnr, known_psnr = (psnr(clean, image) for image in images)
+    return isinstance(found, kf.White), known_psnr - found_psnr
 
 
 def _psnr_of_eight_bit(clean: np.ndarray, noisy: np.ndarray, sigma: float | None) -> float:
     return psnr(clean, kf.denoise(noisy, sigma, value_range=(0, 255)))
 
 
-def _clean() -> Iterator[dict]:
+def _clean() -> Part:
     """Pictures as they are. Those that are all texture (grass), or have noise, change more."""
-    least, n_wrong = np.inf, 0
-    for name in GREY:
-        clean = _grey(name)
-        found = kf.denoise_with_details(clean)
-        n_wrong += not isinstance(found.noise, kf.White)
-        if name in SMOOTH:
-            least = min(least, psnr(clean, found.image))
-    yield _row(f"clean pictures of {len(GREY)} called other than white", n_wrong, "pictures", 0)
-    words = f"clean pictures, least PSNR of what comes back of {len(SMOOTH)}"
-    yield _row(words, least, "dB", 58.0) | _UP
+
+    def rows(results: Iterator[tuple[bool, float]]) -> Iterator[dict]:
+        found = dict(zip(GREY, results, strict=True))
+        n_wrong = sum(not is_white for is_white, _ in found.values())
+        yield _row(f"clean pictures of {len(GREY)} called other than white", n_wrong, "pictures", 0)
+        words = f"clean pictures, least PSNR of what comes back of {len(SMOOTH)}"
+        yield _row(words, min(found[name][1] for name in SMOOTH), "dB", 58.0) | _UP
+
+    return Part([(_silently, _as_it_is, name) for name in GREY], rows)
+
+
+def _as_it_is(name: str) -> tuple[bool, float]:
+    """Whether the noise of a picture is called white, and how much of it is left."""
+    clean = _grey(name)
+    found = kf.denoise_with_details(clean)
+    return isinstance(found.noise, kf.White), psnr(clean, found.image)
 
 
 PARTS = {

@@ -11,22 +11,26 @@ at sigma 10, 20 and 100; so these are no test of them. Pictures of scikit-image 
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 from pictures import (
+    NO_BM3D,
     PUBLIC,
     Pair,
+    Part,
     folder_named_by,
-    in_parallel,
     missing,
     paper_pictures,
     photographs,
     psnr,
+    rows_of,
+    with_bm3d,
     with_noise,
+    without_calls,
 )
 from skimage import color, data, restoration
 
@@ -35,6 +39,7 @@ from kappaform.paper.data import METHODS, SIGMAS, printed_table
 
 ANY_MACHINE = True
 QUALITIES = ("fast", "balanced", "best")
+PEERS = {"non-local means": "skimage", "total variation": "skimage", "wavelets": "pywt"}
 OTHERS = ("camera", "coins", "moon", "brick", "grass", "gravel", "astronaut", "coffee", "cat")
 # Means over all pictures and sigmas, in decibels: what was measured, less 0.03.
 FLOORS = {
@@ -54,30 +59,27 @@ FLOORS = {
 
 def rows(*parts: str) -> Iterator[dict]:
     """Rows as they come, of the chosen parts or all."""
-    if not _with_bm3d():
-        yield {"skipped": "BM3D: its stored rows stay; --bm3d measures them again"}
-    for name in parts or PARTS:
-        yield from PARTS[name]()
+    if not with_bm3d():
+        yield NO_BM3D
+    yield from rows_of(PARTS[name]() for name in parts or PARTS)
 
 
-def _paper() -> Iterator[dict]:
+def _paper() -> Part:
     folder = folder_named_by("KAPPAFORM_PAPER_DATA")
     if folder is None:
-        yield missing("KAPPAFORM_PAPER_DATA", "the paper's pictures")
-        return
-    yield from _compared("paper's 30", {sigma: paper_pictures(folder, sigma) for sigma in SIGMAS})
+        return without_calls(missing("KAPPAFORM_PAPER_DATA", "the paper's pictures"))
+    return _compared("paper's 30", {sigma: paper_pictures(folder, sigma) for sigma in SIGMAS})
 
 
-def _photographs() -> Iterator[dict]:
+def _photographs() -> Part:
     folder = folder_named_by("KAPPAFORM_PHOTOGRAPHS")
     if folder is None:
-        yield missing("KAPPAFORM_PHOTOGRAPHS", "photographs")
-        return
+        return without_calls(missing("KAPPAFORM_PHOTOGRAPHS", "photographs"))
     cases = {sigma: photographs(folder, sigma) for sigma in (15, 25, 50)}
-    yield from _compared("photographs", cases)
+    return _compared("photographs", cases)
 
 
-def _others() -> Iterator[dict]:
+def _others() -> Part:
     """Pictures of scikit-image, grey and at most 320 x 320."""
     clean = []
     for name in OTHERS:
@@ -85,55 +87,67 @@ def _others() -> Iterator[dict]:
         image = 255 * color.rgb2gray(image) if image.ndim == 3 else image.astype(float)
         clean.append(image[:320, :320])
     cases = {s: [(c, with_noise(c, s, i)) for i, c in enumerate(clean)] for s in (15, 25, 50)}
-    yield from _compared("others", cases)
+    return _compared("others", cases)
 
 
-def _colour() -> Iterator[dict]:
+def _colour() -> Part:
     pictures = [getattr(data, name)().astype(float) for name in ("astronaut", "coffee", "cat")]
     noisy = [(c, with_noise(c, 25, i)) for i, c in enumerate(pictures)]
-    yield from _compared("colour", {25: noisy}, ("balanced", "best"), channel_axis=-1)
+    return _compared("colour", {25: noisy}, ("balanced", "best"), channel_axis=-1)
 
 
-def _channels() -> Iterator[dict]:
+def _channels() -> Part:
     """Colours together, and each channel on its own: crops of 256 x 256."""
+    calls = {}
     for picture, left in (("astronaut", 100), ("coffee", 100)):
         clean = getattr(data, picture)()[:256, left : left + 256].astype(float)
         for sigma in (10, 25, 50):
             noisy = with_noise(clean, sigma, 0)
             for how, axis in (("together", "channel_axis"), ("each on its own", "stack_axis")):
-                value = _score("balanced", sigma, clean, noisy, {axis: -1})
-                yield _row(f"channels {how}, {picture}, sigma {sigma}", value)
+                name = f"channels {how}, {picture}, sigma {sigma}"
+                calls[name] = (_score, "balanced", sigma, clean, noisy, {axis: -1})
+    return Part([*calls.values()], lambda scores: map(_row, calls, scores))
 
 
-def _movie() -> Iterator[dict]:
+def _movie() -> Part:
     """One picture that shakes, each frame with noise of its own."""
     steps = np.random.default_rng(0).integers(0, 7, (8, 2))
     frames = [data.camera()[a : a + 160, b + 100 : b + 260] for a, b in steps]
     clean = np.stack(frames).astype(float)
     noisy = with_noise(clean, 25, 0)
-    alone, together = (
-        _score("balanced", 25, clean, noisy, {"stack_axis": 0, "movie": movie})
-        for movie in (False, True)
-    )
-    yield _row("movie over single frames, sigma 25", together - alone, target=1.05)
+
+    def gain(scores: Iterator[float]) -> Iterator[dict]:
+        alone, together = scores
+        yield _row("movie over single frames, sigma 25", together - alone, target=1.05)
+
+    hows = ({"stack_axis": 0, "movie": movie} for movie in (False, True))
+    return Part([(_score, "balanced", 25, clean, noisy, how) for how in hows], gain)
 
 
-def _peers() -> Iterator[dict]:
+def _peers() -> Part:
     """Means over the paper's 30 of denoisers of scikit-image, one setting each, and its own."""
     best = [
         max(printed_table()[name, sigma, method]["psnr"] for method in METHODS)
         for name in PUBLIC
         for sigma in SIGMAS
     ]
-    yield _row("paper's 30, mean, the paper's best of three", np.mean(best))
+    printed = _row("paper's 30, mean, the paper's best of three", np.mean(best))
     folder = folder_named_by("KAPPAFORM_PAPER_DATA")
     if folder is None:
-        yield missing("KAPPAFORM_PAPER_DATA", "the paper's pictures")
-        return
-    pictures = {sigma: paper_pictures(folder, sigma) for sigma in SIGMAS}
-    for peer in ("non-local means", "total variation", "wavelets"):
-        calls = [(peer, s, *pair, {}) for s, pairs in pictures.items() for pair in pairs]
-        yield _row(f"paper's 30, mean, {peer}", np.mean(list(in_parallel(_score, calls))))
+        return without_calls(printed, missing("KAPPAFORM_PAPER_DATA", "the paper's pictures"))
+    cases = [(s, *pair, {}) for s in SIGMAS for pair in paper_pictures(folder, s)]
+    peers = [peer for peer, package in PEERS.items() if find_spec(package)]
+
+    def means(scores: Iterator[float]) -> Iterator[dict]:
+        yield printed
+        for peer, package in PEERS.items():
+            if peer not in peers:
+                yield {"skipped": f"{peer}: {package} is not installed"}
+                continue
+            each = [next(scores) for _ in cases]
+            yield _row(f"paper's 30, mean, {peer}", np.mean(each))
+
+    return Part([(_score, peer, *case) for peer in peers for case in cases], means)
 
 
 PARTS = {
@@ -152,22 +166,25 @@ def _compared(
     cases: dict[int, list[Pair]],
     qualities: tuple[str, ...] = QUALITIES,
     **how: Any,
-) -> Iterator[dict]:
+) -> Part:
     """PSNR of each method at each sigma, mean over the pictures; then the mean over all sigmas."""
-    methods = [*qualities, "BM3D"] if _with_bm3d() else [*qualities]
+    methods = [*qualities, "BM3D"] if with_bm3d() else [*qualities]
     groups = [(sigma, method) for sigma in cases for method in methods]
-    scores = in_parallel(
-        _score,
-        ((method, sigma, *pair, how) for sigma, method in groups for pair in cases[sigma]),
-    )
-    means: dict[str, list[float]] = defaultdict(list)
-    for sigma, method in groups:
-        each = [round(next(scores), 3) for _ in cases[sigma]]
-        means[method].append(float(np.mean(each)))
-        yield _row(f"{name}, sigma {sigma}, {method}", means[method][-1], each=each)
-    for method, of_sigmas in means.items():
-        target = FLOORS.get((name, method))
-        yield _row(f"{name}, mean, {method}", np.mean(of_sigmas), target=target)
+
+    def means_of(scores: Iterator[float]) -> Iterator[dict]:
+        means: dict[str, list[float]] = defaultdict(list)
+        for sigma, method in groups:
+            each = [round(next(scores), 3) for _ in cases[sigma]]
+            means[method].append(float(np.mean(each)))
+            yield _row(f"{name}, sigma {sigma}, {method}", means[method][-1], each=each)
+        for method, of_sigmas in means.items():
+            target = FLOORS.get((name, method))
+            yield _row(f"{name}, mean, {method}", np.mean(of_sigmas), target=target)
+
+    calls = [
+        (_score, method, sigma, *pair, how) for sigma, method in groups for pair in cases[sigma]
+    ]
+    return Part(calls, means_of)
 
 
 def _score(method: str, sigma: float, clean: np.ndarray, noisy: np.ndarray, how: dict) -> float:
@@ -188,10 +205,6 @@ def _denoised(method: str, sigma: float, noisy: np.ndarray, how: dict) -> np.nda
     if method == "total variation":
         return restoration.denoise_tv_chambolle(noisy, weight=sigma)
     return restoration.denoise_wavelet(noisy, sigma=sigma, method="BayesShrink")
-
-
-def _with_bm3d() -> bool:
-    return bool(os.environ.get("KAPPAFORM_BENCH_BM3D"))
 
 
 def _row(name: str, value: float, target: float | None = None, **more: Any) -> dict:

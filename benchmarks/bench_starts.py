@@ -6,10 +6,11 @@ Starts and constants were chosen on one half, `CHOSEN_ON`; the other half, `OTHE
 The losses of the rules before (commit 34cc409: turns, patience, blind steps above a bound of 16)
 are stored numbers: this file, run on that commit, wrote them.
 
-All of it takes more than an hour on one core, so `make bench` leaves it out:
+Every third case is measured: `others` then takes about ten minutes on one core, `momentum` three.
+`chosen`, which is no test, is measured only when it is named:
 
-    python benchmarks/run.py starts                 all rows
-    python benchmarks/run.py starts:others          rows of one part: chosen, others or momentum
+    python benchmarks/run.py starts                 others and momentum
+    python benchmarks/run.py starts:chosen          one part: chosen, others or momentum
     python benchmarks/bench_starts.py FILE          losses of "auto" as it is, into a JSON file
 """
 
@@ -29,6 +30,10 @@ from skimage import data
 from sklearn import datasets
 
 import kappaform as kf
+from kappaform.engines import engine_for
+from kappaform.learning import StopReason
+from kappaform.learning.race import Candidate, Race, result_of
+from kappaform.learning.starts import StartContext, portfolio
 
 N_SIGNALS = 1500
 SHARES = (0.06, 0.12, 0.25)  # of nonzero coefficients
@@ -40,8 +45,8 @@ ANY_MACHINE = True
 
 
 def rows(*parts: str) -> Iterator[dict]:
-    """Those of the race on each part of the sets, and those of momentum."""
-    for part in parts or PARTS:
+    """Those of the race on the sets that had no part in a choice, and those of momentum."""
+    for part in parts or ("others", "momentum"):
         yield from PARTS[part]()
 
 
@@ -49,7 +54,7 @@ def race_rows(part: str, sets: dict[str, Callable[[], np.ndarray]]) -> list[dict
     """Median and worst ratio, for each budget and each comparison."""
     earlier = json.loads(EARLIER.read_text(encoding="utf-8"))
     found = []
-    cases = list(cases_of(sets))
+    cases = measured_cases(sets)
     compared = list(in_parallel(_compared, ((case,) for case in cases)))
     for i, budget in enumerate(BUDGETS):
         alone = np.array([auto[i] / best[i] for auto, best in compared])
@@ -91,7 +96,7 @@ class Plain(kf.Conditioned):
 
 def momentum_rows() -> list[dict]:
     """What momentum brings with the default budget and tolerance, on the sets not chosen on."""
-    measured = list(in_parallel(_with_and_without, ((case,) for case in cases_of(OTHERS))))
+    measured = list(in_parallel(_with_and_without, ((case,) for case in measured_cases(OTHERS))))
     ratios = np.array([ratio for ratio, *_ in measured])
     _, ours, theirs = np.mean(measured, axis=0)
     values = {
@@ -139,6 +144,11 @@ def cases_of(sets: dict[str, Callable[[], np.ndarray]]) -> Iterator[Case]:
                     yield Case(name, signals, n_nonzero, method)
 
 
+def measured_cases(sets: dict[str, Callable[[], np.ndarray]]) -> list[Case]:
+    """Every third: of each set, all sparsities, bounds and objectives are among them."""
+    return list(cases_of(sets))[::3]
+
+
 def losses(case: Case, init: object = "auto") -> list[float]:
     """The loss after each of the budgets; of one that ended earlier, its last."""
     seen: list[float] = []
@@ -162,11 +172,6 @@ def _compared(case: Case) -> tuple[list[float], list[float]]:
 
 def starts_of(case: Case) -> list[kf.LearnResult]:
     """Each start of the race, as a result that has not begun."""
-    from kappaform.engines import engine_for
-    from kappaform.learning import StopReason
-    from kappaform.learning.race import Candidate, Race, result_of
-    from kappaform.learning.starts import StartContext, portfolio
-
     gram = engine_for(case.signals).gram
     context = StartContext(gram, case.n_nonzero, lambda _: None)
     return [

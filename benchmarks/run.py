@@ -1,7 +1,7 @@
 """Run benchmarks, one process for each, and keep every row as soon as it is measured.
 
-    python benchmarks/run.py                    all but those that take an hour or more
-    python benchmarks/run.py pass noise         those whose name contains one of the words
+    python benchmarks/run.py                    all
+    python benchmarks/run.py pass noise         these, or those whose name contains one of the words
     python benchmarks/run.py quality:paper      one part of a benchmark
     python benchmarks/run.py --jobs 8 quality   pictures of quality benchmarks, 8 at a time
     python benchmarks/run.py --bm3d quality     BM3D, too (pip install bm3d)
@@ -35,7 +35,6 @@ import stored
 
 HERE = Path(__file__).parent
 NAMES = sorted(path.stem for path in HERE.glob("bench_*.py"))
-BY_NAME_ONLY = {"bench_starts"}  # takes more than an hour
 
 
 def main(arguments: list[str]) -> int:
@@ -60,10 +59,11 @@ def main(arguments: list[str]) -> int:
 def _chosen(only: list[str]) -> Iterator[tuple[str, list[str]]]:
     """Benchmarks with the parts that are asked for, none of them for all."""
     if not only:
-        yield from ((name, []) for name in NAMES if name not in BY_NAME_ONLY)
+        yield from ((name, []) for name in NAMES)
     for word in only:
         word, *parts = word.split(":")
         found = [name for name in NAMES if word in name.removeprefix("bench_")]
+        found = [f"bench_{word}"] if f"bench_{word}" in found else found  # noise is not denoise
         if not found:
             sys.exit(f"No benchmark contains {word!r} in its name: there are {', '.join(NAMES)}.")
         yield from ((name, parts) for name in found)
@@ -134,9 +134,8 @@ def _list() -> int:
         module = import_module(name)
         if not callable(module.rows):
             raise TypeError(f"{name}: rows is not a function")
-        note = " [by name only]" if name in BY_NAME_ONLY else ""
         parts = f"\n    parts: {', '.join(module.PARTS)}" if hasattr(module, "PARTS") else ""
-        print(f"{name}{note}: {module.__doc__.splitlines()[0]}{parts}")
+        print(f"{name}: {module.__doc__.splitlines()[0]}{parts}")
     return 0
 
 

@@ -1,5 +1,6 @@
 """Fixtures that every test may use."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -10,6 +11,12 @@ from hypothesis import settings
 # The same tree gives the same verdict. No deadline: the first call of a kernel compiles it.
 settings.register_profile("kappaform", deadline=None, derandomize=True)
 settings.load_profile("kappaform")
+
+
+def pytest_collection_finish() -> None:
+    """Tests and modules stay: no collection of garbage need look at them again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ CASES = {
     "one column": ((1, 40, 1), Search((1, 6, 1), (1, 4, 4), (0, 8, 8), 1, 10)),
     "only the patch itself": ((1, 12, 12), Search((1, 4, 4), (1, 2, 2), (0, 3, 3), 1, 1)),
 }
-ROUNDS = Rounds(4, per_search=2, first_share=0.6, guided=0.5)
+ROUNDS = Rounds(4, per_search=2, first_fraction=0.6, guided=0.5)
 
 
 def picture(shape, rng, dtype=np.float64):

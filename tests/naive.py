@@ -413,7 +413,7 @@ def rounds_of_groups(noisy, estimates, covariances, search, rounds):
         if number % rounds.per_search == 0:
             seen = (1 - rounds.guided) * mixed[0] + rounds.guided * guides[0]
             groups = [nearest_patches(seen, corner, *places) for corner in corners]
-        share = rounds.first_share * (1 - (number + 1) / rounds.number)
+        share = rounds.first_fraction * (1 - (number + 1) / rounds.number)
         results = [
             round_of_groups(*images, groups, search.patch_shape, share, covariance)
             for *images, covariance in zip(noisy, mixed, guides, covariances, strict=True)

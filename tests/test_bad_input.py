@@ -43,7 +43,7 @@ def assert_sound(result):
         np.testing.assert_allclose(product, np.eye(len(product)), atol=1e-13)
 
 
-def refused(error, *texts):
+def rejected(error, *texts):
     """Expect an error whose message has all of `texts`, in this order."""
     return pytest.raises(error, match="(?s)" + ".*".join(map(re.escape, texts)))
 
@@ -53,18 +53,18 @@ def refused(error, *texts):
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_signals_that_are_not_finite_are_refused_and_their_row_named(bad, dtype, signals):
+def test_signals_that_are_not_finite_are_rejected_and_their_row_named(bad, dtype, signals):
     broken = signals.astype(dtype)
     broken[[7, 30], 2] = bad
     told = ("signals contains NaN or inf", "first in row 7", "drop such rows or fill them")
-    with refused(ValueError, *told):
+    with rejected(ValueError, *told):
         kf.learn(broken)
     for estimator_class in ESTIMATORS:
-        with refused(ValueError, *told):
+        with rejected(ValueError, *told):
             estimator_class().fit(broken)
         fitted = estimator_class(tol=0.1).fit(signals)
         for method in (fitted.transform, fitted.score):
-            with refused(ValueError, *told):
+            with rejected(ValueError, *told):
                 method(broken)
 
 
@@ -87,8 +87,8 @@ def test_signals_that_are_not_finite_are_refused_and_their_row_named(bad, dtype,
     ],
     ids=["empty", "no features", "1-D", "3-D", "complex", "strings", "objects", "ragged"],
 )
-def test_what_is_no_array_of_signals_is_refused(bad, error, told, told_by_estimators):
-    with refused(error, "signals", *told):
+def test_what_is_no_array_of_signals_is_rejected(bad, error, told, told_by_estimators):
+    with rejected(error, "signals", *told):
         kf.learn(bad)
     for estimator_class in ESTIMATORS:
         with pytest.raises((ValueError, TypeError), match=re.escape(told_by_estimators)):
@@ -136,7 +136,7 @@ def test_constant_signals_are_learned(method, value):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @each_estimator
 @pytest.mark.parametrize("value", [0.0, 3.0])
-def test_constant_signals_are_coded_and_rebuilt(estimator_class, value):
+def test_constant_signals_are_coded_and_reconstructed(estimator_class, value):
     constant = np.full((20, N_FEATURES), value)
     estimator = estimator_class().fit(constant)
     codes = estimator.transform(constant)
@@ -214,11 +214,11 @@ def test_signals_of_very_different_size_are_learned(method, signals):
         (np.nan, TypeError, ("n_nonzero_coefs=nan", "integer, or None")),
     ],
 )
-def test_impossible_sparsities_are_refused(sparsity, error, told, signals):
-    with refused(error, *told):
+def test_impossible_sparsities_are_rejected(sparsity, error, told, signals):
+    with rejected(error, *told):
         kf.learn(signals, n_nonzero_coefs=sparsity)
     for estimator_class in ESTIMATORS:
-        with refused(error, *told):
+        with rejected(error, *told):
             estimator_class(sparsity).fit(signals)
 
 
@@ -234,8 +234,8 @@ def test_impossible_sparsities_are_refused(sparsity, error, told, signals):
     ],
     ids=["short", "2-D", "empty", "float", "negative", "too many"],
 )
-def test_impossible_sparsities_of_single_signals_are_refused(sparsities, error, told, signals):
-    with refused(error, *told):
+def test_impossible_sparsities_of_single_signals_are_rejected(sparsities, error, told, signals):
+    with rejected(error, *told):
         kf.learn(signals, n_nonzero_coefs=sparsities)
 
 
@@ -243,7 +243,7 @@ def test_impossible_sparsities_of_single_signals_are_refused(sparsities, error, 
 def test_estimators_refuse_sparsities_of_single_signals(estimator_class, signals):
     for each in (np.full(N_SIGNALS, 2), [2] * N_SIGNALS):
         told = ("n_nonzero_coefs has 60 entries:", "one integer, or None", "for `learn`")
-        with refused(TypeError, *told):
+        with rejected(TypeError, *told):
             estimator_class(each).fit(signals)
 
 
@@ -268,57 +268,59 @@ def test_single_signals_may_have_no_code(method, signals):
 
 
 @pytest.mark.parametrize("bound", [0.999, 0, -2.0, np.nan, np.inf, "2", None, True])
-def test_bounds_that_no_transform_can_keep_are_refused(bound, signals):
+def test_bounds_that_no_transform_can_keep_are_rejected(bound, signals):
     told = (f"max_condition={bound!r}", "finite number >= 1", "orthonormal")
-    with refused(ValueError, *told):
+    with rejected(ValueError, *told):
         kf.Conditioned(max_condition=bound)
-    with refused(ValueError, *told):
+    with rejected(ValueError, *told):
         kf.ConditionedTransform(max_condition=bound).fit(signals)
 
 
 @pytest.mark.parametrize("norm", [0, 0.0, -1.0, np.nan, np.inf, "big", False, 0.9e-6, 1.1e6])
-def test_norms_that_are_none_are_refused(norm, signals):
+def test_norms_that_are_none_are_rejected(norm, signals):
     told = (
         f"norm={norm!r}",
         "positive finite number (1e-6 to 1e6)",
         "'auto'",
         "None to leave it free",
     )
-    with refused(ValueError, *told):
+    with rejected(ValueError, *told):
         kf.Conditioned(norm=norm)
-    with refused(ValueError, *told):
+    with rejected(ValueError, *told):
         kf.ConditionedTransform(norm=norm).fit(signals)
 
 
 @pytest.mark.parametrize("name", ["weight", "frobenius_weight"])
 @pytest.mark.parametrize("weight", [0, -1e-3, np.nan, np.inf, "1", True])
-def test_weights_that_do_not_penalise_are_refused(name, weight, signals):
+def test_weights_that_do_not_penalise_are_rejected(name, weight, signals):
     told = (f"{name}={weight!r}", "must be positive and finite", "singular or unbounded")
-    with refused(ValueError, *told):
+    with rejected(ValueError, *told):
         kf.LogDet(**{name: weight})
-    with refused(ValueError, *told):
+    with rejected(ValueError, *told):
         kf.LogDetTransform(**{name: weight}).fit(signals)
 
 
-def test_unknown_words_are_refused_with_the_known_ones(signals):
-    with refused(ValueError, "objective='squared' is unknown", "'absolute', 'relative'"):
+def test_unknown_words_are_rejected_with_the_known_ones(signals):
+    with rejected(ValueError, "objective='squared' is unknown", "'absolute', 'relative'"):
         kf.Conditioned(objective="squared")
-    with refused(ValueError, "objective='squared' is unknown", "'absolute', 'relative'"):
+    with rejected(ValueError, "objective='squared' is unknown", "'absolute', 'relative'"):
         kf.ConditionedTransform(objective="squared").fit(signals)
-    with refused(ValueError, "variant='best' is unknown", "'monotone', 'paper', 'reference'"):
+    with rejected(ValueError, "variant='best' is unknown", "'monotone', 'paper', 'reference'"):
         kf.Conditioned(variant="best")
-    with refused(ValueError, "objective='relative' with variant='paper'", "use variant='monotone'"):
+    with rejected(
+        ValueError, "objective='relative' with variant='paper'", "use variant='monotone'"
+    ):
         kf.Conditioned(objective="relative", variant="paper")
 
 
-def test_the_class_of_a_method_is_refused(signals):
-    with refused(TypeError, "method=", "is a class: give an object of it, Conditioned()"):
+def test_the_class_of_a_method_is_rejected(signals):
+    with rejected(TypeError, "method=", "is a class: give an object of it, Conditioned()"):
         kf.learn(signals, kf.Conditioned)
 
 
 @pytest.mark.parametrize("method", ["conditioned", 2.0])
-def test_what_is_no_method_is_refused(method, signals):
-    with refused(TypeError, "method=", "give Conditioned(...), LogDet(...) or Orthonormal()"):
+def test_what_is_no_method_is_rejected(method, signals):
+    with rejected(TypeError, "method=", "give Conditioned(...), LogDet(...) or Orthonormal()"):
         kf.learn(signals, method)
 
 
@@ -349,17 +351,17 @@ def test_what_is_no_method_is_refused(method, signals):
         (("dct", "none"), ValueError, ("init='none' is unknown", "'dct'")),
     ],
 )
-def test_starts_that_are_no_transform_are_refused(init, error, told, signals):
-    with refused(error, *told):
+def test_starts_that_are_no_transform_are_rejected(init, error, told, signals):
+    with rejected(error, *told):
         kf.learn(signals, init=init)
     for estimator_class in ESTIMATORS:
-        with refused(error, *told):
+        with rejected(error, *told):
             estimator_class(init=init).fit(signals)
 
 
 def test_a_result_for_other_signals_is_no_start(signals):
     other = kf.learn(signals[:, :4], max_iter=1)
-    with refused(ValueError, "init has shape (4, 4)", "9 features", "(9, 9)"):
+    with rejected(ValueError, "init has shape (4, 4)", "9 features", "(9, 9)"):
         kf.learn(signals, init=other)
 
 
@@ -386,10 +388,10 @@ def test_any_other_matrix_is_moved_to_an_admissible_start(method, init, signals)
 
 @pytest.mark.parametrize("max_iter", [0, -3, 2.5, np.nan, "5", None])
 def test_no_iterations_are_no_learning(max_iter, signals):
-    with refused(ValueError, f"max_iter={max_iter!r}", "whole number of iterations >= 1"):
+    with rejected(ValueError, f"max_iter={max_iter!r}", "whole number of iterations >= 1"):
         kf.learn(signals, max_iter=max_iter)
     for estimator_class in ESTIMATORS:
-        with refused(ValueError, f"max_iter={max_iter!r}", "whole number of iterations >= 1"):
+        with rejected(ValueError, f"max_iter={max_iter!r}", "whole number of iterations >= 1"):
             estimator_class(max_iter=max_iter).fit(signals)
 
 
@@ -401,25 +403,25 @@ def test_only_seeds_and_generators_are_random(rng):
         lambda: kf.denoise(image, 1.0, rng=rng),
     ]
     for call in calls:
-        with refused(ValueError, f"rng={rng!r}", "a seed, an integer >= 0", "Generator", "None"):
+        with rejected(ValueError, f"rng={rng!r}", "a seed, an integer >= 0", "Generator", "None"):
             call()
 
 
 @pytest.mark.parametrize("tol", [-1e-9, np.nan, np.inf, "small", None])
-def test_impossible_tolerances_are_refused(tol, signals):
-    with refused(ValueError, f"tol={tol!r}", "finite number >= 0", "0 runs until nothing changes"):
+def test_impossible_tolerances_are_rejected(tol, signals):
+    with rejected(ValueError, f"tol={tol!r}", "finite number >= 0", "0 runs until nothing changes"):
         kf.learn(signals, tol=tol)
     for estimator_class in ESTIMATORS:
-        with refused(ValueError, f"tol={tol!r}", "finite number >= 0"):
+        with rejected(ValueError, f"tol={tol!r}", "finite number >= 0"):
             estimator_class(tol=tol).fit(signals)
 
 
 @pytest.mark.parametrize("verbose", [0, 1])
 def test_a_callback_must_be_callable(verbose, signals):
-    with refused(TypeError, "callback=5", "function of a LearnResult, or None"):
+    with rejected(TypeError, "callback=5", "function of a LearnResult, or None"):
         kf.learn(signals, callback=5)
     for estimator_class in ESTIMATORS:
-        with refused(TypeError, "callback=5", "function of a LearnResult, or None"):
+        with rejected(TypeError, "callback=5", "function of a LearnResult, or None"):
             estimator_class(callback=5, verbose=verbose).fit(signals)
 
 
@@ -432,11 +434,11 @@ def test_bad_parameters_are_found_by_fit_and_not_before(estimator_class, signals
 
 
 @each_estimator
-def test_signals_of_another_length_are_refused(estimator_class, signals):
+def test_signals_of_another_length_are_rejected(estimator_class, signals):
     estimator = estimator_class(tol=0.1).fit(signals)
     told = ("X has 8 features", estimator_class.__name__, "expecting 9 features")
     for method in (estimator.transform, estimator.score):
-        with refused(ValueError, *told):
+        with rejected(ValueError, *told):
             method(signals[:, :8])
 
 

@@ -1,5 +1,6 @@
 """Benchmarks can be run, keep what they measure, and are what the documents quote."""
 
+import importlib.util
 import json
 import re
 import shutil
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,11 +16,6 @@ from benchmarks import check_numbers, stored
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 OLD = {"date": "2001-01-01", "commit": "old", "machine": "another", "versions": "of then"}
-
-
-def run(folder, *arguments):
-    command = [sys.executable, str(folder / "run.py"), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
 
 
 def row(name, value, target=None):
@@ -33,6 +30,22 @@ def folder(tmp_path):
     return tmp_path
 
 
+@pytest.fixture
+def run(folder, monkeypatch, capfd):
+    """The runner in this process; its benchmarks have one of their own."""
+    monkeypatch.setenv("KAPPAFORM_BENCH_JOBS", "1")  # set by the runner
+    monkeypatch.setitem(sys.modules, "stored", stored)
+
+    def call(*only):
+        specification = importlib.util.spec_from_file_location("runner", folder / "run.py")
+        runner = importlib.util.module_from_spec(specification)
+        specification.loader.exec_module(runner)
+        status = runner.main([*only, "--results", str(folder / "results")])
+        return SimpleNamespace(returncode=status, **capfd.readouterr()._asdict())
+
+    return call
+
+
 def add(folder, name, *rows, then=""):
     lines = ["ANY_MACHINE = True", "def rows(*parts):", *(f"    yield {each!r}" for each in rows)]
     (folder / f"bench_{name}.py").write_text("\n".join([f'"""{name}"""', *lines, f"    {then}"]))
@@ -44,36 +57,37 @@ def results(folder):
 
 
 def test_every_benchmark_can_be_imported_and_has_rows():
-    done = run(FOLDER, "--list")
+    command = [sys.executable, str(FOLDER / "run.py"), "--list"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     listed = re.findall(r"^bench_\w+", done.stdout, flags=re.MULTILINE)
     assert listed == sorted(path.stem for path in FOLDER.glob("bench_*.py"))
 
 
-def test_a_benchmark_that_fails_loses_neither_its_rows_nor_the_others(folder):
+def test_a_benchmark_that_fails_loses_neither_its_rows_nor_the_others(folder, run):
     add(folder, "a", row("before", 1.0), then="raise OSError('the disk is full')")
     add(folder, "b", row("after", 2.0))
-    done = run(folder)
+    done = run()
     assert done.returncode == 1
-    assert "bench_a: ended with 1" in done.stdout
+    assert "bench_a: ended with 1" in done.out
     assert {name for _, name in results(folder)} == {"before", "after"}
 
 
-def test_the_exit_status_says_whether_a_target_is_missed(folder):
+def test_the_exit_status_says_whether_a_target_is_missed(folder, run):
     add(folder, "a", row("met", 1.0, 1.0), {**row("high enough", 3.0, 2.0), "better": "higher"})
-    assert run(folder).returncode == 0
+    assert run().returncode == 0
     add(folder, "b", row("too slow", 1.5, 1.0))
-    done = run(folder)
+    done = run()
     assert done.returncode == 1
-    assert done.stdout.endswith("missed: 1\n  bench_b: too slow: 1.5 s (target 1)\n")
+    assert done.out.endswith("missed: 1\n  bench_b: too slow: 1.5 s (target 1)\n")
 
 
-def test_a_partial_run_leaves_the_other_rows_as_they_are(folder):
+def test_a_partial_run_leaves_the_other_rows_as_they_are(folder, run):
     kept = {"benchmark": "bench_a", **row("x", 1.0), **OLD}
     stored.write(folder / "results" / "any-machine.json", [kept])
     add(folder, "a", row("x", 5.0))
     add(folder, "b", row("y", 2.0))
-    run(folder, "b")
+    run("b")
     found = results(folder)
     assert found["bench_a", "x"] == kept
     assert found["bench_b", "y"].keys() == kept.keys()
@@ -81,21 +95,23 @@ def test_a_partial_run_leaves_the_other_rows_as_they_are(folder):
 
 
 @pytest.mark.parametrize("skips", [True, False])
-def test_rows_stay_if_something_was_skipped_and_else_only_if_they_are_still_measured(folder, skips):
+def test_rows_stay_if_something_was_skipped_and_else_only_if_they_are_still_measured(
+    folder, skips, run
+):
     kept = {"benchmark": "bench_a", **row("needs pictures", 1.0), **OLD}
     stored.write(folder / "results" / "any-machine.json", [kept])
     message = {"skipped": "pictures: they are not here"}
     add(folder, "a", row("x", 5.0), *([message] if skips else []))
-    done = run(folder)
+    done = run()
     assert (("bench_a", "needs pictures") in results(folder)) == skips
-    assert ("bench_a: pictures: they are not here" in done.stdout) == skips
+    assert ("bench_a: pictures: they are not here" in done.out) == skips
 
 
-def test_two_rows_of_the_same_name_are_refused(folder):
+def test_two_rows_of_the_same_name_are_refused(folder, run):
     add(folder, "a", row("x", 1.0), row("x", 2.0))
-    done = run(folder)
+    done = run()
     assert done.returncode == 1
-    assert "two rows have the name 'x'" in done.stderr
+    assert "two rows have the name 'x'" in done.err
 
 
 def test_every_stored_row_says_where_it_comes_from():

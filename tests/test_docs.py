@@ -143,7 +143,9 @@ def _anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "path", [ROOT / "README.md", ROOT / "CHANGELOG.md", *PAGES], ids=lambda path: path.name
+    "path",
+    [*(ROOT / f"{name}.md" for name in ("README", "CHANGELOG", "CONTRIBUTING")), *PAGES],
+    ids=lambda path: path.name,
 )
 def test_lines_of_markdown_have_at_most_100_characters(path):
     """So that terminals and diffs can show them. Rows of tables cannot be split, nor images."""
@@ -204,7 +206,7 @@ def test_the_map_for_contributors_names_every_file_and_no_other():
     listed: set[str] = set()
     for line in table.splitlines():
         folder = ""
-        for name in re.findall(r"`([^`]+\.pyi?|[a-z_]+/)`", line):
+        for name in re.findall(r"`([^`]+\.pyi?|[a-z_/]+/)`", line):
             folder = name.rpartition("/")[0] or folder  # of the files that follow without one
             pattern = name if "/" in name else f"{folder}/{name}".lstrip("/")
             found = {file for file in files if file.startswith(name) or fnmatch(file, pattern)}

@@ -1,4 +1,4 @@
-"""Data walk straight through the package: few files on the way, no read too many."""
+"""Data walk straight through the package: few files and hops on the way, no read too many."""
 
 import threading
 
@@ -9,8 +9,8 @@ from benchmarks import walks
 
 
 @pytest.fixture(scope="module")
-def files():
-    return walks.files_walked()
+def walked():
+    return walks.walked()
 
 
 @pytest.fixture(scope="module")
@@ -19,8 +19,13 @@ def reads():
 
 
 @pytest.mark.parametrize("walk", walks.MOST_FILES)
-def test_a_walk_goes_through_few_files(files, walk):
-    assert len(files[walk]) <= walks.MOST_FILES[walk], files[walk]
+def test_a_walk_goes_through_few_files(walked, walk):
+    assert len(walked[walk].files) <= walks.MOST_FILES[walk], walked[walk].files
+
+
+@pytest.mark.parametrize("walk", walks.MOST_HOPS)
+def test_a_walk_rarely_hops_from_file_to_file(walked, walk):
+    assert walked[walk].n_hops <= walks.MOST_HOPS[walk]
 
 
 @pytest.mark.parametrize(
@@ -45,4 +50,9 @@ def test_a_file_counts_when_one_of_its_functions_is_called_in_another_thread():
         thread.join()
 
     home = kf.dct_basis.__module__.removeprefix("kappaform.").replace(".", "/")
-    assert f"{home}.py" in walks.files_of(in_another_thread)
+    assert f"{home}.py" in walks.walk_of(in_another_thread).files
+
+
+def test_a_call_from_file_to_file_is_a_hop():
+    assert walks.walk_of(lambda: kf.dct_basis(4)).n_hops == 0  # the caller is not of the package
+    assert walks.walk_of(lambda: kf.extract_patches([[1.0]], 1)).n_hops > 0

@@ -1,4 +1,4 @@
-"""Arrays as they come: their kind, what is accepted of them, their scale, and what may go wrong."""
+"""Checks of arguments: signals, transforms, sparsities and seeds."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 Coding = Literal["largest", "refit"]
+Float64Array = npt.NDArray[np.float64]
 
 
-# What arrays of other libraries have, and stores have not; sparse ones of SciPy have the last.
-_OF_ARRAYS = ("__dlpack__", "__array_namespace__", "__cuda_array_interface__", "toarray")
+# Attributes of arrays of other libraries, which stores lack; sparse ones of SciPy have the last.
+_ARRAY_ATTRIBUTES = ("__dlpack__", "__array_namespace__", "__cuda_array_interface__", "toarray")
 
 
 def library_of(values: Any) -> str:
     """Package that the type of `values` comes from, which decides the engine; none is imported.
 
-    Tensors and Dask arrays of a type of one's own are of the package that they inherit from.
+    Subclasses of tensors and Dask arrays belong to the package that they inherit from.
     """
     packages = [base.__module__.partition(".")[0] for base in type(values).__mro__]
     return next((package for package in packages if package in ("torch", "dask")), packages[0])
@@ -32,10 +33,18 @@ def is_store(values: Any) -> bool:
     Arrays of other libraries, in memory or on a device, are not: NumPy reads them as a whole.
     """
     if isinstance(values, np.ndarray | np.generic) or any(
-        hasattr(values, name) for name in _OF_ARRAYS
+        hasattr(values, name) for name in _ARRAY_ATTRIBUTES
     ):
         return False
     return all(hasattr(values, name) for name in ("shape", "dtype", "__getitem__"))
+
+
+def memory_map(signals: Any) -> Any:
+    """The `np.memmap` that an array is (a view of), or None."""
+    array = signals
+    while isinstance(array, np.ndarray) and not isinstance(array, np.memmap):
+        array = array.base
+    return array if isinstance(array, np.memmap) else None
 
 
 def as_real_array(values: Any, name: str) -> npt.NDArray[Any]:
@@ -62,7 +71,7 @@ def _as_array(values: Any, name: str) -> npt.NDArray[Any]:
             raise TypeError(
                 f"{name} is a tensor that NumPy cannot read ({reason}): pass {name}.detach().cpu()."
             ) from error
-        if any(hasattr(values, attribute) for attribute in _OF_ARRAYS):
+        if any(hasattr(values, attribute) for attribute in _ARRAY_ATTRIBUTES):
             raise TypeError(
                 f"{name} is an array of {library} that NumPy cannot read ({reason}): pass an array "
                 "of NumPy, or a torch tensor where it is."
@@ -71,7 +80,7 @@ def _as_array(values: Any, name: str) -> npt.NDArray[Any]:
 
 
 def as_signals(values: Any, name: str = "signals") -> Any:
-    """Check all that can be seen without reading: an array is returned, or a store as it is."""
+    """Check everything that needs no reading. Returns an array, or a store as it is."""
     if is_store(values):
         real_dtype(values.dtype, name)
         check_rows(values.shape, name)
@@ -82,7 +91,7 @@ def as_signals(values: Any, name: str = "signals") -> Any:
 
 
 def real_dtype(dtype: Any, name: str) -> np.dtype:
-    """Type of the numbers of something that is yet to be read."""
+    """Check the dtype of something that is yet to be read."""
     try:
         found = np.dtype(dtype)
     except TypeError:  # a type of number of another library
@@ -93,7 +102,7 @@ def real_dtype(dtype: Any, name: str) -> np.dtype:
 
 
 def check_rows(shape: Any, name: str) -> None:
-    """Refuse whatever has no rows of signals."""
+    """Reject a shape that has no rows of signals."""
     shape = tuple(shape or ())
     if len(shape) != 2:
         remedy = (
@@ -111,7 +120,7 @@ def check_rows(shape: Any, name: str) -> None:
 
 
 def as_transform(values: Any, n_features: int, name: str = "transform") -> Array:
-    """Check a transform of signals of so many features: a float64 matrix."""
+    """Check a transform of signals with `n_features` features. Returns a float64 matrix."""
     transform = as_real_array(values, name)
     if transform.shape != (n_features, n_features):
         raise ValueError(
@@ -141,7 +150,7 @@ def as_sparsity(values: Any, n_signals: int, name: str = "n_nonzero") -> npt.NDA
 def sparsity_of(
     n_nonzero: Any, n_signals: int, n_features: int, name: str = "n_nonzero_coefs"
 ) -> int | Array:
-    """Nonzero entries of a code, checked: one integer, or one for each signal; None is a tenth."""
+    """Checked number of nonzero entries of a code: one, or one per signal. None is a tenth."""
     if n_nonzero is None:
         return max(1, round(0.1 * n_features))
     if np.ndim(n_nonzero) == 0 and np.asarray(n_nonzero).dtype.kind not in "iu":
@@ -149,26 +158,16 @@ def sparsity_of(
             f"{name}={n_nonzero!r}: give an integer, or None for a tenth of the features."
         )
     sparsity = as_sparsity(n_nonzero, n_signals, name)
-    check_at_most(sparsity, n_features, name)
-    return int(sparsity[0]) if np.ndim(n_nonzero) == 0 else np.array(sparsity)
-
-
-def check_at_most(sparsity: npt.NDArray[Any], n_features: int, name: str = "n_nonzero") -> None:
-    """Refuse codes with more nonzero entries than they have entries."""
     if sparsity.max() > n_features:
         raise ValueError(
             f"{name}={sparsity.max()} exceeds n_features={n_features}: "
             f"a code has only {n_features} entries."
         )
-
-
-def working_dtype(dtype: np.dtype) -> np.dtype:
-    """Precision of coefficients: float32 for float16 and float32 signals, else float64."""
-    return np.dtype(np.float32 if dtype.kind == "f" and dtype.itemsize <= 4 else np.float64)
+    return int(sparsity[0]) if np.ndim(n_nonzero) == 0 else np.array(sparsity)
 
 
 def representable(value_range: tuple[float, float], dtype: np.dtype) -> tuple[float, float]:
-    """What a range of values has in common with that of a dtype: no value becomes infinite."""
+    """Intersection of a range of values with that of a dtype: no value becomes infinite."""
     limits = np.finfo(dtype)
     low, high = value_range
     return max(low, float(limits.min)), min(high, float(limits.max))
@@ -180,7 +179,7 @@ def float_dtype(dtype: np.dtype) -> np.dtype:
 
 
 def generator(rng: int | np.random.Generator | None) -> np.random.Generator:
-    """Random numbers of a seed or of a generator. None is seed 0: same call, same result."""
+    """Random generator for a seed. None is seed 0: the same call gives the same result."""
     is_seed = isinstance(rng, numbers.Integral) and not isinstance(rng, bool) and rng >= 0
     if not (rng is None or is_seed or isinstance(rng, np.random.Generator)):
         raise ValueError(
@@ -188,26 +187,6 @@ def generator(rng: int | np.random.Generator | None) -> np.random.Generator:
             "is the seed 0."
         )
     return np.random.default_rng(0 if rng is None else rng)
-
-
-def max_magnitude(signals: Array) -> float:
-    """Largest magnitude, NaN if one is."""
-    high, low = float(signals.max()), -float(signals.min())
-    return low if low > high else high  # both are NaN, or none
-
-
-def first_bad_row(signals: Array) -> int:
-    """First row that is not finite in the dtype of the engine, where there is one."""
-    good = (np.abs(signals) <= np.finfo(working_dtype(signals.dtype)).max).all(axis=1)
-    return int(good.argmin())
-
-
-def memory_map(signals: Any) -> Any:
-    """The `np.memmap` that an array is (a view of), or None."""
-    array = signals
-    while isinstance(array, np.ndarray) and not isinstance(array, np.memmap):
-        array = array.base
-    return array if isinstance(array, np.memmap) else None
 
 
 def checked_coding(coding: Any) -> Coding:

@@ -1,42 +1,21 @@
-"""What may go wrong while signals are read, and warnings."""
+"""What may go wrong while signals are read, and warnings to the user."""
 
 from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
-
-import numpy as np
-
-from kappaform.checks import Array
-
-# What a mistake in a program raises. It stays as it is: to read again would not help.
-_MISTAKES = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    ImportError,
-    NameError,
-    NotImplementedError,
-    SyntaxError,
-    TypeError,
-)
-
-
-_AGAIN = "If learning had begun, `.result` of this error is where to go on (init=...)."
 
 
 class SignalsUnreadable(OSError):  # noqa: N818 - as LearningInterrupted says what happened
-    """Signals that could not be read, or computed, in the middle of the work.
+    """Signals could not be read, or computed, while they were in use.
 
     Attributes
     ----------
     result : LearnResult or None
-        What was learned until then; go on with ``init=result``. None if learning had not begun.
+        What was learned until then; resume with ``init=result``. None if learning had not begun.
     finished : tuple of LearnResult
-        Those of the bounds of a `condition_path` that were done; empty for a single `learn`.
+        Results of the bounds that a `condition_path` had finished; empty for a single `learn`.
 
     Examples
     --------
@@ -58,26 +37,16 @@ class SignalsUnreadable(OSError):  # noqa: N818 - as LearningInterrupted says wh
     finished: tuple[Any, ...] = ()
 
 
-@contextmanager
-def reading(what: str) -> Iterator[None]:
-    """Turn errors of what signals are read or computed from into `SignalsUnreadable`."""
-    try:
-        yield
-    except (*_MISTAKES, SignalsUnreadable):
-        raise
-    except Exception as error:
-        raise SignalsUnreadable(
-            f"{what}: {type(error).__name__}: {error}. Mend that and call again. {_AGAIN}"
-        ) from error
+class NotFinite(ValueError):  # noqa: N818 - as above
+    """Signals contain NaN or inf; `row` is the first such row."""
 
+    def __init__(self, name: str, row: int) -> None:
+        super().__init__(name, row)
+        self.name, self.row = name, row
 
-def check_sums(name: str, *sums: Array) -> None:
-    """Refuse what a pass over signals that were finite gives, if they no longer are."""
-    if not all(np.isfinite(values).all() for values in sums):
-        raise SignalsUnreadable(
-            f"{name} gave NaN or inf in a pass, although they were finite before: mend what they "
-            f"are read from and call again. {_AGAIN}"
-        )
+    def __str__(self) -> str:
+        where = f"first in row {self.row}"
+        return f"{self.name} contains NaN or inf, {where}: drop such rows or fill them."
 
 
 def warn(message: str) -> None:
@@ -86,8 +55,3 @@ def warn(message: str) -> None:
     while frame.f_back and str(frame.f_globals.get("__name__")).startswith("kappaform."):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, UserWarning, stacklevel=level)
-
-
-def not_finite(name: str, row: int) -> str:
-    """What errors say of signals that are not finite."""
-    return f"{name} contains NaN or inf, first in row {row}: drop such rows or fill them."

@@ -20,7 +20,7 @@ class UnsupportedError(ValueError):
 
 
 def check_readable(path: Path) -> None:
-    """Refuse what cannot be opened, and pipes, whose opening would wait for a writer."""
+    """Reject what cannot be opened, and pipes, whose opening would wait for a writer."""
     if path.exists() and not path.is_file() and not path.is_dir():
         raise ValueError(f"{path} {_SPECIAL}")
     path.open("rb").close()

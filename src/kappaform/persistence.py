@@ -1,6 +1,6 @@
 """Files of learned transforms: an npz archive of arrays, with a header in JSON.
 
-Files are read without pickle, and what they say is not believed before it is checked: nothing of a
+Files are read without pickle, and their contents are checked before they are used: nothing of a
 crafted file is read or computed that is larger than the file itself.
 """
 
@@ -21,11 +21,11 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from kappaform.checks import Coding, sparsity_of
+from kappaform.checks import sparsity_of
 from kappaform.estimators.base import SparsifyingTransform
-from kappaform.estimators.transforms import ESTIMATORS, LearnedTransform
+from kappaform.estimators.transforms import ESTIMATORS, LearnedTransform, estimator_of
 from kappaform.files import replaced_when_complete
-from kappaform.learning import LearnResult, Method
+from kappaform.learning import LearnResult, Method, Orthonormal
 from kappaform.learning.archive import from_arrays, saved_name, shapes_of, to_arrays, upgraded
 from kappaform.learning.method import parameters_of, same_method
 from kappaform.learning.methods import UnknownMethod
@@ -37,7 +37,7 @@ _FORMAT = "kappaform transform"
 # 1, of version 0.1: an estimator has no `variant` and `n_rounds`; 2, of 0.2: only one candidate.
 _FORMAT_VERSION, _OF_ONE_CANDIDATE = 3, 2
 _PIECE = 2**16  # bytes that are read at once
-_ROUNDING = 1e-9  # of the bound of an estimator: one that was a mean, in files of version 0.2
+_BOUND_SLACK = 1e-9  # in files of version 0.2 the bound of an estimator may be a rounded mean
 _DTYPES = {"float32": np.float32, "float64": np.float64}
 
 
@@ -57,10 +57,11 @@ def save(
     ----------
     path : str or path
     model : fitted estimator or LearnResult
-        Of an estimator's parameters, an `init` that is not a word and the `callback` are left out.
+        All parameters of an estimator are saved, except the `callback` and an `init` that is not a
+        word.
     n_nonzero_coefs : int, optional
-        What the loaded estimator codes with. By default that of the model; needed where the model
-        has one for each signal, which are not stored.
+        Sparsity of the loaded estimator. By default that of the model; needed where the model has
+        one for each signal, which are not stored.
     patch_shape : tuple of int, optional
         Shape of the patches that the signals are, flattened in C order.
     patch_mean : {"kept", "removed"}, optional
@@ -84,13 +85,13 @@ def save(
             f"path is a {type(path).__name__}, model a {type(model).__name__}: give the name of "
             "the file first, save(path, model)."
         )
-    path, result, stream = Path(path), *_learned(model)
-    model = model if isinstance(model, LearnResult) else model._as_saved()
+    result, stream = _learned(model)
     n_features = len(result.transform)
     sparsity = _sparsity(result if n_nonzero_coefs is None else n_nonzero_coefs, n_features)
-    parameters = _parameters(model, result)
+    estimator = _estimator_to_save(model)
     if n_nonzero_coefs is not None or model is result:
-        parameters["n_nonzero_coefs"] = sparsity
+        estimator.n_nonzero_coefs = sparsity
+    _check_parameters(estimator, result, "; set it back, or fit again")  # or `load` rejects it
     if patch_shape is None:
         patch_shape = getattr(model, "patch_shape_", None)
     if patch_mean is None:
@@ -102,24 +103,24 @@ def save(
         "format_version": _FORMAT_VERSION,
         "kappaform_version": version("kappaform"),
         **described,
-        "parameters": parameters,
+        "parameters": _parameters(estimator),
         "dtype": getattr(model, "components_", result.transform).dtype.name,
         "patch_shape": _checked_shape(patch_shape, n_features),
         "patch_mean": _checked_mean(patch_mean),
         "feature_names": None if names is None else list(names),
     }
     text = json.dumps(header, indent=1, default=_plain_number)
-    with replaced_when_complete(path) as file:
+    with replaced_when_complete(Path(path)) as file:
         np.savez(file, header=np.array(text), **arrays)  # type: ignore[arg-type]
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Read a transform that `save` wrote, as a fitted estimator that gives the same codes.
+    """Read a transform that `save` wrote, as a fitted estimator that returns the same codes.
 
     No more memory is needed than the file is long, and nothing in it is run (it holds no pickle).
-    What was said about the signals is in its attributes `patch_shape_` and `patch_mean_`. Its
-    `result_` can be resumed, and `partial_fit` goes on with it and with its method, bitwise like
-    the saved one, also in the middle of a race of several starts.
+    Its attributes `patch_shape_` and `patch_mean_` are those that were saved. Its `result_` can be
+    resumed, and `partial_fit` resumes it with its method, bitwise like the saved one, also while
+    several initialisations race.
 
     Parameters
     ----------
@@ -132,7 +133,7 @@ def load(path: str | os.PathLike[str]) -> Any:
         If the file cannot be read.
     ValueError
         If the file is damaged, of another kind or of a newer version, or if the transform is not
-        what the header says, its condition number included.
+        what the header states, its condition number included.
 
     Examples
     --------
@@ -150,7 +151,7 @@ def load(path: str | os.PathLike[str]) -> Any:
         _check_readable(file, path)
         header, arrays = _read(file, path)
     try:
-        with single_threaded_blas(), np.errstate(all="ignore"):  # NaN and inf are refused
+        with single_threaded_blas(), np.errstate(all="ignore"):  # NaN and inf are rejected
             return _restored(header, *from_arrays(header, arrays))
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
@@ -178,30 +179,34 @@ def _sparsity(given: Any, n_features: int) -> int:
     sparsity = given.n_nonzero_coefs if isinstance(given, LearnResult) else given
     if isinstance(sparsity, np.ndarray) and sparsity.ndim:
         raise ValueError(
-            f"the model has one n_nonzero_coefs for each of {len(sparsity)} signals: say with "
-            "save(..., n_nonzero_coefs=...) which number new signals are coded with."
+            f"the model has one n_nonzero_coefs for each of {len(sparsity)} signals: give "
+            "the one for new signals, save(..., n_nonzero_coefs=...)."
         )
     return int(sparsity_of(sparsity, 1, n_features))
 
 
-def _parameters(model: SparsifyingTransform | LearnResult, result: LearnResult) -> dict[str, Any]:
-    """Parameters of the estimator to load: the model, or the one for the method of a result."""
+def _estimator_to_save(model: SparsifyingTransform | LearnResult) -> SparsifyingTransform:
+    """The estimator of the method that learned, with the parameters that it shares with the model.
+
+    It is of another class than the model where a bound was chosen by cross-validation, or where any
+    method was accepted.
+    """
     if isinstance(model, LearnResult):
-        return _described(model.method, "refit")
-    _check_parameters(model, result, "; set it back, or fit again")  # or `load` would refuse it
-    parameters = model.get_params(deep=False)
-    for name in ("callback", "method"):
-        parameters.pop(name, None)
-    if not isinstance(parameters["init"], str):
-        del parameters["init"]
-    return parameters
+        return estimator_of(model.method)
+    estimator = estimator_of(model._method())
+    for name in set(estimator._get_param_names()) & set(model._get_param_names()):
+        setattr(estimator, name, getattr(model, name))
+    return estimator
 
 
-def _described(method: Method, coding: Coding) -> dict[str, Any]:
-    """Parameters of the estimator of a method, those of a method of one's own not among them."""
-    kind = ESTIMATORS.get(type(method), LearnedTransform)
-    parameters = parameters_of(method) if kind is not LearnedTransform else {}
-    return parameters | ({"coding": coding} if "coding" in kind._get_param_names() else {})
+def _parameters(estimator: SparsifyingTransform) -> dict[str, Any]:
+    """The parameters that a file holds: no code, and no `init` that is not a word."""
+    parameters = estimator.get_params(deep=False)
+    return {
+        name: value
+        for name, value in parameters.items()
+        if name not in ("callback", "method") and (name != "init" or isinstance(value, str))
+    }
 
 
 def _plain_number(value: Any) -> Any:
@@ -298,15 +303,12 @@ def _restored(header: dict[str, Any], result: LearnResult, stream: Stream) -> An
     parameters = header["parameters"]
     if not isinstance(parameters, dict) or not isinstance(parameters.get("init", ""), str):
         raise TypeError(f"its parameters are {parameters!r}.")
-    # Files of version 0.1 have the variant and the rounds in the method only. They say nothing of
-    # how codes are made.
-    parameters = _described(result.method, "largest") | parameters
-    kind = ESTIMATORS.get(type(result.method), LearnedTransform)
-    if kind is LearnedTransform:
-        parameters = parameters | {"method": result.method}
-    estimator = kind(**parameters)
+    # Files of version 0.1 have the variant and the rounds in the method only, and no `coding`.
+    if not isinstance(result.method, Orthonormal):
+        parameters = {"coding": "largest"} | parameters
+    estimator = estimator_of(result.method, **parameters)
     _check_parameters(estimator, result)
-    if kind is not LearnedTransform:
+    if not isinstance(estimator, LearnedTransform):
         estimator.set_params(**parameters_of(result.method))
     features: dict[str, Any] = {"n_features_in_": n_features}
     if names is not None:
@@ -328,7 +330,7 @@ def _restored(header: dict[str, Any], result: LearnResult, stream: Stream) -> An
 def _check_parameters(
     estimator: SparsifyingTransform, result: LearnResult, remedy: str = ""
 ) -> None:
-    """Refuse parameters with which an estimator could not go on from what it has learned."""
+    """Reject parameters with which an estimator could not resume what it has learned."""
     estimator._fit_options()
     estimator._stream_options()
     sparsity_of(estimator.n_nonzero_coefs, 1, len(result.transform))
@@ -360,7 +362,7 @@ def _may_be(given: Method, learned: Method) -> bool:
 
 def _agree(one: Any, other: Any) -> bool:
     if all(isinstance(value, numbers.Real) for value in (one, other)):
-        return math.isclose(one, other, rel_tol=_ROUNDING)
+        return math.isclose(one, other, rel_tol=_BOUND_SLACK)
     return bool(one == other)
 
 

@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from functools import cache
 from typing import Any, TypeVar
@@ -19,14 +19,15 @@ Result = TypeVar("Result")
 Workspace = dict[str, Any]  #: memory that a thread uses again
 
 _VARIABLE = "KAPPAFORM_NUM_THREADS"
-_WATCH_SECONDS = 0.1  # between two looks at what is done: as often as people can see
+_WATCH_SECONDS = 0.1  # between two calls of `watch`: as often as people can see
 
 _limit: ContextVar[int | None] = ContextVar("threads of a pass, at most", default=None)
 
 
 class _Inside(threading.local):
-    """Blocks of `single_threaded_blas` that a thread is inside: a list, so that another thread can
-    leave one for it.
+    """Number of blocks of `single_threaded_blas` that a thread is inside.
+
+    It is in a list, so that another thread can leave one on its behalf.
     """
 
     def __init__(self) -> None:
@@ -36,15 +37,14 @@ class _Inside(threading.local):
 _inside = _Inside()
 _lock = threading.RLock()  # of the following; a collected block may leave at any moment
 _n_inside = 0  # blocks, of all threads
-_is_limited = False
-_numbers_outside: list[int] = []  # of BLAS threads, library by library
+_numbers_outside: list[int] | None = None  # BLAS threads of each library, while they are limited
 
 
 def n_threads() -> int:
     """Threads of a pass: ``KAPPAFORM_NUM_THREADS``, or every core this process may use.
 
     The cores that it may use are those of its affinity and of the quota of its container, and no
-    more than numba's threads. Inside a block of `at_most_threads`, no more than it says.
+    more than numba's threads. Inside a block of `at_most_threads`, no more than its number.
     """
     limit = _limit.get()
     number = _wanted_threads()
@@ -53,7 +53,7 @@ def n_threads() -> int:
 
 @contextmanager
 def at_most_threads(number: int) -> Iterator[None]:
-    """Limit the passes begun inside the block, by this thread: others may run beside it."""
+    """Limit the threads of passes that this thread begins inside the block."""
     before = _limit.set(number)
     try:
         yield
@@ -109,14 +109,14 @@ def mapped_in_order(
 ) -> list[Result]:
     """Results of `function` in the order of `items`, computed by `n_threads()` threads.
 
-    `take` receives them instead, in that order, one at a time and as soon as they are there, so
-    that they need not be in memory all at once.
+    If `take` is given, it receives the results instead, in that order, one at a time and as soon as
+    they are available, so that they need not be in memory all at once.
 
-    Each thread takes the next item when it is done with one, and hands its own workspace to all of
-    its calls: fresh memory is slow. The caller sleeps until the last item is done, because every
-    time it woke for a result it would stop a thread that computes. Only for `watch` it wakes, ten
-    times a second, to tell it how many items are done; in the end that is all of them. Of several
-    errors, that of the first item is raised: items before it were begun before it.
+    Each thread takes the next item when it has finished one, and passes its own workspace to all of
+    its calls: fresh memory is slow. The caller sleeps until the last item is done, because waking
+    for each result would stop a thread that computes. Only for `watch`, which receives the number
+    of finished items, it wakes ten times a second. If several items fail, the error of the first is
+    raised: items before it were begun before it.
     """
     results: list[Any] = []
     hand_over = _in_order(results.append if take is None else take)
@@ -175,86 +175,67 @@ def _in_order(take: Callable[[Any], object]) -> Callable[[int, Any], None]:
     return hand_over
 
 
-class single_threaded_blas:  # noqa: N801 - called like a function
+def single_threaded_blas() -> AbstractContextManager[None]:
     """Keep BLAS on one thread inside the block; a block within another costs nothing.
 
     Blocks of rows occupy every core already, and a product that BLAS splits over a varying number
     of threads may round differently. The limit is global to the process: the first to enter sets
-    it, and the last to leave lifts it, from whatever threads they do. An interrupt at any moment
-    leaves no limit behind.
+    it, and the last to leave lifts it, from whatever threads they do.
     """
-
-    _blocks: list[int] | None = None  # of the thread that entered; None outside
-
-    def __enter__(self) -> None:
-        global _n_inside
-        blocks = _inside.blocks
-        try:
-            with _lock:
-                # No call between these: an interrupt finds all of them done, or none.
-                _n_inside += 1
-                blocks[0] += 1
-                self._blocks = blocks
-                _follow_blocks()
-        except BaseException:
-            self._leave()
-            raise
-
-    def __exit__(self, *_: object) -> None:
-        try:
-            self._leave()
-        except BaseException:
-            self._leave()
-            raise
-
-    def __del__(self) -> None:  # where an interrupt came before `__exit__`
-        if self._blocks is not None:
-            self._leave()
-
-    def _leave(self) -> None:
-        global _n_inside
-        with _lock:
-            if self._blocks is not None:
-                _n_inside -= 1
-                self._blocks[0] -= 1
-                self._blocks = None
-            _follow_blocks()
+    return _changed_blocks(1)
 
 
-@contextmanager
-def users_blas() -> Iterator[None]:
+def users_blas() -> AbstractContextManager[None]:
     """Give code of the user, such as a callback, the BLAS threads that the user had set.
 
     Steps out of every `single_threaded_blas` that this thread is inside. While other threads are
     inside one, the limit stays: it is global, and theirs.
     """
-    blocks = _inside.blocks
-    n_left = blocks[0]
+    return _changed_blocks(-_inside.blocks[0])
+
+
+@contextmanager
+def _changed_blocks(change: int) -> Iterator[None]:
+    """Let this thread be inside so many blocks more. An interrupt at any moment is undone.
+
+    Python interrupts calls and loops only: of lines without any, all are done or none.
+    """
+    global _n_inside
+    blocks, changed = _inside.blocks, 0
+
+    def leave() -> None:
+        nonlocal changed
+        global _n_inside
+        with _lock:
+            _n_inside -= changed
+            blocks[0] -= changed
+            changed = 0
+            _follow_blocks()
+
     try:
-        _change(blocks, -n_left)
+        with _lock:
+            _n_inside += change
+            blocks[0] += change
+            changed = change
+            _follow_blocks()
         yield
     finally:
-        _change(blocks, n_left - blocks[0])
-
-
-def _change(blocks: list[int], number: int) -> None:
-    global _n_inside
-    with _lock:
-        _n_inside += number
-        blocks[0] += number
-        _follow_blocks()
+        try:
+            leave()
+        except BaseException:
+            leave()
+            raise
 
 
 def _follow_blocks() -> None:
     """Limit BLAS if there are blocks, lift its limit if there are none. May be interrupted."""
-    global _is_limited, _numbers_outside
-    if _n_inside > 0 and not _is_limited:
-        numbers = [library.num_threads for library in _blas()]
-        _numbers_outside, _is_limited = numbers, True
-        _set_blas_threads([1] * len(numbers))
-    elif _n_inside == 0 and _is_limited:
+    global _numbers_outside
+    if _n_inside > 0 and _numbers_outside is None:
+        _numbers_outside = [library.num_threads for library in _blas()]
+        _set_blas_threads([1] * len(_numbers_outside))
+    elif _n_inside == 0 and _numbers_outside is not None:
         _set_blas_threads(_numbers_outside)
-        _is_limited = False
+        _numbers_outside = None
 
 
 def _begin_as_child() -> None:

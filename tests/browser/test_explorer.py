@@ -87,7 +87,7 @@ def test_every_position_shows_its_own_data(opened, file, data):
             now = shown(seen.page)
             assert now["bound"] == f"κ ≤ {view['bound']:g}"
             assert now["numbers"] == view["numbers"]
-            assert now["after"] == [view["cleaned"], 96]
+            assert now["after"] == [view["denoised"], 96]
             assert now["atoms"] == [view["atoms"], 71]
             assert f"reconstruction {100 * view['reconstruction']:.1f} %" in now["label"]
             views.append(now)
@@ -126,15 +126,15 @@ def test_the_mouse_moves_the_slider(opened, file):
 
 def test_the_other_picture_can_be_chosen(opened, file, data):
     with opened(file) as seen:
-        seen.page.check("input[value=rebuilt]")
+        seen.page.check("input[value=reconstructed]")
         view = data["views"][data["best"]]
-        assert shown(seen.page)["after"] == [view["rebuilt"], 96]
+        assert shown(seen.page)["after"] == [view["reconstructed"], 96]
         alternative = seen.page.get_attribute("#after", "alt")
-        assert alternative.startswith("The picture rebuilt from 6 of 64 numbers")
+        assert alternative.startswith("The picture reconstructed from 6 of 64 numbers")
         assert seen.page.inner_text("#picture-note").startswith("Rebuilt")
         seen.page.focus("#bound")
         seen.page.keyboard.press("End")
-        assert shown(seen.page)["after"] == [data["views"][-1]["rebuilt"], 96]
+        assert shown(seen.page)["after"] == [data["views"][-1]["reconstructed"], 96]
 
 
 def edge(page):

@@ -38,8 +38,8 @@ def ended(capsys, *arguments):
     return code, *capsys.readouterr()
 
 
-def refused(capsys, *arguments):
-    """The one line with which the command refuses its input."""
+def rejected(capsys, *arguments):
+    """The one line with which the command rejects its input."""
     code, out, err = ended(capsys, *arguments)
     assert code == 2
     assert out == ""

@@ -1,4 +1,4 @@
-"""`kappaform denoise`: what it computes, prints and refuses."""
+"""`kappaform denoise`: what it computes, prints and rejects."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tifffile
-from cli.command import PICTURE, ended, noisy, put, refused
+from cli.command import PICTURE, ended, noisy, put, rejected
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kappaform as kf
@@ -50,15 +50,15 @@ def test_files_of_8_and_16_bit_have_a_value_range(folder, capsys):
 
 
 @pytest.mark.parametrize("name", ["a.png", "a.tif"])
-def test_colours_are_denoised_together_and_opacity_is_left_alone(folder, capsys, name):
+def test_colours_are_denoised_together_and_alpha_is_left_alone(folder, capsys, name):
     colours = np.stack([noisy(seed) for seed in range(3)], axis=-1)
-    opacity = np.arange(PICTURE.size, dtype=np.uint8).reshape(*PICTURE.shape, 1)
-    values = np.concatenate([colours, opacity], axis=-1)
+    alpha = np.arange(PICTURE.size, dtype=np.uint8).reshape(*PICTURE.shape, 1)
+    values = np.concatenate([colours, alpha], axis=-1)
     put(name, values, has_channels=True, has_alpha=True)
     words = ["denoise", name, "--sigma", 15, "--patch-size", 4, "-o", f"b{Path(name).suffix}"]
     assert ended(capsys, *words)[0] == 0
     stored = read_image(folder / f"b{Path(name).suffix}").pixels
-    assert_array_equal(stored[..., 3:], opacity)
+    assert_array_equal(stored[..., 3:], alpha)
     expected = kf.denoise(
         np.float32(colours), 15, patch_size=4, channel_axis=-1, value_range=(0, 255), rng=0
     )
@@ -95,12 +95,12 @@ def test_help_says_units_choices_and_defaults(capsys):
     assert "in values of the file" in text
     assert "--method {conditioned,log-det,orthonormal}" in text
     assert "kind of transform to learn (default: conditioned)" in text
-    assert "default: 11, of volumes 4" in text
+    assert "default: 11, in volumes 4" in text
     assert "--noise {auto,white,shot,correlated}" in text
-    assert "bound on the condition number of the conditioned one (default: 1.1)" in text
+    assert "bound on the condition number of the conditioned method (default: 1.1)" in text
 
 
-def test_grey_with_opacity_is_denoised_as_grey(folder, capsys):
+def test_grey_with_alpha_is_denoised_as_grey(folder, capsys):
     put("a.png", np.stack([noisy(), noisy(1)], axis=-1), has_channels=True, has_alpha=True)
     assert ended(capsys, "denoise", "a.png", "--sigma", 15, "--patch-size", 4)[0] == 0
     stored = read_image(folder / "a_denoised.png").pixels
@@ -114,7 +114,7 @@ def test_pages_are_a_stack_a_volume_or_a_movie_as_declared(folder, capsys, suffi
     pages = np.stack([noisy(seed)[:20, :16] for seed in range(5)])
     put(f"a{suffix}", pages)
     if suffix == ".npy":  # nothing says what its axes are
-        assert "add --stack to denoise each on its own" in refused(capsys, "denoise", "a.npy")
+        assert "add --stack to denoise each on its own" in rejected(capsys, "denoise", "a.npy")
     frames = {"stack_axis": 0, "movie": True}
     for option, axes in (("--stack", {"stack_axis": 0}), ("--volume", {}), ("--movie", frames)):
         words = ["denoise", f"a{suffix}", option, "--sigma", 15, "--patch-size", 3]
@@ -181,7 +181,7 @@ def test_the_report_is_a_picture(folder, capsys):
         assert ended(capsys, *words)[0] == 0
         assert (folder / name).read_bytes().startswith(start)
     (folder / "a_denoised.png").unlink()
-    assert "give a name that ends with .png or .pdf or .svg" in refused(
+    assert "give a name that ends with .png or .pdf or .svg" in rejected(
         capsys, "denoise", "a.png", "--report", "r.txt"
     )
     assert not (folder / "a_denoised.png").exists()
@@ -276,12 +276,12 @@ def test_psnr_of_12_bit_in_a_file_of_16_is_relative_to_12(capsys):
     assert_allclose(record["psnr_before"], 10 * np.log10(4095**2 / error), rtol=1e-12)
 
 
-def test_a_reference_of_another_type_is_refused(files, capsys):
+def test_a_reference_of_another_type_is_rejected(files, capsys):
     put("a.png", noisy())
     put("clean.tif", PICTURE.astype(np.uint16))
     before = files()
-    line = refused(capsys, "denoise", "a.png", "--compare", "clean.tif")
-    assert "clean.tif holds uint16, a.png uint8: a reference has the same type" in line
+    line = rejected(capsys, "denoise", "a.png", "--compare", "clean.tif")
+    assert "clean.tif has type uint16, a.png uint8: a reference has the same type" in line
     assert files() == before
 
 
@@ -302,7 +302,7 @@ def test_a_reference_of_another_type_is_refused(files, capsys):
         ("--model m.kf --preset paper", "--preset paper has no effect with --model: a preset"),
         ("--model m.kf --method conditioned", "--method conditioned has no effect with --model"),
         ("--model m.kf --max-condition 2", "--max-condition has no effect with --model"),
-        ("--model m.kf --seed 0", "--seed has no effect with --model: it chooses patches"),
+        ("--model m.kf --seed 0", "--seed has no effect with --model"),
         (
             "--model m.kf --patch-size 4",
             "--patch-size has no effect with --model: m.kf has patches",
@@ -314,15 +314,15 @@ def test_a_reference_of_another_type_is_refused(files, capsys):
             "--patch-size 65",
             "--patch-size 65: patches of 4225 pixels would take hours or days: give",
         ),
-        ("--volume --patch-size 17", "give 16 at most, 4 to 6 are usual in volumes"),
+        ("--volume --patch-size 17", "give at most 16; 4 to 6 are usual in volumes"),
     ],
 )
-def test_what_has_no_effect_or_no_end_is_refused(files, capsys, arguments, message):
+def test_what_has_no_effect_or_no_end_is_rejected(files, capsys, arguments, message):
     put("a.png", noisy())
     result = kf.learn(np.random.default_rng(0).standard_normal((99, 16)), max_iter=1)
     kf.save("m.kf", result, patch_shape=(4, 4), patch_mean="removed")
     before = files()
-    assert message in refused(capsys, "denoise", "a.png", *arguments.split())
+    assert message in rejected(capsys, "denoise", "a.png", *arguments.split())
     assert files() == before
 
 
@@ -346,11 +346,11 @@ def test_large_patches_are_warned_about_once(capsys):
 @pytest.mark.parametrize(
     ("dtype", "words", "warned"),
     [
-        (np.uint8, "--sigma 0.06", "--sigma 0.06 is less than what rounding does to whole numbers"),
+        (np.uint8, "--sigma 0.06", "--sigma 0.06 is below the rounding error of integers"),
         (np.uint8, "--sigma 1", ""),
         (np.uint8, "--sigma 0", ""),
         (np.float32, "--sigma 0.06", ""),
-        (np.uint8, "--sigma 15 --value-range 0 1", "--value-range 0 1 leaves out most values of a"),
+        (np.uint8, "--sigma 15 --value-range 0 1", "--value-range 0 1 excludes most values of a"),
         (np.uint8, "--sigma 15 --value-range 0 200", ""),
         (np.float32, "--sigma 15 --value-range 0 255", ""),
     ],

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli.command import PICTURE, command, ended, noisy, put, refused
+from cli.command import PICTURE, command, ended, noisy, put, rejected
 from numpy.testing import assert_array_equal
 from PIL import Image
 
@@ -35,7 +35,7 @@ def test_a_batch_goes_on_after_a_failure_and_counts_it(folder, files):
     assert len(errors) == 2
     assert re.match(r"kappaform: error: in/b\.png is not a valid PNG file", errors[0])
     assert errors[1] == "kappaform: error: missing.png: No such file or directory"
-    assert done.stdout.splitlines()[-1] == "2 denoised, 2 failed, 1 skipped"
+    assert done.stdout.splitlines()[-1] == "2 denoised, 2 failed, 1 other file ignored"
     assert files().keys() - before.keys() == {"out/a.png", "out/c.tif"}
     assert before.items() <= files().items()
 
@@ -69,8 +69,8 @@ def test_an_empty_folder_costs_only_itself(folder, capsys):
     put("a.png", noisy())
     code, out, err = ended(capsys, "denoise", "empty", "a.png", "-o", "out", "--sigma", 0)
     assert code == 2
-    assert err.startswith("kappaform: error: empty holds no picture")
-    assert out.splitlines()[-1] == "1 denoised, 1 failed, 0 skipped"
+    assert err.startswith("kappaform: error: empty contains no picture")
+    assert out.splitlines()[-1] == "1 denoised, 1 failed"
     assert (folder / "out" / "a.png").exists()
 
 
@@ -102,11 +102,11 @@ def test_picture_and_report_are_both_written_or_neither(files, capsys, monkeypat
         with monkeypatch.context() as patched:
             patched.setattr(name, fails)
             words = ["denoise", "a.png", "--sigma", 0, "--report", "r.pdf"]
-            assert "disk full" in refused(capsys, *words)
+            assert "disk full" in rejected(capsys, *words)
         assert files() == before
 
 
-def test_read_only_folders_are_refused_before_any_work(folder, capsys, monkeypatch):
+def test_read_only_folders_are_rejected_before_any_work(folder, capsys, monkeypatch):
     def worked(*_, **__):
         raise AssertionError("there was work")
 
@@ -116,7 +116,7 @@ def test_read_only_folders_are_refused_before_any_work(folder, capsys, monkeypat
     monkeypatch.setattr("os.access", lambda path, _: Path(path).name != "locked")
     monkeypatch.setattr(kf, "denoise_with_details", worked)
     for words in (["-o", "locked/b.png"], ["--report", "locked/r.png"]):
-        assert "the folder locked is read-only" in refused(capsys, "denoise", "a.png", *words)
+        assert "the folder locked is read-only" in rejected(capsys, "denoise", "a.png", *words)
 
 
 def tree(*names):
@@ -138,7 +138,7 @@ def test_results_of_a_tree_lie_as_their_inputs_do(files, capsys):
     code, out, err = ended(capsys, *words)
     assert (code, err) == (0, "")
     assert files().keys() - before.keys() == {"out/a.png", "out/x/a.png", "out/x/y/b.tif"}
-    assert out.splitlines()[-1] == "3 denoised, 0 failed, 3 skipped"
+    assert out.splitlines()[-1] == "3 denoised, 0 failed, 3 other files ignored"
 
 
 def test_without_an_output_the_results_of_a_tree_lie_beside_their_inputs(files, capsys):
@@ -202,7 +202,7 @@ def test_a_folder_that_cannot_be_read_costs_only_itself(capsys, monkeypatch):
     code, out, err = ended(capsys, "denoise", "in", "--recursive", "--sigma", 0)
     assert code == 2
     assert err == "kappaform: error: in/locked: Permission denied\n"
-    assert out.splitlines()[-1] == "1 denoised, 1 failed, 0 skipped"
+    assert out.splitlines()[-1] == "1 denoised, 1 failed"
 
 
 def test_what_belongs_to_a_kept_result_is_checked(folder, capsys):
@@ -211,10 +211,10 @@ def test_what_belongs_to_a_kept_result_is_checked(folder, capsys):
     words = ["denoise", "a.png", "--sigma", 15, "--patch-size", 4]
     reported = [*words, "--report", "r.png", "--compare", "b.png"]
     assert ended(capsys, *reported)[0] == 0
-    assert "kept, it is there" in ended(capsys, *reported)[1]  # and so is its report
-    text = refused(capsys, *words, "--report", "r.txt")
+    assert "skipped, the output exists" in ended(capsys, *reported)[1]  # and so is its report
+    text = rejected(capsys, *words, "--report", "r.txt")
     assert "r.txt: give a name that ends with .png or .pdf or .svg" in text
-    assert "none.png: No such file" in refused(capsys, *words, "--compare", "none.png")
+    assert "none.png: No such file" in rejected(capsys, *words, "--compare", "none.png")
     assert not (folder / "r.txt").exists()
 
 
@@ -226,9 +226,9 @@ def test_a_result_that_is_there_is_kept_and_that_is_no_error(files, capsys):
     code, out, err = ended(capsys, "denoise", "a.png", "b.png", "--sigma", 0)
     assert (code, err) == (0, "")
     *_, kept, summary = out.splitlines()
-    text = "b.png -> b_denoised.png: kept, it is there already (--overwrite replaces it)"
+    text = "b.png -> b_denoised.png: skipped, the output exists (--overwrite replaces it)"
     assert kept == text
-    assert summary == "1 denoised, 1 kept, 0 failed, 0 skipped"
+    assert summary == "1 denoised, 1 skipped (output exists), 0 failed"
     assert before.items() <= files().items()
     document = json.loads(ended(capsys, "denoise", "a.png", "b.png", "--json")[1])
     assert (document["denoised"], document["kept"]) == (0, 2)
@@ -242,12 +242,12 @@ def test_a_result_is_replaced_when_asked_for(folder, capsys):
     assert_array_equal(read_image(folder / "b.png").pixels, noisy())
 
 
-def test_a_report_that_is_there_is_refused_unless_asked_for(folder, files, capsys):
+def test_a_report_that_is_there_is_rejected_unless_asked_for(folder, files, capsys):
     put("a.png", noisy())
     (folder / "r.png").write_text("mine")
     before = files()
     words = ["denoise", "a.png", "--sigma", 0, "--report", "r.png"]
-    assert "r.png is there already: give another name, or --overwrite." in refused(capsys, *words)
+    assert "r.png exists already: give another name, or --overwrite." in rejected(capsys, *words)
     assert files() == before
     assert ended(capsys, *words, "--overwrite")[0] == 0
     assert (folder / "r.png").read_bytes().startswith(b"\x89PNG")
@@ -257,12 +257,12 @@ def test_a_report_that_is_there_is_refused_unless_asked_for(folder, files, capsy
     "words",
     [["a.png", "b.png", "-o", "x.png"], ["in", "-o", "x.TIF"], ["in", "--report", "x.pdf"]],
 )
-def test_the_name_of_one_file_for_several_pictures_is_refused(folder, files, capsys, words):
+def test_the_name_of_one_file_for_several_pictures_is_rejected(folder, files, capsys, words):
     tree("a.png")
     put("a.png", noisy())
     put("b.png", noisy())
     before = files()
-    line = refused(capsys, "denoise", *words)
+    line = rejected(capsys, "denoise", *words)
     assert f"{' '.join(words[-2:])} is the name of one file, and there may be several" in line
     assert "give a folder (x/)" in line
     assert files() == before
@@ -292,20 +292,20 @@ def test_an_interrupted_batch_says_what_is_done_and_goes_on_later(folder, capsys
     words = ["denoise", *names, "--sigma", 0, "-o", "out"]
     code, _, err = ended(capsys, *words)
     assert code == 130
-    text = "1 of 3 pictures are done, the same command without --overwrite does the others"
+    text = "1 of 3 pictures are done; run the same command without --overwrite for the others"
     assert err == f"kappaform: error: interrupted: {text}\n"
     code, out, _ = ended(capsys, *words)
     assert code == 0
-    assert out.splitlines()[-1] == "2 denoised, 1 kept, 0 failed, 0 skipped"
+    assert out.splitlines()[-1] == "2 denoised, 1 skipped (output exists), 0 failed"
     assert len(list((folder / "out").iterdir())) == 3
 
 
-def test_a_folder_without_pictures_is_refused(folder, capsys):
+def test_a_folder_without_pictures_is_rejected(folder, capsys):
     (folder / "notes.txt").write_text("")
-    assert "holds no picture" in refused(capsys, "denoise", ".")
+    assert "contains no picture" in rejected(capsys, "denoise", ".")
 
 
-# --- What is refused, with nothing written
+# --- What is rejected, with nothing written
 
 
 @pytest.mark.parametrize(
@@ -367,7 +367,7 @@ def test_bad_input_is_one_line_and_writes_nothing(folder, files, capsys, argumen
     os.mkfifo("fifo.png")
     (folder / "loop.png").symlink_to("loop.png")
     before = files()
-    assert message in refused(capsys, "denoise", *arguments)
+    assert message in rejected(capsys, "denoise", *arguments)
     assert files() == before
 
 
@@ -431,7 +431,7 @@ def test_a_link_stays_one_and_what_it_leads_to_is_written(folder, capsys, exists
 def test_a_link_to_the_input_is_the_input(folder, capsys):
     put("a.png", noisy())
     (folder / "link.png").symlink_to("a.png")
-    assert "link.png is an input" in refused(capsys, "denoise", "a.png", "-o", "link.png")
+    assert "link.png is an input" in rejected(capsys, "denoise", "a.png", "-o", "link.png")
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o755])
@@ -473,7 +473,7 @@ def test_a_full_disk_is_reported_with_the_name_of_the_file(files, capsys):
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
     try:
         for suffix in ("npy", "png", "tif"):
-            line = refused(capsys, "denoise", f"a.{suffix}", "--sigma", 0)
+            line = rejected(capsys, "denoise", f"a.{suffix}", "--sigma", 0)
             assert f"a_denoised.{suffix}: " in line
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

@@ -1,4 +1,4 @@
-"""`kappaform explore`: what it writes and says, and what it refuses."""
+"""`kappaform explore`: what it writes and says, and what it rejects."""
 
 import base64
 import io
@@ -8,7 +8,7 @@ import re
 
 import numpy as np
 import pytest
-from cli.command import ended, put, refused
+from cli.command import ended, put, rejected
 from PIL import Image
 from skimage.data import astronaut, camera
 
@@ -62,9 +62,9 @@ def test_of_a_huge_picture_the_middle_is_taken_and_said(capsys, folder, monkeypa
     monkeypatch.setattr(command, "MOST_PIXELS", 40)
     put(folder / "large.png", camera()[:100, :60])
     out, _ = explore(capsys, "large.png", "-o", "page.html")
-    assert "the middle of large.png (60 × 100 pixels)" in out
+    assert "the centre of large.png (60 × 100 pixels)" in out
     page = (folder / "page.html").read_text(encoding="utf-8")
-    assert "the middle of large.png (60 × 100 pixels) · 40 × 40 pixels" in page
+    assert "the centre of large.png (60 × 100 pixels) · 40 × 40 pixels" in page
     encoded = re.search(r'id="before".*?base64,([^"]+)"', page, re.DOTALL)[1]
     shown = np.asarray(Image.open(io.BytesIO(base64.b64decode(encoded))).convert("L"), float)
     assert np.abs(shown - camera()[30:70, 10:50]).mean() < 3  # WebP loses a bit
@@ -74,7 +74,7 @@ def test_psnr_against_a_reference(capsys, folder, picture):
     noisy = np.clip(kf.add_noise(PICTURE, 10, rng=0), 0, 255).astype(np.uint8)
     put(folder / "noisy.png", noisy)
     explore(capsys, "noisy.png", "-o", "page.html", "--compare", picture)
-    assert "PSNR, cleaned" in data_of(folder / "page.html")["views"][0]["numbers"]
+    assert "PSNR, denoised" in data_of(folder / "page.html")["views"][0]["numbers"]
 
 
 def test_gain_and_kind_of_noise(capsys, picture):
@@ -84,7 +84,7 @@ def test_gain_and_kind_of_noise(capsys, picture):
     assert re.search(r"white, sigma .* \(estimated\)", out)
 
 
-def test_colour_with_opacity_and_16_bit(capsys, folder):
+def test_colour_with_alpha_and_16_bit(capsys, folder):
     colours = astronaut()[:40, :40]
     opaque = np.dstack([colours, np.full(colours.shape[:2], 255, np.uint8)])
     put(folder / "colour.png", opaque, has_channels=True, has_alpha=True)
@@ -105,7 +105,7 @@ def test_strange_names_are_escaped(capsys, folder, name):
     assert page.count("<script") == 2
 
 
-# --- What is refused, before anything is learned
+# --- What is rejected, before anything is learned
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,8 @@ def test_strange_names_are_escaped(capsys, folder, name):
     [
         (np.zeros((48, 48), np.uint8), "x.png", "x.png: the picture is constant"),
         (PICTURE[:8, :8], "x.png", "x.png: the picture has 8 × 8 pixels, too few patches"),
-        (np.zeros((5, 48, 48)), "x.npy", "x.npy has pages, shape (5, 48, 48): save the one"),
-        (np.zeros((2, 5, 48, 48)), "x.npy", "x.npy has pages, shape (2, 5, 48, 48): save the one"),
+        (np.zeros((5, 48, 48)), "x.npy", "x.npy has pages, shape (5, 48, 48): save one"),
+        (np.zeros((2, 5, 48, 48)), "x.npy", "x.npy has pages, shape (2, 5, 48, 48): save one"),
         (np.zeros(48), "x.npy", "x.npy has shape (48,): a picture has rows and columns"),
         (np.full((48, 48), np.nan), "x.npy", "x.npy: the picture contains NaN or inf"),
     ],
@@ -126,15 +126,15 @@ def test_pictures_that_cannot_be_explored(capsys, folder, files, values, name, t
     else:
         put(folder / name, values)
     before = files()
-    assert text in refused(capsys, "explore", name, "-o", "page.html")
+    assert text in rejected(capsys, "explore", name, "-o", "page.html")
     assert files() == before
 
 
 def test_an_output_that_is_there_is_kept(capsys, folder, picture, files):
     (folder / "page.html").write_text("mine")
     before = files()
-    text = refused(capsys, "explore", picture, "-o", "page.html")
-    assert "page.html is there already: give another name, or --overwrite" in text
+    text = rejected(capsys, "explore", picture, "-o", "page.html")
+    assert "page.html exists already: give another name, or --overwrite" in text
     assert files() == before
     explore(capsys, picture, "-o", "page.html", "--overwrite")
     assert (folder / "page.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
@@ -151,7 +151,7 @@ def test_an_output_that_is_there_is_kept(capsys, folder, picture, files):
     ],
 )
 def test_places_that_cannot_be_written(capsys, picture, output, text):
-    assert text in refused(capsys, "explore", picture, "-o", output)
+    assert text in rejected(capsys, "explore", picture, "-o", output)
 
 
 @pytest.mark.skipif(
@@ -160,15 +160,15 @@ def test_places_that_cannot_be_written(capsys, picture, output, text):
 def test_a_folder_that_is_read_only(capsys, folder, picture):
     place = folder / "locked"
     place.mkdir(mode=0o500)
-    assert "is read-only" in refused(capsys, "explore", picture, "-o", place / "page.html")
+    assert "is read-only" in rejected(capsys, "explore", picture, "-o", place / "page.html")
 
 
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        (["--bounds", 2], "--bounds: 1 different ones are given; a slider has 2 to 25"),
-        (["--bounds", *range(1, 31)], "--bounds: 30 different ones are given"),
-        (["--n-nonzero", 65], "--n-nonzero 65 exceeds the 64 pixels of a patch"),
+        (["--bounds", 2], "--bounds: the slider has 2 to 25 different positions, 1 given"),
+        (["--bounds", *range(1, 31)], "25 different positions, 30 given"),
+        (["--n-nonzero", 65], "--n-nonzero 65 exceeds"),
         (["--patch-size", 100], "--patch-size 100: patches of 10000 pixels"),
         (["--patch-size", 16], "or a smaller --patch-size"),
         (["--sigma", 5, "--gain", 2], "has no effect with"),
@@ -176,11 +176,11 @@ def test_a_folder_that_is_read_only(capsys, folder, picture):
     ],
 )
 def test_settings_that_make_no_page(capsys, picture, options, text):
-    assert text in refused(capsys, "explore", picture, "-o", "page.html", *options)
+    assert text in rejected(capsys, "explore", picture, "-o", "page.html", *options)
 
 
-def test_a_reference_of_another_size_is_refused(capsys, folder, picture):
+def test_a_reference_of_another_size_is_rejected(capsys, folder, picture):
     put(folder / "small.png", PICTURE[:40])
-    text = refused(capsys, "explore", picture, "-o", "page.html", "--compare", "small.png")
+    text = rejected(capsys, "explore", picture, "-o", "page.html", "--compare", "small.png")
     assert "small.png has shape (40, 48), " in text
     assert "(48, 48): a reference has the same size" in text

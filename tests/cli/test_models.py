@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli.command import ended, noisy, put, refused
+from cli.command import ended, noisy, put, rejected
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
@@ -50,6 +50,16 @@ def test_learning_goes_on_from_a_model(signals, capsys):
     expected = kf.learn(signals, kf.Orthonormal(), tol=0, max_iter=8)
     assert_array_equal(kf.load("whole.kf").result_.transform, expected.transform)
     assert kf.load("whole.kf").n_iter_ == 8
+
+
+def test_a_model_of_other_patches_is_no_start(capsys):
+    put("a.png", noisy())
+    words = ["learn", "a.png", "--max-iter", 1]
+    assert ended(capsys, *words, "--patch-size", 4, "-o", "m.kf")[0] == 0
+    line = rejected(capsys, *words, "--patch-size", 6, "--init", "m.kf", "-o", "n.kf")
+    text = "--init m.kf is a transform of 16 features (patches of 4 × 4 pixels), and the signals"
+    assert text in line
+    assert "--patch-size" in line
 
 
 @pytest.mark.parametrize("method", ["conditioned", "log-det", "orthonormal"])
@@ -101,13 +111,13 @@ def test_info_computes_the_condition_number(signals, capsys):
     assert re.search(r"^condition number +1\.7$", out, re.MULTILINE)
 
 
-def test_info_refuses_a_file_whose_condition_number_is_not_what_it_says(signals, capsys):
+def test_info_rejects_a_file_whose_condition_number_is_not_what_it_says(signals, capsys):
     kf.save("m.kf", kf.learn(signals, kf.LogDet(), max_iter=5))
     with np.load("m.kf") as archive:
         entries = dict(archive)
     entries["transform"] = entries["transform"] * np.linspace(1, 9, 16)
     np.savez("forged.npz", **entries)
-    assert "the header says" in refused(capsys, "info", "forged.npz")
+    assert "the header says" in rejected(capsys, "info", "forged.npz")
 
 
 def test_path_shows_every_bound_and_draws(folder, signals, capsys):
@@ -129,8 +139,8 @@ def test_path_chooses_a_bound_by_folds_and_saves_what_it_learns(signals, capsys)
     code, out, err = ended(capsys, *words)
     assert (code, err) == (0, "")
     expected = kf.ConditionedTransformCV(max_conditions=(1, 4), cv=2, tol=0.01).fit(signals)
-    assert f"--max-condition {expected.max_condition_:g} rebuilds best" in out
-    assert out.endswith("drawn: p.png\nsaved: best.kf\n")
+    assert f"--max-condition {expected.max_condition_:g} has the smallest reconstruction" in out
+    assert out.endswith("written: p.png\nwritten: best.kf\n")
     loaded = kf.load("best.kf")
     assert loaded.max_condition == expected.max_condition_
     assert_array_equal(loaded.components_, expected.components_)
@@ -147,14 +157,16 @@ def test_of_a_constant_picture_there_is_nothing_to_choose(folder, capsys, words)
     np.save("flat.npy", np.full((50, 9), 0.1))
     np.save("rows.npy", np.repeat(np.arange(50.0), 9).reshape(50, 9))
     for name in ("flat.png", "flat.npy", "rows.npy"):
-        text = refused(capsys, "path", name, *words)
-        assert "every signal is constant, as in a picture of one value: all bounds do" in text
+        text = rejected(capsys, "path", name, *words)
+        assert "every signal is constant" in text
     assert not (folder / "m.kf").exists()
 
 
 def test_the_error_that_the_path_chooses_by_can_be_given(signals, capsys):
     words = ["path", "signals.npy", "--bounds", 1, 2, 4, "--max-iter", 5, "--choose-by", "absolute"]
-    assert "--max-condition 4 has the least error of what" in ended(capsys, *words)[1]
+    assert (
+        "--max-condition 4 has the smallest absolute error on held-out" in ended(capsys, *words)[1]
+    )
     assert len(signals) > 2
 
 
@@ -175,12 +187,12 @@ def test_the_error_that_the_path_chooses_by_can_be_given(signals, capsys):
         (["learn", "signals.npy", "wide.npy", "-o", "n.kf"], "wide.npy has signals of 17 features"),
         (
             ["learn", "cube.npy", "-o", "n.kf"],
-            "cube.npy has shape (2, 2, 2) of float64: signals are 2-D",
+            "cube.npy has shape (2, 2, 2) and type float64",
         ),
         (["learn", "text.npy", "-o", "n.kf"], "text.npy is not a valid NPY file"),
         (["learn", "signals.npy", "-o", "n.kf", "--n-nonzero", "17"], "--n-nonzero 17 exceeds"),
         (["learn", "a.png", "-o", "n.kf", "--patch-size", "20"], "--patch-size 20 exceeds a.png"),
-        (["learn", "a.png", "-o", "n.kf", "--patch-size", "65"], "give 64 at most, 8 to 16 are"),
+        (["learn", "a.png", "-o", "n.kf", "--patch-size", "65"], "give at most 64; 8 to 16 are"),
         (["path", "signals.npy", "--bounds", "0.5"], "0.5: give a finite number >= 1"),
         (["path", "one.npy"], "give at least 2"),
         (
@@ -202,14 +214,14 @@ def test_the_error_that_the_path_chooses_by_can_be_given(signals, capsys):
         (["decode", "wide.npz", "wide.npz", "-o", "c.npy"], "wide.npz is sparse codes, not a tr"),
         (
             ["encode", "signals.npy", "m.kf", "-o", "c.npz"],
-            "signals.npy is an array of NumPy",
+            "signals.npy is a NumPy array",
         ),
-        (["encode", "m.kf", "m.npz", "-o", "c.npz"], "m.npz is a transform, not signals: give sig"),
+        (["encode", "m.kf", "m.npz", "-o", "c.npz"], "m.npz is a transform, not signals: give"),
         (["encode", "m.kf", "wide.npz", "-o", "c.npz"], "wide.npz is sparse codes, not signals"),
         (["info", "wide.npz"], "wide.npz is sparse codes, not a transform"),
-        (["decode", "m.kf", "text.npz", "-o", "c.npy"], "text.npz is damaged or holds no codes"),
+        (["decode", "m.kf", "text.npz", "-o", "c.npy"], "text.npz is damaged or contains no codes"),
         (["decode", "m.kf", "wide.npz", "-o", "c.npy"], "17 features"),
-        (["decode", "m.kf", "signals.npy", "-o", "c.npy"], "signals.npy is an array of NumPy, not"),
+        (["decode", "m.kf", "signals.npy", "-o", "c.npy"], "signals.npy is a NumPy array, not"),
         (
             ["encode", "m.kf", "a.png", "-o", "c.npz"],
             "a.png is a picture, not signals: give ",
@@ -217,12 +229,15 @@ def test_the_error_that_the_path_chooses_by_can_be_given(signals, capsys):
         (["encode", "m.kf", "complex.npy", "-o", "c.npz"], "of real numbers"),
         (["learn", "header.npy", "-o", "n.kf"], "header.npy is not a valid NPY file"),
         (["encode", "m.kf", "header.npy", "-o", "c.npz"], "header.npy is not a valid NPY"),
-        (["learn", "complex.npy", "-o", "n.kf"], "complex.npy has shape (3, 16) of complex128"),
+        (
+            ["learn", "complex.npy", "-o", "n.kf"],
+            "complex.npy has shape (3, 16) and type complex128",
+        ),
         (["learn", "signals.npy", "-o", "/dev/null"], "/dev/null is a device, a pipe or a socket"),
         (["info", "missing.kf"], "missing.kf: No such file"),
-        (["learn", "signals.npy", "-o", "n.kf", "--init", "dtc"], "--init dtc is unknown: choose"),
+        (["learn", "signals.npy", "-o", "n.kf", "--init", "dtc"], "--init dtc: give auto, dct, "),
         (["learn", "signals.npy", "-o", "n.kf", "--init", "a.png"], "a.png is a picture, not a tr"),
-        (["learn", "signals.npy", "-o", "n.kf", "--norm", "0"], "give a finite number from 1e-06"),
+        (["learn", "signals.npy", "-o", "n.kf", "--norm", "0"], "--norm 0.0: "),
         (
             ["learn", "signals.npy", "-o", "n.kf", "--objective", "relative", "--variant", "paper"],
             "--objective relative with --variant paper: the published",
@@ -245,7 +260,7 @@ def test_bad_models_and_signals_are_one_line(files, signals, capsys, arguments, 
     header = Path("signals.npy").read_bytes().replace(b"}", b" ", 1)
     Path("header.npy").write_bytes(header)
     before = files()
-    assert message in refused(capsys, *arguments)
+    assert message in rejected(capsys, *arguments)
     assert files() == before
 
 
@@ -264,15 +279,15 @@ def test_bad_models_and_signals_are_one_line(files, signals, capsys, arguments, 
             ["--method", "log-det", "--variant", "paper"],
             "--variant has no effect with --method log-det: only the conditioned",
         ),
-        (["--patch-size", "8"], "--patch-size has no effect on signals, .npy: leave it out"),
-        (["--n-patches", "100"], "--n-patches has no effect on signals, .npy: leave it out"),
-        (["--seed", "0"], "--seed has no effect on signals, .npy: leave it out"),
+        (["--patch-size", "8"], "--patch-size has no effect on signals (.npy): leave it out"),
+        (["--n-patches", "100"], "--n-patches has no effect on signals (.npy): leave it out"),
+        (["--seed", "0"], "--seed has no effect on signals (.npy): leave it out"),
     ],
 )
 @pytest.mark.usefixtures("signals")
-def test_options_without_effect_on_learning_are_refused(files, capsys, arguments, message):
+def test_options_without_effect_on_learning_are_rejected(files, capsys, arguments, message):
     before = files()
-    assert message in refused(capsys, "learn", "signals.npy", "-o", "m.kf", *arguments)
+    assert message in rejected(capsys, "learn", "signals.npy", "-o", "m.kf", *arguments)
     assert files() == before
 
 
@@ -292,8 +307,8 @@ def test_a_file_that_is_there_is_replaced_only_when_asked_for(signals, files, ca
     target = Path(words[-1])
     target.write_text("mine")
     before = files()
-    line = refused(capsys, *words)
-    assert f"{target} is there already: give another name, or --overwrite." in line
+    line = rejected(capsys, *words)
+    assert f"{target} exists already: give another name, or --overwrite." in line
     assert files() == before
     assert ended(capsys, *words, "--overwrite")[0] == 0
     assert target.read_bytes() != b"mine"
@@ -314,7 +329,7 @@ def test_an_interruption_keeps_what_was_learned(capsys, monkeypatch, name, code)
     monkeypatch.setattr(kf, "learn", watched)
     put("a.png", noisy())
     ending = ended(capsys, "learn", "a.png", "--patch-size", 4, "--tol", 0, "-o", "m.kf")
-    text = "kappaform: error: interrupted: what was learned in 3 iterations is in m.kf\n"
+    text = "kappaform: error: interrupted: the transform after 3 iterations is in m.kf\n"
     assert ending == (code, "", text)
     model = kf.load("m.kf")
     assert_array_equal(model.result_.transform, seen[-1].transform)

@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tifffile
-from cli.command import PICTURE, ended, noisy, put, refused
+from cli.command import PICTURE, ended, noisy, put, rejected
 from numpy.testing import assert_array_equal
 from PIL import Image
 
 import kappaform as kf
-from kappaform.cli.messages import in_options
+from kappaform.cli.messages import failure
 from kappaform.image_files import read_image
 
 # --- What exists
@@ -21,8 +21,8 @@ def test_a_file_that_the_user_names_is_not_taken_for_a_result(files, capsys):
     put("unrelated.png", noisy(1))
     before = files()
     words = ["denoise", "a.png", "--sigma", 0, "-o", "unrelated.png"]
-    line = refused(capsys, *words)
-    assert "unrelated.png is there already: give another name, or --overwrite." in line
+    line = rejected(capsys, *words)
+    assert "unrelated.png exists already: give another name, or --overwrite." in line
     assert files() == before
     assert ended(capsys, *words, "--overwrite")[0] == 0
     assert_array_equal(read_image(Path("unrelated.png")).pixels, noisy())
@@ -35,7 +35,7 @@ def test_results_in_a_folder_are_kept_though_the_user_names_the_folder(files, ca
     before = files()
     code, out, err = ended(capsys, *words)
     assert (code, err) == (0, "")
-    assert "out/a.png: kept" in out
+    assert "out/a.png: skipped" in out
     assert files() == before
 
 
@@ -58,7 +58,7 @@ def test_results_in_a_folder_are_kept_though_the_user_names_the_folder(files, ca
         ["a.png", "-o", "text.png/"],
     ],
 )
-def test_what_is_refused_leaves_no_folder(folder, capsys, words):
+def test_what_is_rejected_leaves_no_folder(folder, capsys, words):
     (folder / "in" / "x").mkdir(parents=True)
     put("a.png", noisy())
     put("in/a.png", noisy())
@@ -104,22 +104,22 @@ def test_a_folder_that_another_command_makes_meanwhile_is_used(folder, capsys, m
 
 @pytest.mark.parametrize("name", ["sigma=20.png", "max_condition 2.png", "patch_size=8 noise=3"])
 def test_a_name_that_looks_like_a_parameter_stays_as_it_is(folder, capsys, name):
-    assert f"error: {name}: No such file" in refused(capsys, "denoise", name)
+    assert f"error: {name}: No such file" in rejected(capsys, "denoise", name)
     name = f"{name.removesuffix('.png')}.png"
     (folder / name).write_text("no picture")
-    assert f"error: {name} is not a valid PNG file" in refused(capsys, "denoise", name)
+    assert f"error: {name} is not a valid PNG file" in rejected(capsys, "denoise", name)
     put(name, noisy()[:9, :9])
-    line = refused(capsys, "denoise", name, "--patch-size", 12)
+    line = rejected(capsys, "denoise", name, "--patch-size", 12)
     assert f"error: {name}: --patch-size 12 " in line  # and parameters are options
     assert name in ended(capsys, "denoise", name, "--sigma", 900, "--patch-size", 4)[2]
-    assert f"{name} is an input" in refused(capsys, "denoise", name, "-o", name)
+    assert f"{name} is an input" in rejected(capsys, "denoise", name, "-o", name)
 
 
-def test_only_whole_names_are_left_alone():
-    text = "in: patch_size=8 exceeds max_iter, see in/sigma=3.png"
-    expected = "in: --patch-size 8 exceeds --max-iter, see in/sigma=3.png"
-    assert in_options(text, ["in", "i", "size", "s", ""]) == expected
-    assert in_options("preset='paper' of paper", ["paper"]) == "--preset paper of paper"
+def test_only_a_whole_name_counts_as_the_name_of_the_file():
+    for text in ("image contains NaN", "an-in.png: no", "in/a.png: no", "within"):
+        assert failure(ValueError(text), source="in") == (2, f"in: {text}")
+    for text in ("in: no such file", "b.png is larger than in.", "in has pages"):
+        assert failure(ValueError(text), source="in") == (2, text)
 
 
 @pytest.mark.parametrize("suffix", [".ome.tif", ".ome.tiff", ".OME.TIF"])
@@ -138,7 +138,7 @@ def test_the_suffix_of_ome_files_is_a_whole(files, capsys, suffix):
 def test_noise_of_black_and_white_is_not_estimated(folder, files, capsys, name):
     Image.fromarray(noisy()).convert("1").save(name)
     before = files()
-    line = refused(capsys, "denoise", name)
+    line = rejected(capsys, "denoise", name)
     assert f"{name} has one bit per pixel: the noise of black and white cannot be" in line
     assert files() == before
     assert ended(capsys, "denoise", name, "--sigma", 30, "--patch-size", 4)[0] == 0

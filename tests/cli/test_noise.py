@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from cli.command import ended, noisy, put, refused
+from cli.command import ended, noisy, put, rejected
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.ndimage import gaussian_filter
 from skimage import data
@@ -166,44 +166,47 @@ def test_json_has_the_noise_of_every_page_and_channel(capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--sigma 3 --noise shot", "--sigma has no effect with --noise shot: the size of shot"),
-        ("--sigma 3 --noise correlated", "--sigma has no effect with --noise correlated: its size"),
-        ("--sigma 3 --noise auto", "--sigma has no effect with --noise auto: kind and size are"),
-        ("--sigma 3 --gain 2", "--sigma has no effect with --gain: one is the size of white noise"),
-        ("--gain 2 --noise white", "--gain has no effect with --noise white: the size of white"),
+        ("--sigma 3 --noise shot", "--sigma has no effect with --noise shot"),
+        ("--sigma 3 --noise correlated", "--sigma has no effect with --noise correlated"),
+        ("--sigma 3 --noise auto", "--sigma has no effect with --noise auto"),
+        ("--sigma 3 --gain 2", "--sigma has no effect with --gain"),
+        ("--gain 2 --noise white", "--gain has no effect with --noise white"),
         ("--gain 2 --noise correlated", "--gain has no effect with --noise correlated"),
         ("--gain 2 --noise auto", "--gain has no effect with --noise auto"),
-        ("--read-noise 3", "--read-noise has no effect without --gain: they describe shot noise"),
-        ("--offset 0", "--offset has no effect without --gain: they describe shot noise together"),
-        ("--gain 2 --preset paper", "--gain has no effect with --preset paper: the denoiser of"),
+        ("--read-noise 3", "--read-noise has no effect without --gain"),
+        ("--offset 0", "--offset has no effect without --gain"),
+        ("--gain 2 --preset paper", "--gain has no effect with --preset paper"),
         ("--noise shot --preset paper", "--noise shot has no effect with --preset paper"),
     ],
 )
-def test_noise_that_contradicts_itself_is_refused(files, capsys, words, message):
+def test_noise_that_contradicts_itself_is_rejected(files, capsys, words, message):
     put("a.png", noisy())
     before = files()
-    assert message in refused(capsys, "denoise", "a.png", *words.split())
+    assert message in rejected(capsys, "denoise", "a.png", *words.split())
     assert files() == before
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--gain 0", "--gain: 0: give a finite number > 0"),
-        ("--gain nan", "--gain: nan: give a finite number > 0"),
-        ("--read-noise -1", "--read-noise: -1: give a finite number >= 0"),
-        ("--offset inf", "--offset: inf: give a finite number;"),
-        ("--offset nan", "--offset: nan: give a finite number;"),
+        ("--gain 0", "--gain 0"),
+        ("--gain nan", "--gain nan"),
+        ("--gain 2 --read-noise -1", "--read-noise -1"),
+        ("--gain 2 --offset inf", "--offset inf"),
+        ("--gain 2 --offset nan", "--offset nan"),
+        ("--sigma -1", "--sigma -1"),
+        ("--sigma nan", "--sigma nan"),
+        ("--sigma inf", "--sigma inf"),
         ("--noise loud", "--noise: invalid choice: 'loud'"),
     ],
 )
-def test_numbers_that_no_noise_has_are_refused(capsys, words, message):
-    assert message in refused(capsys, "denoise", "a.png", *words.split())
+def test_numbers_that_no_noise_has_are_rejected(capsys, words, message):
+    assert message in rejected(capsys, "denoise", "a.png", *words.split())
 
 
-def test_noise_that_is_not_there_is_refused_in_words_of_the_command(capsys):
+def test_noise_that_is_not_there_is_rejected_in_words_of_the_command(capsys):
     np.save("a.npy", kf.add_noise(np.add.outer(np.arange(90.0), np.arange(90.0)), 9, rng=0))
-    line = refused(capsys, "denoise", "a.npy", "--noise", "shot")
+    line = rejected(capsys, "denoise", "a.npy", "--noise", "shot")
     assert "a.npy: --noise shot: the noise of this image does not grow with its brightness" in line
     assert line.endswith("give gain and read noise, --gain and --read-noise.\n")
 
@@ -282,7 +285,7 @@ def test_counts_of_a_few_photons_in_whole_numbers_are_warned_of(tmp_path, capsys
     counts = np.random.default_rng(0).poisson(CLEAN / 255 * 5).astype(np.uint8)
     code, _, err = ended(capsys, "denoise", put(tmp_path / "counts.png", counts), *QUICK)
     assert code == 0
-    assert "its values are whole numbers, to which the result is rounded" in err
+    assert "its values are integers, to which the result is rounded" in err
 
 
 # --- Nothing to remove

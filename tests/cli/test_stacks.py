@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 import tifffile
-from cli.command import PICTURE, ended, noisy, put, refused
+from cli.command import PICTURE, ended, noisy, put, rejected
 from numpy.testing import assert_array_equal
 
 import kappaform as kf
@@ -106,7 +106,7 @@ def test_the_noise_of_every_channel_of_a_movie_is_its_own(folder, capsys, rng):
 def test_channels_alone_are_no_movie(files, capsys):
     tifffile.imwrite("a.tif", hyperstack(3), imagej=True, metadata={"axes": "CYX"})
     before = files()
-    line = refused(capsys, "denoise", "a.tif", "--movie")
+    line = rejected(capsys, "denoise", "a.tif", "--movie")
     text = "a.tif: the axes of the picture are CYX, none of which is the time of a movie: "
     assert f"{text}leave out --movie." in line
     assert files() == before
@@ -115,7 +115,7 @@ def test_channels_alone_are_no_movie(files, capsys):
 def test_channels_alone_are_no_volume(files, capsys):
     tifffile.imwrite("a.tif", hyperstack(3), imagej=True, metadata={"axes": "CYX"})
     before = files()
-    line = refused(capsys, "denoise", "a.tif", "--volume")
+    line = rejected(capsys, "denoise", "a.tif", "--volume")
     text = "a.tif: the axes of the picture are CYX, none of which is the depth of a volume: "
     assert f"{text}leave out --volume." in line
     assert files() == before
@@ -132,7 +132,7 @@ def test_pages_in_colour_are_denoised_each_with_its_colours(folder, capsys):
 def test_arrays_of_many_axes_are_planes_or_volumes_as_declared(folder, capsys):
     values = hyperstack(2, 5)
     np.save("a.npy", values)
-    assert "a.npy has pages, shape (2, 5, 20, 24): add" in refused(capsys, "denoise", "a.npy")
+    assert "a.npy has pages, shape (2, 5, 20, 24): add" in rejected(capsys, "denoise", "a.npy")
     done(capsys, "a.npy", "--stack", *WORDS)
     planes = [cleaned(plane) for plane in values.reshape(-1, *SMALL)]
     assert_array_equal(np.load(folder / "a_denoised.npy").reshape(-1, *SMALL), planes)
@@ -198,7 +198,7 @@ def test_a_batch_that_goes_on_shares_the_same_transform(folder, capsys):
     done(capsys, *words)
     before = (folder / "b_denoised.png").read_bytes()
     (folder / "b_denoised.png").unlink()
-    assert "kept" in done(capsys, *words)
+    assert "skipped" in done(capsys, *words)
     assert (folder / "b_denoised.png").read_bytes() == before
 
 
@@ -208,7 +208,7 @@ def test_nothing_is_learned_if_all_results_are_there(capsys, monkeypatch):
     words = ["a.png", "b.png", "--share", *WORDS]
     done(capsys, *words)
     monkeypatch.setattr(kf, "learn_from_images", lambda *_, **__: 1 / 0)
-    assert done(capsys, *words).endswith("0 denoised, 2 kept, 0 failed, 0 skipped\n")
+    assert done(capsys, *words).endswith("0 denoised, 2 skipped (output exists), 0 failed\n")
 
 
 def test_a_shared_transform_of_shallow_volumes_fits_them(folder, capsys):
@@ -225,7 +225,7 @@ def test_a_file_that_cannot_be_read_costs_only_itself(folder, capsys):
     code, out, err = ended(capsys, "denoise", "bad.png", "a.png", "b.png", "--share", *WORDS)
     assert code == 2
     assert re.fullmatch(r"kappaform: error: bad\.png is not a valid PNG file: .*\n", err)
-    assert out.splitlines()[-1] == "2 denoised, 1 failed, 0 skipped"
+    assert out.splitlines()[-1] == "2 denoised, 1 failed"
 
 
 @pytest.mark.parametrize(
@@ -239,14 +239,14 @@ def test_a_file_that_cannot_be_read_costs_only_itself(folder, capsys):
         (["a.png", "a.tif", "--share", "--sigma", "0"], "--share: images have no noise, so there"),
     ],
 )
-def test_what_cannot_be_shared_is_refused(files, capsys, words, message):
+def test_what_cannot_be_shared_is_rejected(files, capsys, words, message):
     put("a.png", noisy())
     put("a.tif", noisy())
     put("z.tif", hyperstack(4))
     put("tiny.png", noisy()[:8, :8])
     np.save("nan.npy", np.full((36, 36), np.nan))
     before = files()
-    assert message in refused(capsys, "denoise", *words)
+    assert message in rejected(capsys, "denoise", *words)
     assert files() == before
 
 
@@ -292,9 +292,9 @@ def test_quality_is_that_of_the_lossy_results_only(folder, capsys):
         (["a.jpg", "--jpeg-quality", "101"], "--jpeg-quality: 101: give an integer from 1 to 100"),
     ],
 )
-def test_quality_without_effect_is_refused_before_any_work(files, capsys, words, message):
+def test_quality_without_effect_is_rejected_before_any_work(files, capsys, words, message):
     put("a.png", noisy())
     put("a.jpg", noisy())
     before = files()
-    assert message in refused(capsys, "denoise", *words)
+    assert message in rejected(capsys, "denoise", *words)
     assert files() == before

@@ -109,6 +109,6 @@ def test_input_is_left_alone(rng):
         (1.0, 1, ValueError, r"coefs has shape \(\)"),
     ],
 )
-def test_what_cannot_be_ranked_is_refused(coefs, n_nonzero, error, message):
+def test_what_cannot_be_ranked_is_rejected(coefs, n_nonzero, error, message):
     with pytest.raises(error, match=message):
         hard_threshold(coefs, n_nonzero)

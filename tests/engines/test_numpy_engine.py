@@ -284,7 +284,7 @@ def test_large_signals_have_codes_of_a_tiny_transform_and_come_back(rng):
 
 
 @pytest.mark.parametrize("exponent", [1012, 1020])
-def test_signals_whose_norms_overflow_are_refused_with_a_remedy(exponent, rng):
+def test_signals_whose_norms_overflow_are_rejected_with_a_remedy(exponent, rng):
     engine = engine_for(np.ldexp(rng.uniform(0.5, 1, (50, 4)), exponent))
     one = np.eye(4)
     message = r"signals has a norm above 2\*\*1010.*scale it, for instance signals / 1e100"

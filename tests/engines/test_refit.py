@@ -25,7 +25,7 @@ def lost(signals, codes, transform):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n", [1, 3, 16, 63, 64, 65, 130])
-def test_codes_rebuild_as_their_definition_does(n, dtype, rng):
+def test_codes_reconstruct_as_their_definition_does(n, dtype, rng):
     signals = rng.standard_normal((60, n)).astype(dtype)
     transform = transform_of(rng, n)
     for n_nonzero in (0, 1, n // 2, n, rng.integers(0, n + 1, 60)):
@@ -43,7 +43,7 @@ def test_codes_rebuild_as_their_definition_does(n, dtype, rng):
 
 
 @pytest.mark.parametrize("condition", [1.5, 10.0, 1e4])
-def test_no_other_values_of_the_same_entries_rebuild_better(condition, rng):
+def test_no_other_values_of_the_same_entries_reconstruct_better(condition, rng):
     signals, transform = rng.standard_normal((300, 24)), transform_of(rng, 24, condition)
     codes = engine_for(signals).encode(transform, 7, refit_of(transform))
     atoms = np.linalg.inv(transform)
@@ -115,7 +115,7 @@ def test_atoms_that_rounding_cannot_tell_apart_do_no_harm(rng):
 @pytest.mark.parametrize("convert", [np.asarray, as_dask, as_tensor])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("entry", [600.0, 1e4])
-def test_signals_that_keep_every_entry_are_rebuilt_exactly(entry, dtype, convert, rng):
+def test_signals_that_keep_every_entry_are_reconstructed_exactly(entry, dtype, convert, rng):
     """Also next to signals that do not, and with rows so large that they are scaled."""
     signals = rng.standard_normal((700, 4)).astype(dtype)
     signals[1:, 1] *= 1 / entry  # so that rounding does not decide

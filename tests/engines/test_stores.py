@@ -168,7 +168,7 @@ def test_the_next_piece_is_read_while_one_is_in_use(rng, monkeypatch):
 
 def test_memory_does_not_grow_with_the_number_of_signals_on_disk(monkeypatch):
     monkeypatch.setenv("KAPPAFORM_NUM_THREADS", "2")
-    monkeypatch.setattr("kappaform.engines.blocks.MOST_CUTS_BYTES", 2**18)
+    monkeypatch.setattr("kappaform.engines.blocks.MOST_THRESHOLD_BYTES", 2**18)
     monkeypatch.setattr(stores, "_PIECE_BYTES", 2**17)
     engine_for(np.ones((10, 16))).run_pass(np.eye(16), 3)  # compiled: that is not counted
     peaks = []
@@ -181,7 +181,7 @@ def test_memory_does_not_grow_with_the_number_of_signals_on_disk(monkeypatch):
 
 @pytest.mark.parametrize("remembered", [0, 5000 * 8, 2**26])
 def test_what_is_not_remembered_of_signals_on_disk_changes_no_bit(remembered, rng, monkeypatch):
-    monkeypatch.setattr("kappaform.engines.blocks.MOST_CUTS_BYTES", remembered)
+    monkeypatch.setattr("kappaform.engines.blocks.MOST_THRESHOLD_BYTES", remembered)
     signals, transform = rng.standard_normal((9000, 10)), rng.standard_normal((10, 10))
     assert_same_results(engine_for(Store(signals)), engine_for(signals), transform, 3)
 
@@ -413,7 +413,7 @@ def test_arrays_of_other_libraries_are_read_as_arrays(protocol, rng):
     np.testing.assert_array_equal(engine_for(array).gram, engine_for(signals).gram)
 
 
-def test_an_array_on_a_device_that_numpy_cannot_read_is_refused_with_a_remedy(rng):
+def test_an_array_on_a_device_that_numpy_cannot_read_is_rejected_with_a_remedy(rng):
     array = Foreign(rng.standard_normal((50, 3)), "__cuda_array_interface__")
     with pytest.raises(TypeError, match=r"x is an array of \w+ that NumPy cannot read \(Implicit"):
         engine_for(array, "x")
@@ -430,14 +430,14 @@ def test_an_array_on_a_device_that_numpy_cannot_read_is_refused_with_a_remedy(rn
         (np.zeros((2, 2), "datetime64[s]"), TypeError, "signals has dtype datetime64"),
     ],
 )
-def test_stores_that_hold_no_signals_are_refused_unread(rows, error, message):
+def test_stores_that_hold_no_signals_are_rejected_unread(rows, error, message):
     store = Store(rows)
     with pytest.raises(error, match=message):
         engine_for(store)
     assert store.reads == []
 
 
-def test_a_store_of_numbers_of_another_kind_is_refused():
+def test_a_store_of_numbers_of_another_kind_is_rejected():
     store = Store(np.zeros((3, 3)))
     store.dtype = "no number"
     with pytest.raises(TypeError, match="signals has dtype no number: it must hold real numbers"):
@@ -454,7 +454,7 @@ def test_a_store_of_numbers_of_another_kind_is_refused():
         (lambda rows: np.ma.masked_less(rows, 0.5), "gave masked entries"),
     ],
 )
-def test_a_store_that_gives_other_rows_than_it_has_is_refused(given, message, rng):
+def test_a_store_that_gives_other_rows_than_it_has_is_rejected(given, message, rng):
     class Wrong(Store):
         def __getitem__(self, rows):
             return given(super().__getitem__(rows))

@@ -82,7 +82,7 @@ def test_asking_for_the_number_does_not_start_the_threads_of_numba():
 
 
 @pytest.mark.parametrize("text", ["0", "-2", "many", "1.5"])
-def test_a_number_of_threads_that_is_none_is_refused(monkeypatch, text):
+def test_a_number_of_threads_that_is_none_is_rejected(monkeypatch, text):
     monkeypatch.setenv("KAPPAFORM_NUM_THREADS", text)
     with pytest.raises(ValueError, match=f"KAPPAFORM_NUM_THREADS='{text}'"):
         n_threads()
@@ -185,7 +185,7 @@ child = os.fork()
 if child == 0:
     good = limits() == ({1} if inside else {2})
     if inside:
-        block.__exit__()
+        block.__exit__(None, None, None)
     with single_threaded_blas():
         good &= limits() == {1}
     good &= limits() == {2}

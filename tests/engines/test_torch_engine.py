@@ -224,11 +224,11 @@ def test_nothing_is_written_to_the_signals(device, rng):
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_signals_that_are_not_finite_are_refused_by_row(bad, dtype, device):
+def test_signals_that_are_not_finite_are_rejected_by_row(bad, dtype, device):
     signals = torch.ones((5000, 4), dtype=getattr(torch, dtype), device=device)
     signals[4321, 2] = bad
-    text = "patches contains NaN or inf, first in row 4331: drop such rows or fill them."
-    for call in readings(engine_for(signals, "patches", first_row=10)):
+    text = "patches contains NaN or inf, first in row 4321: drop such rows or fill them."
+    for call in readings(engine_for(signals, "patches")):
         with pytest.raises(ValueError, match=text):
             call()
 
@@ -253,7 +253,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("make", "error", "text"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_cannot_be_passed_over_is_refused_in_a_sentence(make, error, text):
+def test_what_cannot_be_passed_over_is_rejected_in_a_sentence(make, error, text):
     with pytest.raises(error, match=text):
         engine_for(make(), "y")
 

@@ -27,7 +27,7 @@ def run(engine, transform, n_nonzero, exact=True):
     """Sums and codes of a pass."""
     wanted = torch.tensor(np.atleast_1d(n_nonzero).astype(np.int32), device=DEVICE)
     sums = engine.run(transform, wanted, exact)
-    return *sums, engine.encode(transform, wanted, exact).cpu().numpy()
+    return sums.cross, *sums.energies, engine.encode(transform, wanted, exact).cpu().numpy()
 
 
 def normal(rng, *shape):

@@ -54,7 +54,7 @@ def assert_whole(estimator, n_features):
     pickle.loads(pickle.dumps(estimator)).partial_fit(np.eye(n_features))
 
 
-# --- refused -------------------------------------------------------------------------------------
+# --- rejected -------------------------------------------------------------------------------------
 
 
 @each_estimator
@@ -73,7 +73,7 @@ def assert_whole(estimator, n_features):
         ({"callback": "print"}, lambda signals: signals[:, :8], "callback='print'"),
     ],
 )
-def test_a_fit_that_is_refused_changes_nothing(estimator_class, changes, prepare, told, signals):
+def test_a_fit_that_is_rejected_changes_nothing(estimator_class, changes, prepare, told, signals):
     table = pd.DataFrame(signals, columns=[f"x{i}" for i in range(N_FEATURES)])
     estimator = estimator_class(3, init="dct", tol=1e-2).fit(table)
     before, codes = parts_of(estimator), estimator.transform(table)
@@ -84,14 +84,14 @@ def test_a_fit_that_is_refused_changes_nothing(estimator_class, changes, prepare
 
 
 @each_estimator
-def test_a_first_fit_that_is_refused_leaves_nothing(estimator_class, signals):
+def test_a_first_fit_that_is_rejected_leaves_nothing(estimator_class, signals):
     estimator = estimator_class(3)
     with pytest.raises(ValueError, match="first in row 7"):
         estimator.fit(spoiled(signals))
     assert not parts_of(estimator)
 
 
-def test_after_a_refused_batch_of_named_columns_the_names_stay(signals):
+def test_after_a_rejected_batch_of_named_columns_the_names_stay(signals):
     names = [f"x{i}" for i in range(N_FEATURES)]
     estimator = kf.OrthonormalTransform(3).partial_fit(pd.DataFrame(signals, columns=names))
     before = parts_of(estimator)

@@ -170,9 +170,9 @@ def test_rows_of_a_dask_array_stay_in_their_chunks(rows, signals):
     np.testing.assert_array_equal(taken.compute(), signals[rows])
 
 
-def test_scattered_rows_of_a_store_are_refused():
+def test_scattered_rows_of_a_store_are_rejected():
     store = CountingStore(np.zeros((5000, 2)))
-    with pytest.raises(ValueError, match="cv takes 2500 runs of rows of signals on disk: folds"):
+    with pytest.raises(ValueError, match=r"2500 separate places of signals on disk.*folds"):
         take_rows(store, np.arange(0, 5000, 2))
 
 

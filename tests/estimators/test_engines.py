@@ -54,8 +54,7 @@ def test_a_store_is_read_in_slices_and_gives_the_bits_of_an_array(estimator_clas
     np.testing.assert_array_equal(batches[0].components_, batches[1].components_)
 
 
-def test_sparse_codes_of_a_store_are_made_piece_by_piece(signals, monkeypatch):
-    monkeypatch.setattr("kappaform.estimators.base._PIECE_BLOCKS", 1)
+def test_sparse_codes_of_a_store_are_those_in_memory(signals):
     signals = np.tile(signals, (20, 1))
     estimator = kf.OrthonormalTransform(3, tol=1e-2, sparse_output=True).fit(Store(signals))
     codes = estimator.transform(Store(signals))
@@ -121,7 +120,7 @@ def test_streams_take_batches_of_any_library(library, signals):
 
 
 @pytest.mark.parametrize("library", ["store", "dask", "torch"])
-def test_rows_of_another_length_are_refused_with_both_lengths(library, signals):
+def test_rows_of_another_length_are_rejected_with_both_lengths(library, signals):
     estimator = kf.OrthonormalTransform(3, tol=1e-2).fit(signals)
     narrow = moved(signals[:, 1:], library)
     for call in (estimator.transform, estimator.score):
@@ -132,7 +131,7 @@ def test_rows_of_another_length_are_refused_with_both_lengths(library, signals):
 
 
 @pytest.mark.parametrize("library", ["store", "dask", "torch"])
-def test_what_is_no_table_of_rows_is_refused_by_the_engine(library, signals):
+def test_what_is_no_table_of_rows_is_rejected_by_the_engine(library, signals):
     estimator = kf.OrthonormalTransform(3, tol=1e-2).fit(signals)
     for call in (estimator.fit, estimator.partial_fit, estimator.transform):
         with pytest.raises(ValueError, match=r"has shape \(16,\): it must be 2-D"):

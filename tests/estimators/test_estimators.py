@@ -11,7 +11,7 @@ import naive
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import ESTIMATORS, each_estimator
+from helpers import ESTIMATORS, each_estimator, peak_bytes
 from scipy import sparse
 from skimage.data import astronaut, camera, coins
 from sklearn import datasets
@@ -28,7 +28,6 @@ from threadpoolctl import threadpool_limits
 import kappaform as kf
 from kappaform.engines import NumpyEngine
 from kappaform.engines.blocks import block_rows
-from kappaform.estimators.base import _piece_rows
 from kappaform.learning import StopReason
 
 N_FEATURES = 16
@@ -104,7 +103,7 @@ def test_codes_are_the_largest_coefficients(estimator_class, dtype, n_nonzero, s
 @pytest.mark.filterwarnings("ignore:n_nonzero_coefs=0:UserWarning")
 @pytest.mark.parametrize("estimator_class", [kf.ConditionedTransform, kf.LogDetTransform])
 @pytest.mark.parametrize("n_nonzero", [0, 1, 3, N_FEATURES])
-def test_by_default_codes_are_those_that_rebuild_best(estimator_class, n_nonzero, signals):
+def test_by_default_codes_are_those_that_reconstruct_best(estimator_class, n_nonzero, signals):
     estimator = estimator_class(n_nonzero, tol=1e-2).fit(signals)
     codes = estimator.transform(signals)
     expected = naive.rebuilding_codes(signals, estimator.result_.transform, n_nonzero)
@@ -128,7 +127,7 @@ def test_how_codes_are_made_can_be_changed_after_learning_but_not_to_anything(si
 
 
 @pytest.mark.filterwarnings("ignore:max_condition=1e:UserWarning")
-def test_codes_that_rebuild_need_a_regular_transform(signals):
+def test_codes_that_reconstruct_need_a_regular_transform(signals):
     estimator = kf.ConditionedTransform(3, max_condition=1e300, tol=1e-2).fit(signals)
     spectrum = np.append(np.ones(N_FEATURES - 1), 1e-30)
     object.__setattr__(estimator.result_, "transform", np.diag(spectrum))
@@ -158,7 +157,7 @@ def learned_by_default(estimator_class, kind):
 
 
 @pytest.mark.parametrize("kind", ["patches", "digits"])
-def test_the_default_rebuilds_better_than_a_cosine_or_a_learned_orthonormal_basis(kind):
+def test_the_default_reconstructs_better_than_a_cosine_or_a_learned_orthonormal_basis(kind):
     others = real_signals(kind)[1]
     score = learned_by_default(kf.ConditionedTransform, kind).score(others)
     cosine = -kf.evaluate(others, kf.dct_basis((8, 8))).reconstruction
@@ -218,9 +217,8 @@ def test_condition_number_never_exceeds_the_bound(max_condition, objective, dtyp
 
 @each_estimator
 @each_dtype
-def test_sparse_codes_equal_dense_codes(estimator_class, dtype, signals, monkeypatch):
-    monkeypatch.setattr("kappaform.estimators.base._PIECE_BLOCKS", 1)
-    signals = np.tile(signals, (8, 1)).astype(dtype)  # several chunks
+def test_sparse_codes_equal_dense_codes(estimator_class, dtype, signals):
+    signals = np.tile(signals, (8, 1)).astype(dtype)  # several blocks
     estimator = estimator_class(3, tol=1e-2).fit(signals)
     dense = estimator.transform(signals)
     estimator.sparse_output = True
@@ -236,12 +234,11 @@ def test_sparse_codes_equal_dense_codes(estimator_class, dtype, signals, monkeyp
     )
 
 
-def test_the_row_that_is_not_finite_is_named_whatever_piece_it_is_in(signals, monkeypatch):
-    monkeypatch.setattr("kappaform.estimators.base._PIECE_BLOCKS", 1)
+def test_the_row_that_is_not_finite_is_named_whatever_block_it_is_in(signals):
     signals = np.tile(signals, (30, 1))
     estimator = kf.OrthonormalTransform(3, tol=1e-2, sparse_output=True).fit(signals)
     codes = estimator.transform(signals)
-    assert _piece_rows(N_FEATURES, signals.dtype) < 8000
+    assert block_rows(N_FEATURES, signals.dtype) < 8000
     signals[8000, 3] = np.nan
     with pytest.raises(ValueError, match="first in row 8000"):
         estimator.transform(signals)
@@ -251,7 +248,7 @@ def test_the_row_that_is_not_finite_is_named_whatever_piece_it_is_in(signals, mo
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_what_keeps_all_coefficients_is_rebuilt_however_ill_conditioned(seed):
+def test_what_keeps_all_coefficients_is_reconstructed_however_ill_conditioned(seed):
     rng, condition = np.random.default_rng(seed), 1e7
     left, right = kf.random_basis(64, rng), kf.random_basis(64, rng)
     start = (left * np.repeat([1, 1 / condition], 32)) @ right
@@ -266,7 +263,7 @@ def test_what_keeps_all_coefficients_is_rebuilt_however_ill_conditioned(seed):
     assert -1e-15 * condition < estimator.score(signals) <= 0
 
 
-def test_signals_are_rebuilt_with_the_same_bits_whatever_blas_does(rng):
+def test_signals_are_reconstructed_with_the_same_bits_whatever_blas_does(rng):
     signals = rng.standard_normal((600, 256))
     start = rng.standard_normal((256, 256))
     estimator = kf.OrthonormalTransform(20, tol=1.0, init=start).fit(signals)
@@ -294,10 +291,7 @@ def test_fit_transform_is_fit_then_transform(estimator_class, sparse_output, sig
 
 @each_estimator
 @each_dtype
-def test_score_is_minus_the_relative_reconstruction_error(
-    estimator_class, dtype, signals, monkeypatch
-):
-    monkeypatch.setattr("kappaform.estimators.base._PIECE_BLOCKS", 1)
+def test_score_is_minus_the_relative_reconstruction_error(estimator_class, dtype, signals):
     signals = np.vstack([signals, 10 * signals, signals, signals, signals]).astype(dtype)
     estimator = estimator_class(3, tol=1e-2).fit(signals)
     codes = estimator.transform(signals).astype(float)
@@ -312,7 +306,7 @@ def test_more_coefficients_score_better(signals):
     assert scores[0] < scores[-1]
 
 
-def test_zero_signals_are_rebuilt_perfectly(signals):
+def test_zero_signals_are_reconstructed_perfectly(signals):
     estimator = kf.ConditionedTransform(3, tol=1e-2).fit(signals)
     assert estimator.score(np.zeros((5, N_FEATURES))) == 0
 
@@ -534,7 +528,7 @@ def test_what_needs_a_fit_says_so(estimator_class, method, signals):
     ],
     ids=["masked", "dates", "durations", "table", "strings"],
 )
-def test_what_learn_refuses_estimators_refuse(prepare, told, signals):
+def test_what_learn_rejects_estimators_reject(prepare, told, signals):
     estimator = kf.OrthonormalTransform(3, tol=1e-2).fit(signals)
     bad = prepare(signals)
     with pytest.raises((TypeError, ValueError), match=told):
@@ -544,7 +538,7 @@ def test_what_learn_refuses_estimators_refuse(prepare, told, signals):
             getattr(estimator, call)(bad)
 
 
-def test_codes_of_another_length_are_refused(signals):
+def test_codes_of_another_length_are_rejected(signals):
     estimator = kf.OrthonormalTransform(3, tol=1e-2).fit(signals)
     with pytest.raises(ValueError, match="X has 5 features: the codes of this transform have 16"):
         estimator.inverse_transform(np.ones((2, 5)))
@@ -593,12 +587,14 @@ def test_memory_mapped_signals_are_never_copied_as_a_whole(dtype, signals, tmp_p
     np.testing.assert_array_equal(codes, estimator.transform(np.array(mapped, working)))
 
 
-@each_dtype
-def test_pieces_of_codes_are_whole_blocks_of_the_engine(dtype):
-    for n_features in (1, 64, 129, 5000):
-        piece = _piece_rows(n_features, np.dtype(dtype))
-        assert piece % block_rows(n_features, np.dtype(dtype)) == 0
-        assert piece * n_features * np.dtype(dtype).itemsize < 2**29
+def test_sparse_codes_are_never_dense_as_a_whole(rng, monkeypatch):
+    monkeypatch.setenv("KAPPAFORM_NUM_THREADS", "2")
+    signals = rng.standard_normal((100_000, 64)).astype(np.float32)
+    estimator = kf.OrthonormalTransform(3, tol=1.0, sparse_output=True).fit(signals[:1000])
+    estimator.inverse_transform(estimator.transform(signals[:1000]))
+    codes = estimator.transform(signals)
+    assert peak_bytes(lambda: estimator.transform(signals)) < signals.nbytes / 2
+    assert peak_bytes(lambda: estimator.inverse_transform(codes)) < 2 * signals.nbytes
 
 
 def test_components_are_a_copy_of_ones_own(signals):

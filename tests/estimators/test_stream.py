@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -30,6 +31,13 @@ def learned_from(estimator, batches):
     for batch in batches:
         estimator.partial_fit(batch)
     return estimator
+
+
+@cache
+def learned_from_all(estimator_class):
+    """What the batches of the fixture lead to if nothing goes wrong; not to be changed."""
+    signals = np.random.default_rng(0).standard_normal((300, N_FEATURES)).cumsum(axis=1)
+    return learned_from(estimator_class(3), np.split(signals, 6))
 
 
 def assert_same(one, other):
@@ -73,7 +81,7 @@ def test_after_every_batch_the_estimator_is_ready_for_use(estimator_class, batch
 
 
 @each_estimator
-def test_signals_of_another_length_are_refused_and_change_nothing(estimator_class, batches):
+def test_signals_of_another_length_are_rejected_and_change_nothing(estimator_class, batches):
     estimator = learned_from(estimator_class(3), batches[:2])
     before = pickle.loads(pickle.dumps(estimator))
     message = f"X has 15 features, but {estimator_class.__name__} is expecting 16 features as input"
@@ -92,7 +100,7 @@ def test_a_batch_that_is_not_finite_changes_nothing(estimator_class, batches):
     with pytest.raises(ValueError, match="contains NaN or inf, first in row 7"):
         estimator.partial_fit(spoiled)
     assert_same(estimator, before)
-    assert_same(learned_from(estimator, batches[2:]), learned_from(estimator_class(3), batches))
+    assert_same(learned_from(estimator, batches[2:]), learned_from_all(estimator_class))
 
 
 @each_estimator
@@ -108,17 +116,17 @@ def test_an_interrupted_batch_changes_nothing(estimator_class, batches, monkeypa
         with pytest.raises(KeyboardInterrupt):
             estimator.partial_fit(batches[2])
     assert_same(estimator, before)
-    assert_same(learned_from(estimator, batches[2:]), learned_from(estimator_class(3), batches))
+    assert_same(learned_from(estimator, batches[2:]), learned_from_all(estimator_class))
 
 
 @each_estimator
-def test_a_first_batch_that_is_refused_fixes_nothing(estimator_class, batches):
+def test_a_first_batch_that_is_rejected_fixes_nothing(estimator_class, batches):
     estimator = estimator_class(3)
     with pytest.raises(ValueError, match="NaN"):
         estimator.partial_fit(np.full((4, 9), np.nan))
     with pytest.raises(NotFittedError, match="not fitted yet"):
         estimator.transform(batches[0])
-    assert_same(learned_from(estimator, batches), learned_from(estimator_class(3), batches))
+    assert_same(learned_from(estimator, batches), learned_from_all(estimator_class))
 
 
 @each_estimator
@@ -183,7 +191,7 @@ def test_with_another_bound_only_the_transform_goes_on(signals, batches):
 @each_estimator
 def test_batches_in_another_order_end_at_nearly_the_same_score(estimator_class, signals):
     scores = []
-    for seed in range(3):
+    for seed in range(2):
         rows = np.random.default_rng(seed).permutation(len(signals))
         batches = [signals[part] for _ in range(3) for part in np.split(rows, 6)]
         scores.append(learned_from(estimator_class(3), batches).score(signals))
@@ -266,7 +274,7 @@ def rewrite(path, **changes):
         ({"n_updates": ...}, "it has no 'n_updates'"),
     ],
 )
-def test_files_that_describe_no_stream_are_refused(change, reason, batches, tmp_path):
+def test_files_that_describe_no_stream_are_rejected(change, reason, batches, tmp_path):
     kf.save(tmp_path / "half", learned_from(kf.OrthonormalTransform(3), batches))
     rewrite(tmp_path / "half", **change)
     with pytest.raises(ValueError, match=f"half is damaged: .*{reason}"):
@@ -332,6 +340,6 @@ def test_every_batch_reaches_the_callback_and_is_printed(batches, capsys):
         ({"init": "magic"}, ValueError, "init='magic' is unknown"),
     ],
 )
-def test_parameters_that_make_no_sense_are_refused(parameters, kind, message, batches):
+def test_parameters_that_make_no_sense_are_rejected(parameters, kind, message, batches):
     with pytest.raises(kind, match=message):
         kf.ConditionedTransform(**parameters).partial_fit(batches[0])

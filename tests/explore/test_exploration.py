@@ -9,7 +9,7 @@ from skimage.data import astronaut, camera
 
 import kappaform as kf
 from kappaform.explore import exploration
-from kappaform.explore.exploration import rebuilt
+from kappaform.explore.exploration import reconstructed
 
 PICTURE = kf.add_noise(camera()[100:164, 200:264], 10, rng=0)
 BOUNDS = (1, 2, 5)
@@ -46,22 +46,22 @@ def test_the_best_view_rebuilds_best(found):
 
 
 def test_views_show_different_pictures(found):
-    for name in ("rebuilt", "cleaned"):
+    for name in ("reconstructed", "denoised"):
         pictures = [getattr(view, name) for view in found.views]
         assert all(picture.shape == PICTURE.shape for picture in pictures)
         assert not np.allclose(pictures[0], pictures[-1])
 
 
-def test_a_picture_is_rebuilt_exactly_from_all_coefficients():
+def test_a_picture_is_reconstructed_exactly_from_all_coefficients():
     image = camera()[:20, :28].astype(float)  # no multiples of a patch
     transform = kf.random_basis(64) * np.linspace(1, 3, 64)[:, np.newaxis]
-    assert np.allclose(rebuilt(image, transform, 8, 64), image)
+    assert np.allclose(reconstructed(image, transform, 8, 64), image)
 
 
 def test_without_coefficients_the_means_of_patches_are_left():
     image = camera()[:16, :16].astype(float)
     means = image.reshape(2, 8, 2, 8).mean(axis=(1, 3))
-    assert np.allclose(rebuilt(image, np.eye(64), 8, 0), np.kron(means, np.ones((8, 8))))
+    assert np.allclose(reconstructed(image, np.eye(64), 8, 0), np.kron(means, np.ones((8, 8))))
 
 
 def test_atoms_stay_in_their_place_as_the_bound_moves(found):
@@ -81,10 +81,10 @@ def test_atoms_are_the_rows_of_the_transform_in_some_order(found):
     assert np.linalg.matrix_rank(atoms) == SIDE**2
 
 
-def test_colours_are_rebuilt_and_cleaned_each():
+def test_each_colour_is_reconstructed_and_denoised():
     image = astronaut()[:40, :48]
     found = explore(image, (1, 2), noise=kf.White(5.0))
-    assert found.views[0].rebuilt.shape == found.views[0].cleaned.shape == image.shape
+    assert found.views[0].reconstructed.shape == found.views[0].denoised.shape == image.shape
 
 
 def test_noise_that_is_given_is_used_and_said():
@@ -92,7 +92,7 @@ def test_noise_that_is_given_is_used_and_said():
     found = explore(PICTURE, (1, 2), noise=noise)
     assert found.noise is noise
     expected = kf.denoise(PICTURE, noise=noise, transform=_transform(PICTURE), patch_size=SIDE)
-    assert expected.shape == found.views[0].cleaned.shape
+    assert expected.shape == found.views[0].denoised.shape
 
 
 def test_of_a_kind_of_noise_the_size_is_estimated():
@@ -110,12 +110,12 @@ def test_progress_never_falls_and_ends_at_one():
 @pytest.mark.parametrize(
     ("image", "text"),
     [
-        (np.ones((64, 64)), "the picture is constant, there is nothing to learn"),
+        (np.ones((64, 64)), "the picture is constant: there is nothing to learn"),
         (PICTURE[:15], "the picture has 64 × 15 pixels, too few patches to learn from: give at"),
         (np.where(np.eye(64), np.nan, PICTURE), "the picture contains NaN or inf"),
     ],
 )
-def test_pictures_that_show_nothing_are_refused(image, text):
+def test_pictures_that_show_nothing_are_rejected(image, text):
     with pytest.raises(ValueError, match=text):
         explore(image, BOUNDS)
 

@@ -69,14 +69,16 @@ def test_the_numbers_are_those_of_the_views(found, text):
 
 def test_the_pictures_are_those_of_the_views(found, text):
     for view, shown in zip(found.views, data_of(text)["views"], strict=True):
-        for name in ("cleaned", "rebuilt"):
+        for name in ("denoised", "reconstructed"):
             made = np.clip(getattr(view, name), 0, 255)
             assert np.sqrt(np.mean((pixels_of(shown[name]) - made) ** 2)) < 5  # WebP loses a bit
 
 
 def test_psnr_is_shown_with_a_reference_only(found, text):
     shown = data_of(text)["views"][0]["numbers"]
-    assert 15 < float(shown["PSNR, given"].split()[0]) < float(shown["PSNR, cleaned"].split()[0])
+    assert (
+        15 < float(shown["PSNR, original"].split()[0]) < float(shown["PSNR, denoised"].split()[0])
+    )
     without, _ = page_of(found, About("camera.png"))
     assert "PSNR" not in without
 
@@ -94,9 +96,9 @@ def test_shot_noise_is_shown_as_assumed():
     assert "noise assumed: shot, gain 2, read noise 3" in text
 
 
-def test_without_noise_the_page_says_that_nothing_is_cleaned():
+def test_without_noise_the_page_says_that_nothing_is_denoised():
     text, _ = page_of(explore(NOISY, (1, 2), noise=kf.White(0.0)), About("x.png"))
-    assert data_of(text)["notes"]["cleaned"].startswith("No noise was found")
+    assert data_of(text)["notes"]["denoised"].startswith("No noise was found")
 
 
 def test_the_page_asks_for_nothing_outside_itself(text):
@@ -128,7 +130,7 @@ def test_a_name_stays_a_name(found, name):
     tags = [tag for tag, _ in Tags(strange).found]
     assert tags == [tag for tag, _ in Tags(text).found]
     before = next(a for t, a in Tags(strange).found if a.get("id") == "before")
-    assert before["alt"] == f"The picture as given: {name}, 64 × 64 pixels."
+    assert before["alt"] == f"The original picture: {name}, 64 × 64 pixels."
     assert not any("onerror" in attributes for _, attributes in Tags(strange).found)
 
 
@@ -148,8 +150,10 @@ def test_the_table_has_all_numbers_without_a_program(found, text):
 
 def test_pictures_lose_quality_until_they_fit(found, monkeypatch):
     large, best = page_of(found, About("x.png"))
-    pictures = [view[name] for view in data_of(large)["views"] for name in ("cleaned", "rebuilt")]
-    monkeypatch.setattr(page, "_MOST_BYTES", sum(map(len, pictures)))  # without the one given
+    pictures = [
+        view[name] for view in data_of(large)["views"] for name in ("denoised", "reconstructed")
+    ]
+    monkeypatch.setattr(page, "_MOST_BYTES", sum(map(len, pictures)))  # without the original
     small, quality = page_of(found, About("x.png"))
     assert quality < best
     assert len(small) < len(large)

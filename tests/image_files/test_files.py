@@ -1,4 +1,4 @@
-"""Pictures survive their files, and files that hold none are refused in one line."""
+"""Pictures survive their files, and files that hold none are rejected in one line."""
 
 import io
 import os
@@ -67,7 +67,7 @@ def test_a_written_picture_is_read_back_bit_by_bit(tmp_path, rng, suffix, shape,
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".tif"])
-def test_a_fourth_channel_is_opacity_only_where_the_file_says_so(tmp_path, rng, suffix):
+def test_a_fourth_channel_is_alpha_only_where_the_file_says_so(tmp_path, rng, suffix):
     values = pixels(rng, (7, 5, 4), "u1")
     write(tmp_path / f"a{suffix}", Picture(values, True))
     picture = read_image(tmp_path / f"a{suffix}")
@@ -289,7 +289,7 @@ DAMAGED = {
     "cmyk.jpg": (CMYK.getvalue(), r"cmyk\.jpg: its colours are CMYK: convert it"),
     "rows.png": (png_of_rows(30, 15), "Not enough image data"),
     "interlaced.png": (png_of_rows(30, 29, interlaced=1), "Not enough image data"),
-    "circle.tif": (circular_tiff(), "pages follow each other in a circle"),
+    "circle.tif": (circular_tiff(), "pages form a cycle"),
     "samples.tif": (tiff_of_samples(20_000), "1800000000 bytes, more than the limit"),
     "tile.tif": (tiff_with_a_huge_tile(), "bytes, more than the limit"),
     "huge.png": (huge_png(), "10000000000 pixels"),
@@ -306,14 +306,14 @@ DAMAGED = {
     "empty.npy": (b"", "not a valid"),
     "cut.npy": (npy_bytes(NOISE)[:200], "not a valid"),
     "complex.npy": (npy_bytes(NOISE * 1j), "complex128"),
-    "words.npy": (npy_bytes(np.array(["a"])), "holds <U1"),
+    "words.npy": (npy_bytes(np.array(["a"])), "contains <U1"),
     "nothing.npy": (npy_bytes(np.zeros((0, 3))), r"shape \(0, 3\)|not a valid"),
     "objects.npy": (npy_bytes(np.array([None])), "not a valid"),
 }
 
 
 @pytest.mark.parametrize("name", DAMAGED)
-def test_what_is_no_picture_is_refused_in_one_line_that_names_the_file(tmp_path, name):
+def test_what_is_no_picture_is_rejected_in_one_line_that_names_the_file(tmp_path, name):
     data, message = DAMAGED[name]
     (tmp_path / name).write_bytes(data)
     with pytest.raises(ValueError, match=message) as caught:
@@ -350,7 +350,7 @@ COMPRESSIONS = [None, "zlib", "lzma"]
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 @pytest.mark.parametrize("layout", [{"tile": (16, 16)}, {"rowsperstrip": 16}])
-def test_tiff_without_all_of_its_tiles_or_strips_is_refused(tmp_path, compression, layout):
+def test_tiff_without_all_of_its_tiles_or_strips_is_rejected(tmp_path, compression, layout):
     data = tiff_bytes(NOISE, compression=compression, metadata=None, **layout)
     with tifffile.TiffFile(io.BytesIO(data)) as file:
         offsets, lengths = file.pages[0].dataoffsets, file.pages[0].databytecounts
@@ -365,7 +365,7 @@ def test_tiff_without_all_of_its_tiles_or_strips_is_refused(tmp_path, compressio
             read_image(tmp_path / "a.tif")
 
 
-def test_damaged_npy_headers_are_refused_and_never_end_otherwise(tmp_path, rng):
+def test_damaged_npy_headers_are_rejected_and_never_end_otherwise(tmp_path, rng):
     whole = npy_bytes(NOISE[:4, :4])
     path = tmp_path / "a.npy"
     header_length = len(whole) - 16
@@ -393,7 +393,7 @@ def test_damaged_npy_headers_are_refused_and_never_end_otherwise(tmp_path, rng):
         "{1: 2, 'descr': '|u1', 'shape': (4L, '4'), }",
     ],
 )
-def test_absurd_npy_headers_are_refused(tmp_path, header):
+def test_absurd_npy_headers_are_rejected(tmp_path, header):
     content = header.encode() + b"\n"
     data = b"\x93NUMPY\1\0" + struct.pack("<H", len(content)) + content + bytes(16)
     (tmp_path / "a.npy").write_bytes(data)
@@ -401,14 +401,14 @@ def test_absurd_npy_headers_are_refused(tmp_path, header):
         read_image(tmp_path / "a.npy")
 
 
-def test_missing_files_folders_and_unknown_suffixes_are_refused(tmp_path):
+def test_missing_files_folders_and_unknown_suffixes_are_rejected(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"No such file .*a\.png"):
         read_image(tmp_path / "a.png")
     (tmp_path / "b.png").mkdir()
     with pytest.raises(IsADirectoryError, match="Is a directory"):
         read_image(tmp_path / "b.png")
     (tmp_path / "a.gif").touch()
-    with pytest.raises(ValueError, match=r"suffix '\.gif' is unknown, use one of \.png"):
+    with pytest.raises(ValueError, match=r"suffix '\.gif' is unknown: use one of \.png"):
         read_image(tmp_path / "a.gif")
     with pytest.raises(ValueError, match=r"suffix '' is unknown"):
         write(tmp_path / "a", Picture(NOISE, False))
@@ -421,18 +421,18 @@ def test_missing_files_folders_and_unknown_suffixes_are_refused(tmp_path):
         ("a.jpg", (9, 9), "u2", "JPEG holds uint8, the picture is uint16: write PNG, TIFF or NPY"),
         ("a.jpg", (9, 9, 4), "u1", "JPEG cannot hold the 4 channels of the picture: write PNG"),
         ("a.png", (9, 9, 9), "u1", "PNG holds one page"),
-        ("a.jpg", (1, 65_501), "u1", "JPEG holds 65500 pixels a side, .*: write PNG"),
+        ("a.jpg", (1, 65_501), "u1", "JPEG holds 65500 pixels per side, .*: write PNG"),
         ("a.tif", (9, 9), "?", "TIFF holds .*, the picture is bool: write NPY"),
     ],
 )
-def test_a_format_that_would_lose_something_is_refused(tmp_path, name, shape, dtype, message):
+def test_a_format_that_would_lose_something_is_rejected(tmp_path, name, shape, dtype, message):
     picture = Picture(np.zeros(shape, dtype), shape[-1] == 4, has_alpha=shape[-1] == 4)
     with pytest.raises(ValueError, match=message):
         write(tmp_path / name, picture)
     assert not list(tmp_path.iterdir())
 
 
-def test_targets_that_cannot_be_written_are_refused_before_any_work(tmp_path):
+def test_targets_that_cannot_be_written_are_rejected_before_any_work(tmp_path):
     with pytest.raises(FileNotFoundError, match="does not exist: create it"):
         check_writable(tmp_path / "none" / "a.png")
     with pytest.raises(IsADirectoryError, match="is a folder"):
@@ -445,7 +445,7 @@ def test_targets_that_cannot_be_written_are_refused_before_any_work(tmp_path):
     assert protected.read_bytes() == b"mine"
 
 
-def test_a_read_only_folder_is_refused_by_name(tmp_path, monkeypatch):
+def test_a_read_only_folder_is_rejected_by_name(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everywhere
     with pytest.raises(PermissionError, match=r"a\.png: the folder .* is read-only"):
         check_writable(tmp_path / "a.png")

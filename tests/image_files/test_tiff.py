@@ -33,7 +33,7 @@ def copied(source, suffix=".tif"):
     return target
 
 
-def doubted(source):
+def warned(source):
     """The copy, and what the warning says that it lacks."""
     with pytest.warns(UserWarning, match="is written without") as caught:
         target = copied(source)
@@ -156,7 +156,7 @@ def test_description_of_tifffile_stays_beside_that_of_the_user(tmp_path):
         assert file.series[0].axes == "TCYX"
 
 
-def test_opacity_stays_of_its_kind_and_samples_where_they_were(tmp_path):
+def test_alpha_stays_of_its_kind_and_samples_where_they_were(tmp_path):
     rgba = values(9, 8, 4, dtype="u1")
     source = written(tmp_path / "a.tif", rgba, photometric="rgb", extrasamples=["assocalpha"])
     assert tags_of(copied(source), "ExtraSamples") == tags_of(source, "ExtraSamples")
@@ -213,7 +213,7 @@ def test_movies_never_mix_channels_or_depths(tmp_path, axes):
     assert_array_equal(picture.with_stack(movies, MOVIE).pixels, picture.pixels)
 
 
-def test_colours_of_a_stack_come_last_and_keep_their_opacity(tmp_path):
+def test_colours_of_a_stack_come_last_and_keep_their_alpha(tmp_path):
     pixels = values(2, 3, 9, 8, 4, dtype="u1")
     options = {"photometric": "rgb", "extrasamples": ["unassalpha"]}
     written(tmp_path / "a.tif", pixels, metadata={"axes": "TZYXS"}, **options)
@@ -225,7 +225,9 @@ def test_colours_of_a_stack_come_last_and_keep_their_opacity(tmp_path):
 
 def test_channels_are_no_depth(tmp_path):
     written(tmp_path / "a.tif", values(3, 20, 16), metadata={"axes": "CYX"})
-    with pytest.raises(ValueError, match=r"axes of the picture are CYX, none .* plane by plane"):
+    with pytest.raises(
+        ValueError, match=r"axes of the picture are CYX, none .* leave out --volume"
+    ):
         read_image(tmp_path / "a.tif").as_stack(VOLUME)
 
 
@@ -278,7 +280,7 @@ def test_bits_become_black_and_white(tmp_path):
     ("photometric", "n_samples", "name"),
     [("separated", 4, "CMYK"), ("cielab", 3, "CIELAB"), ("ycbcr", 3, "YCBCR")],
 )
-def test_other_colours_are_refused_by_their_names(tmp_path, photometric, n_samples, name):
+def test_other_colours_are_rejected_by_their_names(tmp_path, photometric, n_samples, name):
     pixels = values(9, 8, n_samples, dtype="u1")
     source = written(tmp_path / "a.tif", pixels, photometric=photometric)
     with pytest.raises(ValueError, match=rf"its colours are {name}: convert it to RGB first"):
@@ -316,7 +318,7 @@ def test_sizes_that_cannot_be_are_left_out_and_named(tmp_path, size):
     with tifffile.TiffFile(source) as file:
         text = file.ome_metadata.replace('SizeX="0.25"', f'SizeX="{size}"')
     written(source, values(2, 9, 8), metadata=None, description=text.encode())
-    target, warning = doubted(source)
+    target, warning = warned(source)
     assert f"PhysicalSizeX of OME: it is '{size}'" in warning
     assert_array_equal(tifffile.imread(target), values(2, 9, 8))
     with tifffile.TiffFile(target) as file:
@@ -325,7 +327,7 @@ def test_sizes_that_cannot_be_are_left_out_and_named(tmp_path, size):
 
     text = f"ImageJ=1.54\nimages=2\nslices=2\nspacing={size}\nunit=um\n"
     written(source, values(2, 9, 8), metadata=None, description=text)
-    target, warning = doubted(source)
+    target, warning = warned(source)
     assert f"spacing of ImageJ: it is '{size}'" in warning
     with tifffile.TiffFile(target) as file:
         assert file.imagej_metadata["unit"] == "um"
@@ -339,7 +341,7 @@ def test_a_resolution_that_cannot_be_is_left_out_and_named(tmp_path, wrong):
     data = source.read_bytes()
     assert right in data
     source.write_bytes(data.replace(right, struct.pack("<II", *wrong)))
-    target, warning = doubted(source)
+    target, warning = warned(source)
     assert f"the resolution: it is {wrong} x {wrong}" in warning
     assert_array_equal(tifffile.imread(target), values(9, 8))
     assert tags_of(target, "XResolution", "ResolutionUnit") == [(1, 1), tifffile.RESUNIT.NONE]
@@ -356,18 +358,18 @@ def ome_text(data='<TiffData IFD="0" PlaneCount="2"/>', **sizes):
 
 UNTRUE = {
     "broken xml": (ome_text().replace("</Pixels>", ""), "it cannot be read"),
-    "more planes": (ome_text(Z=5), "it tells of 5 planes, the file has 2"),
-    "a billion planes": (ome_text(Z=10**9), "it tells of 1000000000 planes"),
+    "more planes": (ome_text(Z=5), "it declares 5 planes, the file has 2"),
+    "a billion planes": (ome_text(Z=10**9), "it declares 1000000000 planes"),
     "a billion counted": (
         ome_text(data='<TiffData IFD="0" PlaneCount="1000000000"/>'),
-        "it tells of 1000000000 planes",
+        "it declares 1000000000 planes",
     ),
-    "another size": (ome_text(X=80), "it tells of 80 x 9 pixels, no page has this size"),
+    "another size": (ome_text(X=80), "it declares 80 x 9 pixels, no page has this size"),
     "no number": (ome_text(Z="two"), "it cannot be read"),
     "another file": (
         f'<?xml version="1.0"?><OME xmlns="{OME[1:-1]}"><BinaryOnly MetadataFile="b.ome" '
         'UUID="urn:uuid:1"/></OME>',
-        "it tells of other axes or of another shape",
+        "it has other axes or another shape",
     ),
     "imagej": ("ImageJ=1.54\nimages=7\nslices=7\n", "the description: "),
     "axes": ('{"shape": [2, 9, 8], "axes": "TZCYX"}', "axes do not match shape"),
@@ -380,7 +382,7 @@ def test_pixels_outlive_a_description_that_is_not_true(tmp_path, case):
     text, reason = UNTRUE[case]
     options = {"metadata": None, "description": text, "compression": "zlib"}
     source = written(tmp_path / "a.tif", values(2, 9, 8), **options)
-    target, warning = doubted(source)
+    target, warning = warned(source)
     assert reason in warning
     assert "\n" not in warning
     with tifffile.TiffFile(target) as file:
@@ -396,8 +398,8 @@ def test_pixels_of_other_files_are_not_read(tmp_path):
         pixels = np.stack([values(9, 8), values(9, 8)]) + shift
         options = {"metadata": None, "description": ome_text(data)}
         written(tmp_path / name, pixels.astype("u2"), **options)
-    target, warning = doubted(tmp_path / "a.tif")
-    assert "the description: it tells of other axes" in warning
+    target, warning = warned(tmp_path / "a.tif")
+    assert "the description: it has other axes" in warning
     assert_array_equal(tifffile.imread(target), np.stack([values(9, 8)] * 2))
 
 
@@ -406,8 +408,8 @@ def test_other_pictures_of_a_file_are_named_as_left_out(tmp_path):
     with tifffile.TiffWriter(source, ome=True) as writer:
         writer.write(values(2, 9, 8), metadata={"axes": "ZYX", "Name": "first"})
         writer.write(values(30, 20), metadata={"Name": "second"})
-    target, warning = doubted(source)
-    assert "all but the first of its 2 pictures" in warning
+    target, warning = warned(source)
+    assert "all except the first of its 2 pictures" in warning
     with tifffile.TiffFile(target) as file:
         assert len(file.series) == 1
         assert file.series[0].name == "first"

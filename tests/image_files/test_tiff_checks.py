@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 import tifffile
-from image_files.test_tiff import OME, copied, doubted, ome_text, values, written
+from image_files.test_tiff import OME, copied, ome_text, values, warned, written
 from numpy.testing import assert_array_equal
 
 from kappaform.image_files import read_image
@@ -27,8 +27,8 @@ def test_a_size_that_no_page_has_reserves_no_memory(tmp_path):
     finally:
         tracemalloc.stop()
     assert_array_equal(picture.pixels, values(2, 9, 8))
-    (doubt,) = picture.metadata.doubts
-    assert doubt.endswith("it tells of 60000 x 60000 pixels, no page has this size")
+    (omitted,) = picture.metadata.omitted
+    assert omitted.endswith("it declares 60000 x 60000 pixels, no page has this size")
     assert peak < 50e6
 
 
@@ -45,7 +45,7 @@ def test_labels_that_no_plane_has_reserve_no_memory(tmp_path):
     finally:
         tracemalloc.stop()
     assert_array_equal(picture.pixels, values(2, 9, 8))
-    assert "it tells of 2e+07 labels along an axis" in picture.metadata.doubts[0]
+    assert "it declares 2e+07 labels along an axis" in picture.metadata.omitted[0]
     assert peak < 50e6
 
 
@@ -57,7 +57,7 @@ def test_labels_that_no_plane_has_reserve_no_memory(tmp_path):
 def test_pixels_outlive_a_text_of_imagej_that_is_not_true(tmp_path, text, n_pages, compression):
     options = {"metadata": None, "description": f"ImageJ=1.54\n{text}", "compression": compression}
     pixels = values(n_pages, 9, 8) if n_pages > 1 else values(9, 8)
-    target, warning = doubted(written(tmp_path / "a.tif", pixels, **options))
+    target, warning = warned(written(tmp_path / "a.tif", pixels, **options))
     assert "is written without the description: " in warning
     with tifffile.TiffFile(target) as file:
         assert_array_equal(file.asarray(), pixels)
@@ -99,7 +99,7 @@ def test_pixels_outlive_a_damaged_text(tmp_path, tag, damage):
     options = {"software": "some software", "metadata": None, "extratags": tags}
     written(source, values(9, 8), description="a field", **options)
     source.write_bytes(with_entry(source.read_bytes(), tag, *DAMAGE[damage]))
-    target, warning = doubted(source)
+    target, warning = warned(source)
     assert warning.endswith(f"is written without tag {tag}: it is damaged.")
     with tifffile.TiffFile(target) as file:
         assert_array_equal(file.asarray(), values(9, 8))
@@ -107,7 +107,7 @@ def test_pixels_outlive_a_damaged_text(tmp_path, tag, damage):
 
 
 @pytest.mark.parametrize("tag", [256, 258, 259, 273, 277])
-def test_damaged_tags_of_pixels_are_refused(tmp_path, tag):
+def test_damaged_tags_of_pixels_are_rejected(tmp_path, tag):
     source = written(tmp_path / "a.tif", values(9, 8), metadata=None)
     source.write_bytes(with_entry(source.read_bytes(), tag, 99, 1, 8))
     with pytest.raises(ValueError, match=r"a\.tif is not a valid TIFF file"):
@@ -125,10 +125,10 @@ def pages_of_many_sizes(path, number):
     return path
 
 
-def test_pages_of_too_many_sizes_are_refused(tmp_path, monkeypatch):
+def test_pages_of_too_many_sizes_are_rejected(tmp_path, monkeypatch):
     monkeypatch.setattr("kappaform.image_files.tiff_checks._MAX_LAYOUTS", 20)
     picture = read_image(pages_of_many_sizes(tmp_path / "a.tif", 20))
-    assert "all but the first of its" in picture.metadata.doubts[0]
+    assert "all except the first of its" in picture.metadata.omitted[0]
     with pytest.raises(ValueError, match=r"b\.tif: its pages have 21 different sizes .* split it"):
         read_image(pages_of_many_sizes(tmp_path / "b.tif", 21))
 
@@ -146,6 +146,6 @@ def test_levels_of_a_pyramid_are_named_as_left_out(tmp_path):
         writer.write(pixels, subifds=2, tile=(16, 16))
         for step in (2, 4):
             writer.write(pixels[::step, ::step], subfiletype=1, tile=(16, 16))
-    target, warning = doubted(tmp_path / "a.tif")
+    target, warning = warned(tmp_path / "a.tif")
     assert warning.endswith("is written without the 2 smaller levels of its pyramid.")
     assert_array_equal(tifffile.imread(target), pixels)

@@ -549,7 +549,7 @@ def test_channels_in_front_without_their_name_are_warned_of(n_channels, rng):
         (np.ones((0, 9)), {}, r"image has shape \(0, 9\): axis 0 is empty"),
         (np.full((20, 20), np.nan), {}, "image contains NaN or inf: fill"),
         (np.ones((20, 20, 3)), {}, "looks like colour: give channel_axis=-1"),
-        (np.eye(20), {"sigma": -1.0}, r"sigma=-1\.0: a deviation is finite and >= 0"),
+        (np.eye(20), {"sigma": -1.0}, r"sigma=-1\.0: a standard deviation is finite and >= 0"),
         (np.eye(20), {"sigma": np.nan}, "sigma=nan"),
         (np.eye(20), {"sigma": [1.0, 2.0]}, r"sigma has shape \(2,\)"),
         (np.eye(20), {"patch_size": 21}, "patch_size=21 is larger than the image"),

@@ -10,8 +10,8 @@ from skimage import data
 
 import kappaform as kf
 from kappaform.imaging import training
-from kappaform.imaging.cleaning import tiles as places
-from kappaform.imaging.cleaning.dask import DaskImage, _merged
+from kappaform.imaging.cleaning import tiles
+from kappaform.imaging.cleaning.dask import DaskBackend, _merged
 from kappaform.imaging.patches import grid_of, patches_at
 
 # Of the range of the values: sums of float32 in another order.
@@ -133,7 +133,7 @@ def test_a_callback_sees_every_iteration(noisy):
 
 
 def test_nothing_is_cleaned_before_it_is_asked_for(noisy, details, monkeypatch):
-    monkeypatch.setattr(places, "_PLANE", (20, 16))
+    monkeypatch.setattr(tiles, "_PLANE", (20, 16))
     computed = []
 
     def watched(chunk, block_id):
@@ -178,7 +178,7 @@ def test_patches_are_gathered_from_the_chunks(chunks, rng):
     for shape, number in (((4, 3, 5), 500), ((4, 3, 5), 1), ((8, 6, 10), 900), ((1, 1, 1), 7)):
         grid = grid_of(image.shape, shape)
         rounds.append((grid, rng.choice(grid.n_patches, number, replace=False)))
-    found = DaskImage([da.from_array(image, chunks=chunks)]).patches(0, rounds)
+    found = DaskBackend([da.from_array(image, chunks=chunks)]).patches(0, rounds)
     for patches, (grid, numbers) in zip(found, rounds, strict=True):
         np.testing.assert_array_equal(patches, patches_at(image, grid, numbers))
 

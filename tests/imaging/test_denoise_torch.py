@@ -8,7 +8,7 @@ from helpers import psnr
 from skimage import data
 
 import kappaform as kf
-from kappaform.imaging.cleaning import tiles as places
+from kappaform.imaging.cleaning import tiles
 from kappaform.imaging.cleaning.patchwise import rule_of
 from kappaform.imaging.cleaning.stages import two_sweeps
 from kappaform.imaging.patches import grid_of, patches_at
@@ -53,8 +53,8 @@ def through_torch(monkeypatch, device):
 
     def denoised(image, sigma, **options):
         with monkeypatch.context() as patch:
-            place = lambda parts, _: clean_torch.TensorImage(parts, device)  # noqa: E731
-            patch.setattr(module, "place_of", place)
+            backend = lambda parts, _: clean_torch.TorchBackend(parts, device)  # noqa: E731
+            patch.setattr(module, "backend_of", backend)
             return kf.denoise_with_details(image, sigma, **options)
 
     return denoised
@@ -80,10 +80,10 @@ def test_a_sweep_over_a_tensor_is_that_over_an_array(
     image += rng.standard_normal(shape).astype(dtype)
     rule = rule_of(perturbed_basis(patch_shape, rng))
     half = image[tuple(slice(max(1, size // 2)) for size in shape)]
-    expected, numbers = two_sweeps(image, patch_shape, rule, bounds, places.HostImage.tools, half)
+    expected, numbers = two_sweeps(image, patch_shape, rule, bounds, tiles.HostBackend, half)
     tensor = torch.tensor(image, device=device)
     other = torch.tensor(half, device=device)
-    found, counts = two_sweeps(tensor, patch_shape, rule, bounds, clean_torch.TOOLS, other)
+    found, counts = two_sweeps(tensor, patch_shape, rule, bounds, clean_torch.TorchBackend, other)
     assert found.device.type == device.type
     assert found.cpu().numpy().dtype == dtype
     np.testing.assert_allclose(found.cpu(), expected, rtol=0, atol=tolerance)
@@ -92,21 +92,23 @@ def test_a_sweep_over_a_tensor_is_that_over_an_array(
 
 def test_slabs_do_not_change_the_result(noisy, rng, monkeypatch):
     image, rule = torch.tensor(noisy / 20), rule_of(perturbed_basis((8, 8), rng))
-    whole, counts = two_sweeps(image, (8, 8), rule, (-np.inf, np.inf), clean_torch.TOOLS)
+    whole, counts = two_sweeps(image, (8, 8), rule, (-np.inf, np.inf), clean_torch.TorchBackend)
     monkeypatch.setattr(clean_torch, "_SLAB_ENTRIES", 1)
-    parts, numbers = two_sweeps(image, (8, 8), rule, (-np.inf, np.inf), clean_torch.TOOLS)
+    parts, numbers = two_sweeps(image, (8, 8), rule, (-np.inf, np.inf), clean_torch.TorchBackend)
     torch.testing.assert_close(parts, whole, rtol=0, atol=1e-12)
     torch.testing.assert_close(numbers, counts)
 
 
 def test_progress_moves_over_the_slabs_of_a_tensor(noisy, through_torch, monkeypatch):
     monkeypatch.setattr(clean_torch, "_SLAB_ENTRIES", 1)  # a row of positions at a time
-    shares = []
+    fractions = []
     options = {"transform": dct_basis((11, 11)), "quality": "fast"}
-    through_torch(noisy[:, :40], 20.0, **options, progress=shares.append)  # too small to be halved
-    assert len(set(shares)) == 2 * (len(noisy) - 11 + 1)
-    assert shares == sorted(shares)
-    assert shares[-1] == 1
+    through_torch(
+        noisy[:, :40], 20.0, **options, progress=fractions.append
+    )  # too small to be halved
+    assert len(set(fractions)) == 2 * (len(noisy) - 11 + 1)
+    assert fractions == sorted(fractions)
+    assert fractions[-1] == 1
 
 
 def test_patches_of_a_tensor_are_those_of_an_array(device, rng):
@@ -114,8 +116,8 @@ def test_patches_of_a_tensor_are_those_of_an_array(device, rng):
         image = rng.standard_normal(shape)
         grid = grid_of(shape, patch_shape)
         numbers = rng.integers(0, grid.n_patches, 40)
-        place = clean_torch.TensorImage([np.zeros(shape), image], device)
-        (found,) = place.patches(1, [(grid, numbers)])
+        backend = clean_torch.TorchBackend([np.zeros(shape), image], device)
+        (found,) = backend.patches(1, [(grid, numbers)])
         expected = patches_at(image, grid, numbers)
         np.testing.assert_allclose(found.cpu(), expected, rtol=0, atol=1e-14)
 
@@ -124,7 +126,7 @@ def test_patches_of_a_tensor_are_those_of_an_array(device, rng):
 def test_with_the_same_transform_torch_differs_by_rounding(
     noisy, details, quality, through_torch, monkeypatch
 ):
-    monkeypatch.setattr(places, "_PLANE", (40, 10))
+    monkeypatch.setattr(tiles, "_PLANE", (40, 10))
     options = {"transform": details.transform, "quality": quality}
     image = noisy[:60, :60]
     expected = kf.denoise_with_details(image, 20.0, **options)
@@ -284,6 +286,38 @@ def test_the_command_says_in_a_line_that_there_is_no_gpu(noisy, tmp_path, capsys
     np.save(tmp_path / "noisy.npy", noisy)
     assert main(["denoise", str(tmp_path / "noisy.npy"), "--sigma", "20", "--device", "cuda"]) == 2
     assert "torch finds no CUDA GPU here" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("quality", ["fast", "balanced"])
+def test_the_pixels_of_an_array_go_to_the_device_and_back_once(
+    noisy, quality, through_torch, monkeypatch
+):
+    sent, fetched = [], []
+    to_device, to_host = clean_torch.to_device, clean_torch.to_host
+    monkeypatch.setattr(
+        clean_torch, "to_device", lambda a, d: (sent.append(a.size), to_device(a, d))[1]
+    )
+    monkeypatch.setattr(
+        clean_torch, "to_host", lambda a: (fetched.append(a.numel()), to_host(a))[1]
+    )
+    through_torch(noisy[:50, :50], 20.0, patch_size=5, quality=quality)
+    assert sent == [2500]
+    assert fetched == [2500, 2500]  # the image, and the map of sparsities
+
+
+def test_an_array_is_denoised_on_the_device_that_is_named(noisy, monkeypatch):
+    module, chosen = sys.modules["kappaform.imaging.denoise"], []
+    backend_of = module.backend_of
+    monkeypatch.setattr(
+        module,
+        "backend_of",
+        lambda parts, device: (chosen.append(device), backend_of(parts, None))[1],
+    )
+    image, transform = noisy[:30, :30], dct_basis((5, 5))
+    for device in (torch.device("cuda:1"), torch.device("cpu"), None):
+        found = module.denoise_on(device, image, 20.0, transform=transform)
+        assert isinstance(found.image, np.ndarray)
+    assert chosen == [torch.device("cuda:1"), None, None]
 
 
 KINDS = {

@@ -7,18 +7,19 @@ from group_cases import CASES, PLANE, ROUNDS, picture, some_covariance
 
 from kappaform.imaging.cleaning.groups import Groups, noise_of_groups, refined
 from kappaform.imaging.cleaning.kernels import _centre
+from kappaform.imaging.work import Progress
 
 cases = pytest.mark.parametrize(("shape", "search"), CASES.values(), ids=CASES.keys())
 
 
 def places_of(groups):
     """First pixels of the members of every group: (groups, members, 3)."""
-    corners = np.stack(groups.grid.corners(np.arange(groups.grid.n_patches)), axis=1)
+    corners = np.stack(groups.layout.grid.corners(np.arange(groups.layout.grid.n_patches)), axis=1)
     return corners[:, np.newaxis] + groups.layout.shifts[np.concatenate(groups.members)]
 
 
 def found_in(image, search):
-    groups = Groups(image.shape, search)
+    groups = Groups(image, search)
     groups.find(image)
     return groups
 
@@ -78,7 +79,7 @@ def test_a_round_is_that_of_the_rule(shape, search, is_white, dtype, tolerance, 
     mixed = (clean + 0.6 * (noisy - clean)).astype(dtype)
     covariance = None if is_white else some_covariance(np.prod(search.patch_shape), rng)
     groups = found_in(guide, search)
-    found = groups.cleaned(noisy, mixed, guide, covariance, 0.3)
+    found = groups.denoised(noisy, mixed, guide, covariance, 0.3)
     places = [[tuple(place) for place in members] for members in places_of(groups).tolist()]
     images = (image.astype(np.float64) for image in (noisy, mixed, guide))
     expected = naive.round_of_groups(*images, places, search.patch_shape, 0.3, covariance)
@@ -93,7 +94,7 @@ def test_all_rounds_are_those_of_the_rule(case, guided, rng):
     shape, search = CASES[case]
     _, noisy, guess = picture(shape, rng)
     rounds = ROUNDS._replace(guided=guided)
-    (found,) = refined([noisy], [guess], [None], search, rounds)
+    (found,) = refined([noisy], [guess], [None], search, rounds, Groups)
     (expected,) = naive.rounds_of_groups([noisy], [guess], [None], search, rounds)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
 
@@ -104,23 +105,23 @@ def test_components_are_cleaned_with_the_groups_of_the_first(rng):
     second = [image.transpose(0, 2, 1).reshape(shape) for image in picture(shape, rng)[1:]]
     noisy, guesses = zip(first, second, strict=True)
     covariances = [None, some_covariance(16, rng)]
-    found = refined(noisy, guesses, covariances, search, ROUNDS)
+    found = refined(noisy, guesses, covariances, search, ROUNDS, Groups)
     expected = naive.rounds_of_groups(noisy, guesses, covariances, search, ROUNDS)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
 
 
 def test_a_plane_needs_no_third_axis(rng):
     _, noisy, guess = picture((1, 20, 24), rng)
-    (flat,) = refined([noisy[0]], [guess[0]], [None], PLANE, ROUNDS)
-    (deep,) = refined([noisy], [guess], [None], PLANE, ROUNDS)
+    (flat,) = refined([noisy[0]], [guess[0]], [None], PLANE, ROUNDS, Groups)
+    (deep,) = refined([noisy], [guess], [None], PLANE, ROUNDS, Groups)
     np.testing.assert_array_equal(flat, deep[0])
 
 
 def test_images_that_are_not_contiguous_are_cleaned_alike(rng):
     _, noisy, guess = picture((1, 20, 24), rng)
-    (expected,) = refined([noisy], [guess], [None], PLANE, ROUNDS)
+    (expected,) = refined([noisy], [guess], [None], PLANE, ROUNDS, Groups)
     wide = np.repeat(noisy, 2, axis=2)
-    (found,) = refined([wide[..., ::2]], [np.asfortranarray(guess)], [None], PLANE, ROUNDS)
+    (found,) = refined([wide[..., ::2]], [np.asfortranarray(guess)], [None], PLANE, ROUNDS, Groups)
     np.testing.assert_array_equal(found, expected)
 
 
@@ -132,7 +133,7 @@ def test_any_number_of_threads_gives_the_same_bits(shape, dtype, rng, monkeypatc
     results = []
     for number in (1, 2, 3):
         monkeypatch.setenv("KAPPAFORM_NUM_THREADS", str(number))
-        results.append(refined([noisy], [guess], [None], search, ROUNDS)[0])
+        results.append(refined([noisy], [guess], [None], search, ROUNDS, Groups)[0])
     np.testing.assert_array_equal(results[0], results[1])
     np.testing.assert_array_equal(results[0], results[2])
 
@@ -141,15 +142,15 @@ def test_any_number_of_threads_gives_the_same_bits(shape, dtype, rng, monkeypatc
 def test_progress_never_falls_and_ends_at_one(n_threads, rng, monkeypatch):
     monkeypatch.setenv("KAPPAFORM_NUM_THREADS", str(n_threads))
     _, noisy, guess = picture((1, 61, 20), rng)
-    shares = []
-    refined([noisy] * 2, [guess] * 2, [None] * 2, PLANE, ROUNDS, shares.append)
-    assert shares == sorted(shares)
-    assert shares[0] > 0
-    assert shares[-1] == 1
+    fractions = []
+    refined([noisy] * 2, [guess] * 2, [None] * 2, PLANE, ROUNDS, Groups, Progress(fractions.append))
+    assert fractions == sorted(fractions)
+    assert fractions[0] > 0
+    assert fractions[-1] == 1
     if n_threads == 1:  # every strip of two searches and of four rounds of two components
-        n_strips = len(Groups(noisy.shape, PLANE).strips)
+        n_strips = len(Groups(noisy, PLANE).strips)
         assert n_strips > 1
-        assert len(set(shares)) == n_strips * (2 + 4 * 2)
+        assert len(set(fractions)) == n_strips * (2 + 4 * 2)
 
 
 def test_what_memory_held_before_does_not_matter(rng):
@@ -169,22 +170,22 @@ def test_a_constant_stays_whatever_the_guide_says(shape, search, value, rng):
     _, _, guide = picture(shape, rng)
     image = np.full(shape, value)
     groups = found_in(guide, search)
-    for result in groups.cleaned(image, image, guide, None, 0.3):
+    for result in groups.denoised(image, image, guide, None, 0.3):
         np.testing.assert_allclose(result, value, rtol=1e-12, atol=1e-12)
-    (cleaned,) = refined([image], [image], [None], search, ROUNDS)
+    (cleaned,) = refined([image], [image], [None], search, ROUNDS, Groups)
     np.testing.assert_allclose(cleaned, value, rtol=1e-12, atol=1e-12)
 
 
 def test_rounds_commute_with_adding_a_constant(rng):
     _, noisy, guess = picture((1, 30, 32), rng)
-    (expected,) = refined([noisy], [guess], [None], PLANE, ROUNDS)
-    (found,) = refined([noisy + 100], [guess + 100], [None], PLANE, ROUNDS)
+    (expected,) = refined([noisy], [guess], [None], PLANE, ROUNDS, Groups)
+    (found,) = refined([noisy + 100], [guess + 100], [None], PLANE, ROUNDS, Groups)
     np.testing.assert_allclose(found - 100, expected, rtol=0, atol=1e-9)
 
 
 def test_what_stands_far_above_the_noise_stays(rng):
     clean, _, _ = picture((1, 30, 32), rng)
-    (cleaned,) = refined([100 * clean], [100 * clean], [None], PLANE, ROUNDS)
+    (cleaned,) = refined([100 * clean], [100 * clean], [None], PLANE, ROUNDS, Groups)
     assert np.abs(cleaned - 100 * clean).max() < 0.1  # of a range of 1400
 
 
@@ -192,7 +193,7 @@ def test_rounds_remove_noise_and_the_guide_helps(rng):
     clean, noisy, guess = picture((1, 48, 48), rng)
     search = PLANE._replace(radius=(0, 12, 12), n_members=40)
     errors = [
-        np.std(refined([noisy], [start], [None], search, ROUNDS)[0] - clean)
+        np.std(refined([noisy], [start], [None], search, ROUNDS, Groups)[0] - clean)
         for start in (guess, noisy)
     ]
     assert errors[1] < 0.8 * np.std(noisy - clean)
@@ -203,9 +204,9 @@ def test_rounds_remove_noise_and_the_guide_helps(rng):
 def test_one_huge_value_leaves_the_rest_as_it_was(value, rng):
     clean, noisy, guess = picture((1, 40, 40), rng)
     search = PLANE._replace(radius=(0, 15, 15), n_members=40)
-    (expected,) = refined([noisy], [guess], [None], search, ROUNDS)
+    (expected,) = refined([noisy], [guess], [None], search, ROUNDS, Groups)
     noisy[0, 20, 20] = guess[0, 20, 20] = value
-    (cleaned,) = refined([noisy], [guess], [None], search, ROUNDS)
+    (cleaned,) = refined([noisy], [guess], [None], search, ROUNDS, Groups)
     assert np.isfinite(cleaned).all()
     rest = np.ones(clean.shape, bool)
     rest[0, 15:26, 15:26] = False
@@ -217,7 +218,7 @@ def test_one_huge_value_leaves_the_rest_as_it_was(value, rng):
 def test_values_of_any_size_give_finite_results(dtype, factor, rng):
     _, noisy, guess = picture((1, 20, 20), rng)
     images = ((factor * image).astype(dtype) for image in (noisy, guess))
-    (cleaned,) = refined(*([image] for image in images), [None], PLANE, ROUNDS)
+    (cleaned,) = refined(*([image] for image in images), [None], PLANE, ROUNDS, Groups)
     assert np.isfinite(cleaned).all()
     low, high = factor * noisy.min(), factor * noisy.max()
     assert low - 0.1 * (high - low) <= cleaned.min()

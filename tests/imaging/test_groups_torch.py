@@ -6,10 +6,12 @@ import pytest
 from group_cases import CASES, PLANE, ROUNDS, picture, some_covariance
 
 from kappaform.imaging.cleaning import groups, scales
+from kappaform.imaging.work import Progress
 
 torch = pytest.importorskip("torch")
 
-from kappaform.imaging.cleaning import torch_groups as groups_torch  # noqa: E402
+from kappaform.imaging.cleaning import torch_groups  # noqa: E402
+from kappaform.imaging.cleaning.torch_groups import TensorGroups  # noqa: E402
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 PRECISIONS = [("float32", 2e-4), ("float64", 1e-10)]
@@ -36,8 +38,9 @@ def tensors(images, device):
 @cases
 def test_members_are_the_nearest_patches_at_borders_and_in_corners_too(shape, search, device, rng):
     image = rng.integers(0, 9, shape).astype(np.float32)
-    found = groups_torch.TensorGroups(shape, search, device)
-    found.find(torch.tensor(image, device=device))
+    tensor = torch.tensor(image, device=device)
+    found = TensorGroups(tensor, search)
+    found.find(tensor)
     corners = naive.patch_corners(shape, search.patch_shape, search.stride)
     for corner, members in zip(corners, places_of(found).tolist(), strict=True):
         places = [tuple(place) for place in members]
@@ -52,10 +55,10 @@ def test_members_are_the_nearest_patches_at_borders_and_in_corners_too(shape, se
 def test_the_number_of_distances_at_a_time_does_not_change_groups(device, rng, monkeypatch):
     shape, search = CASES["flat patches of a movie"]
     image = torch.tensor(rng.standard_normal(shape), device=device)
-    found = groups_torch.TensorGroups(shape, search, device)
+    found = TensorGroups(image, search)
     found.find(image)
     expected = found.members.sort(1).values
-    monkeypatch.setattr(groups_torch, "_DISTANCE_ENTRIES", 1000)
+    monkeypatch.setattr(torch_groups, "_DISTANCE_ENTRIES", 1000)
     found.find(image)
     assert torch.equal(found.members.sort(1).values, expected)
 
@@ -66,13 +69,14 @@ def test_the_number_of_distances_at_a_time_does_not_change_groups(device, rng, m
 def test_a_round_is_that_of_the_rule(
     shape, search, is_white, dtype, tolerance, device, rng, monkeypatch
 ):
-    monkeypatch.setattr(groups_torch, "_GROUP_ENTRIES", 3000)  # several parts
+    monkeypatch.setattr(torch_groups, "_GROUP_ENTRIES", 3000)  # several parts
     clean, noisy, guide = picture(shape, rng, dtype)
     mixed = (clean + 0.6 * (noisy - clean)).astype(dtype)
     covariance = None if is_white else some_covariance(np.prod(search.patch_shape), rng)
-    found = groups_torch.TensorGroups(shape, search, device)
-    found.find(torch.tensor(guide, device=device))
-    results = found.cleaned(*tensors([noisy, mixed, guide], device), covariance, 0.3)
+    tensor = torch.tensor(guide, device=device)
+    found = TensorGroups(tensor, search)
+    found.find(tensor)
+    results = found.denoised(*tensors([noisy, mixed, guide], device), covariance, 0.3)
     places = [[tuple(place) for place in members] for members in places_of(found).tolist()]
     images = (image.astype(np.float64) for image in (noisy, mixed, guide))
     expected = naive.round_of_groups(*images, places, search.patch_shape, 0.3, covariance)
@@ -86,9 +90,9 @@ def test_all_rounds_are_those_of_arrays(case, device, rng):
     shape, search = CASES[case]
     noisy, guesses = zip(*(picture(shape, rng)[1:] for _ in range(2)), strict=True)
     covariances = [None, some_covariance(np.prod(search.patch_shape), rng)]
-    expected = groups.refined(noisy, guesses, covariances, search, ROUNDS)
+    expected = groups.refined(noisy, guesses, covariances, search, ROUNDS, groups.Groups)
     given = (tensors(images, device) for images in (noisy, guesses))
-    found = groups_torch.refined(*given, covariances, search, ROUNDS)
+    found = groups.refined(*given, covariances, search, ROUNDS, TensorGroups)
     for one, other in zip(found, expected, strict=True):
         assert one.shape == shape
         np.testing.assert_allclose(one.cpu(), other, rtol=0, atol=1e-9)
@@ -97,7 +101,9 @@ def test_all_rounds_are_those_of_arrays(case, device, rng):
 def test_the_same_tensors_give_the_same_bits(device, rng):
     _, *images = (each.astype(np.float32) for each in picture((1, 40, 50), rng))
     (one,), (other,) = (
-        groups_torch.refined(*([each] for each in tensors(images, device)), [None], PLANE, ROUNDS)
+        groups.refined(
+            *([each] for each in tensors(images, device)), [None], PLANE, ROUNDS, TensorGroups
+        )
         for _ in range(2)
     )
     assert torch.equal(one, other)
@@ -106,10 +112,10 @@ def test_the_same_tensors_give_the_same_bits(device, rng):
 @pytest.mark.parametrize("value", [0.0, -3.5, 1e6])
 def test_a_constant_stays_and_every_patch_is_in_its_group(value, device):
     image = torch.full((1, 20, 20), value, dtype=torch.float64, device=device)
-    equal = groups_torch.TensorGroups((1, 20, 20), PLANE, device)
+    equal = TensorGroups(image, PLANE)
     equal.find(image)
     assert (equal.members == 0).any(1).all()
-    (found,) = groups_torch.refined([image], [image], [None], PLANE, ROUNDS)
+    (found,) = groups.refined([image], [image], [None], PLANE, ROUNDS, TensorGroups)
     np.testing.assert_allclose(found.cpu(), value, rtol=1e-9, atol=1e-9)
 
 
@@ -117,9 +123,9 @@ def test_a_constant_stays_and_every_patch_is_in_its_group(value, device):
 def test_one_huge_value_leaves_the_rest_as_in_an_array(value, device, rng):
     _, noisy, guess = picture((1, 40, 40), rng)
     noisy[0, 20, 20] = guess[0, 20, 20] = value
-    (expected,) = groups.refined([noisy], [guess], [None], PLANE, ROUNDS)
+    (expected,) = groups.refined([noisy], [guess], [None], PLANE, ROUNDS, groups.Groups)
     given = ([each] for each in tensors([noisy, guess], device))
-    (found,) = groups_torch.refined(*given, [None], PLANE, ROUNDS)
+    (found,) = groups.refined(*given, [None], PLANE, ROUNDS, TensorGroups)
     rest = np.ones(noisy.shape, bool)
     rest[0, 15:26, 15:26] = False
     np.testing.assert_allclose(found.cpu()[rest], expected[rest], rtol=0, atol=0.1)
@@ -127,11 +133,11 @@ def test_one_huge_value_leaves_the_rest_as_in_an_array(value, device, rng):
 
 def test_progress_never_falls_and_ends_at_one(device, rng):
     given = ([each] for each in tensors(picture((1, 20, 20), rng)[1:], device))
-    shares = []
-    groups_torch.refined(*given, [None], PLANE, ROUNDS, shares.append)
-    assert shares == sorted(shares)
-    assert len(set(shares)) >= ROUNDS.number
-    assert shares[-1] == 1
+    fractions = []
+    groups.refined(*given, [None], PLANE, ROUNDS, TensorGroups, Progress(fractions.append))
+    assert fractions == sorted(fractions)
+    assert len(set(fractions)) >= ROUNDS.number
+    assert fractions[-1] == 1
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("float64", 1e-12)])

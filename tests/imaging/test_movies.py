@@ -8,7 +8,7 @@ from helpers import psnr
 from skimage import data
 
 import kappaform as kf
-from kappaform.imaging.cleaning import tiles as places
+from kappaform.imaging.cleaning import tiles
 
 SIGMA = 25.0
 OPTIONS = {"transform": kf.dct_basis((6, 6)), "stack_axis": 0}
@@ -90,7 +90,7 @@ def test_short_and_small_movies_are_cleaned(shape, quality, rng):
 
 
 def test_long_movies_are_cleaned_in_tiles(noisy, cleaned, monkeypatch):
-    monkeypatch.setattr(places, "_FRAMES", (3, 2))
+    monkeypatch.setattr(tiles, "_FRAMES", (3, 2))
     tiled = kf.denoise(noisy, SIGMA, movie=True, **OPTIONS)
     assert 0 < np.sqrt(np.mean((tiled - cleaned) ** 2)) < 0.1 * SIGMA
 

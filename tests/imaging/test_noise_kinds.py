@@ -9,7 +9,7 @@ import kappaform as kf
 from kappaform import Correlated, Shot, Varying, White, add_noise
 from kappaform.imaging.components import components_of
 from kappaform.imaging.noise.correlated import covariance_of
-from kappaform.imaging.options import checked_options
+from kappaform.imaging.options import Options
 
 KERNEL = np.array([[1.0, 2.0, 1.0], [2.0, 4.0, 2.0], [1.0, 2.0, 1.0]]) / 16
 
@@ -210,14 +210,16 @@ def test_sigma_and_noise_together_are_refused():
     "noise", [3.0, np.ones(1), White, [3.0], [White(1.0)] * 2, (), {"white": 1}]
 )
 def test_noise_of_a_wrong_type_is_refused(noise):
-    message = "give White, Shot or Correlated, the name of a kind, or one for each of the 1 images."
+    message = (
+        "give White, Shot, Varying or Correlated, the name of a kind, or one for each of the 1"
+    )
     with pytest.raises(TypeError, match=re.escape(message)):
         kf.denoise(np.eye(20), noise=noise)
 
 
-def test_the_preset_of_the_paper_knows_white_noise_only():
+def test_the_preset_of_the_paper_assumes_white_noise():
     image = add_noise(np.full((30, 30), 100.0), 10)
-    with pytest.raises(ValueError, match="preset='paper' knows white noise only: give sigma"):
+    with pytest.raises(ValueError, match="preset='paper' assumes white noise: give sigma"):
         kf.denoise(image, noise=Shot(1.0), preset="paper")
 
 
@@ -273,9 +275,7 @@ def test_correlated_noise_that_is_added_has_its_autocovariance(rng):
 
 
 def test_photons_below_zero_are_refused():
-    with pytest.raises(
-        ValueError, match=r"image has values below offset=10\.0: there are no fewer"
-    ):
+    with pytest.raises(ValueError, match=r"image has values below offset=10\.0: photon counts are"):
         add_noise(np.zeros((4, 4)), noise=Shot(1.0, 0.0, 10.0))
 
 
@@ -359,8 +359,7 @@ BETWEEN = np.array([[9.0, 4.0, 1.0], [4.0, 16.0, -2.0], [1.0, -2.0, 4.0]])  # of
 
 def components_of_noise(noise, samples):
     """The components of an image that is nothing but noise."""
-    shape = samples.shape[:-1]
-    options = checked_options(shape, "conditioned", 1.1, 3, None, None, None, None, None)
+    options = Options.checked(samples, patch_size=3, channel_axis=-1)
     lowest, highest = samples.min(axis=(0, 1)), samples.max(axis=(0, 1))
     return components_of(samples, noise, lowest, highest, options)
 

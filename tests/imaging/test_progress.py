@@ -1,4 +1,4 @@
-"""What `denoise` tells of its progress: how much of the work is done, and nothing that is not."""
+"""What `denoise` reports of its progress: the completed fraction of the work."""
 
 import re
 import threading
@@ -8,10 +8,8 @@ import pytest
 
 import kappaform as kf
 from kappaform.imaging import training
-from kappaform.imaging.cleaning import patchwise as clean
-from kappaform.imaging.cleaning import tiles as places
-from kappaform.imaging.cleaning.stages import EFFORTS
-from kappaform.imaging.work import section
+from kappaform.imaging.cleaning import patchwise, tiles
+from kappaform.imaging.work import Progress
 from kappaform.threads import at_most_threads, mapped_in_order
 
 
@@ -21,28 +19,37 @@ def noisy(*shape):
     return kf.add_noise(image, 10, rng=0)
 
 
-def told(image, sigma=10, **options):
-    """All shares that are told, after checks that hold for every call."""
-    shares, threads = [], set()
+def reported(image, sigma=10, **options):
+    """All reported fractions, after checks that hold for every call."""
+    fractions, threads = [], set()
 
-    def progress(share):
-        shares.append(share)
+    def progress(fraction):
+        fractions.append(fraction)
         threads.add(threading.current_thread())
 
     options = {"patch_size": 4} | options
     result = kf.denoise(image, sigma, progress=progress, **options)
-    assert all(type(share) is float for share in shares)
-    assert shares[0] >= 0
-    assert shares == sorted(shares)
-    assert shares[-1] == 1
+    assert all(type(fraction) is float for fraction in fractions)
+    assert fractions[0] >= 0
+    assert fractions == sorted(fractions)
+    assert fractions[-1] == 1
     assert threads == {threading.current_thread()}
     assert np.array_equal(result, kf.denoise(image, sigma, **options))
-    return shares
+    return fractions
 
 
-def assert_thirds_are_among(shares):
+def end_of_learning(image, **options):
+    """The fraction that is reported first after the last iteration."""
+    reports = []
+    calls = {"progress": reports.append, "callback": lambda _: reports.append(None)}
+    kf.denoise(image, 10, **calls, patch_size=4, **options)
+    last = max(i for i, each in enumerate(reports) if each is None)
+    return reports[last + 1]
+
+
+def assert_thirds_are_among(fractions):
     for third in (1 / 3, 2 / 3):
-        assert any(share == pytest.approx(third, abs=1e-12) for share in shares)
+        assert any(fraction == pytest.approx(third, abs=1e-12) for fraction in fractions)
 
 
 # One thread tells every item, several ten times a second: a few cases of those are enough.
@@ -64,45 +71,47 @@ def assert_thirds_are_among(shares):
         (3, (40, 40), {"quality": "best"}),
     ],
 )
-def test_the_share_never_falls_and_ends_at_one_in_the_thread_of_the_caller(
+def test_the_fraction_never_decreases_and_ends_at_one_in_the_thread_of_the_caller(
     monkeypatch, n_threads, shape, options
 ):
     monkeypatch.setenv("KAPPAFORM_NUM_THREADS", str(n_threads))
-    told(noisy(*shape), **options)
+    reported(noisy(*shape), **options)
 
 
 def test_it_moves_while_learning_and_while_cleaning_every_part(monkeypatch):
     monkeypatch.setenv("KAPPAFORM_NUM_THREADS", "1")
     image = noisy(200, 60)
-    cost = training._LEARNING_COST * training.FOR_PATCHES.n_rounds
-    learning = cost / (cost + 1)  # all patches are drawn
-    shares = told(image, quality="fast")
-    n_parts = sum(-(-(height - 3) // clean._PART_ROWS) for height in (200, 100, 50))  # and halves
-    assert len({share for share in shares if share > learning}) == 2 * n_parts  # of both sweeps
-    # More than the beginnings of rounds and of halves: single iterations.
-    assert len({share for share in shares if share <= learning}) > 4 * training.FOR_PATCHES.n_rounds
+    learning = end_of_learning(image, quality="fast")
+    assert 0 < learning < 1
+    fractions = reported(image, quality="fast")
+    heights = 200, 100, 50  # of the image and of coarser scales
+    n_parts = sum(-(-(height - 3) // patchwise._PART_ROWS) for height in heights)
+    later = {fraction for fraction in fractions if fraction > learning}
+    assert len(later) == 2 * n_parts  # of both sweeps
+    # More than the beginnings of rounds and of coarser scales: single iterations.
+    assert len({*fractions} - later) > 4 * training.FOR_PATCHES.n_rounds
 
 
 def test_it_moves_over_tiles(monkeypatch):
-    monkeypatch.setattr(places, "_PLANE", (24, 8))
-    shares = told(noisy(3 * 24, 24), transform=kf.dct_basis((4, 4)))
-    assert_thirds_are_among(shares)
+    monkeypatch.setattr(tiles, "_PLANE", (24, 8))
+    fractions = reported(noisy(3 * 24, 24), transform=kf.dct_basis((4, 4)))
+    assert_thirds_are_among(fractions)
 
 
 def test_slices_are_equal_parts_of_the_work():
-    assert_thirds_are_among(told(noisy(40, 40, 3), stack_axis=-1))
+    assert_thirds_are_among(reported(noisy(40, 40, 3), stack_axis=-1))
 
 
 def test_learning_from_channels_is_in_equal_parts():
-    cost = training._LEARNING_COST * training.FOR_GROUPS.n_rounds
-    learning = cost / (cost + 1 + EFFORTS["balanced"].cost)
-    shares = [share / learning for share in told(noisy(40, 40, 3), channel_axis=-1)]
-    assert_thirds_are_among(shares)
-    assert any(share == pytest.approx(1, abs=1e-12) for share in shares)
+    image = noisy(40, 40, 3)
+    learning = end_of_learning(image, channel_axis=-1)
+    fractions = [fraction / learning for fraction in reported(image, channel_axis=-1)]
+    assert_thirds_are_among(fractions)
+    assert any(fraction == pytest.approx(1, abs=1e-12) for fraction in fractions)
 
 
 def test_a_slice_without_noise_is_done_at_once():
-    assert told(noisy(40, 40, 2), [0, 10], stack_axis=-1)[0] == 0.5
+    assert reported(noisy(40, 40, 2), [0, 10], stack_axis=-1)[0] == 0.5
 
 
 def test_the_callback_is_called_as_without_progress():
@@ -115,30 +124,30 @@ def test_the_callback_is_called_as_without_progress():
 
 
 def test_learning_that_the_callback_ends_counts_as_done():
-    shares = told(noisy(40, 40), callback=lambda _: True)
-    assert shares[-1] == 1
+    fractions = reported(noisy(40, 40), callback=lambda _: True)
+    assert fractions[-1] == 1
 
 
 @pytest.mark.parametrize("transform", [None, kf.dct_basis((4, 4))])
-def test_of_a_dask_image_the_work_of_the_call_is_told(transform):
+def test_of_a_dask_image_the_work_of_the_call_is_reported(transform):
     da = pytest.importorskip("dask.array")
-    shares = []
+    fractions = []
     image = da.from_array(noisy(60, 40), chunks=(30, 40))
     options = {"patch_size": 4, "transform": transform}
-    result = kf.denoise(image, 10, progress=shares.append, **options)
-    assert shares == sorted(shares)
-    assert shares[-1] == 1
-    n_told = len(shares)
+    result = kf.denoise(image, 10, progress=fractions.append, **options)
+    assert fractions == sorted(fractions)
+    assert fractions[-1] == 1
+    n_told = len(fractions)
     result.compute(scheduler="synchronous")
-    assert len(shares) == n_told
+    assert len(fractions) == n_told
 
 
 def test_what_progress_raises_ends_the_work():
     class EnoughError(Exception):
         pass
 
-    def progress(share):
-        if share > 0.97:
+    def progress(fraction):
+        if fraction > 0.97:
             raise EnoughError
 
     for n_threads in (1, 2):
@@ -147,7 +156,7 @@ def test_what_progress_raises_ends_the_work():
 
 
 def test_a_progress_that_cannot_be_called_is_refused():
-    message = "progress=0.5: give a function of a share, 0 to 1, or None."
+    message = "progress=0.5: give a function of a fraction, 0 to 1, or None."
     with pytest.raises(TypeError, match=re.escape(message)):
         kf.denoise(noisy(40, 40), 10, progress=0.5)
 
@@ -173,21 +182,21 @@ def test_a_map_tells_while_threads_still_work(monkeypatch):
 
 @pytest.mark.parametrize("number", [3, 7, 10, 49, 1000])
 def test_sections_follow_each_other_without_gap_or_fall(number):
-    shares = []
+    fractions = []
     for i in range(number):
-        part = section(shares.append, i / number, (i + 1) / number)
-        for share in (0, 0.1, 1 / 3, 0.999, 1):
-            part(share)
-        assert shares[-1] == (i + 1) / number
-    assert shares == sorted(shares)
+        part = Progress(fractions.append).section(i / number, (i + 1) / number)
+        for fraction in (0, 0.1, 1 / 3, 0.999, 1):
+            part(fraction)
+        assert fractions[-1] == (i + 1) / number
+    assert fractions == sorted(fractions)
 
 
 def test_a_section_ends_exactly_where_the_next_one_begins(rng):
     for start, stop in np.sort(rng.uniform(size=(500, 2))).tolist():
-        shares = []
-        part = section(shares.append, start, stop)
-        for share in (0, 1e-17, 0.5, 1 - 1e-16, 1):
-            part(share)
-        assert shares == sorted(shares)
-        assert shares[0] >= start
-        assert shares[-1] == stop
+        fractions = []
+        part = Progress(fractions.append).section(start, stop)
+        for fraction in (0, 1e-17, 0.5, 1 - 1e-16, 1):
+            part(fraction)
+        assert fractions == sorted(fractions)
+        assert fractions[0] >= start
+        assert fractions[-1] == stop

@@ -9,7 +9,7 @@ from scipy.io import loadmat
 
 import kappaform as kf
 from kappaform.imaging.metrics import psnr
-from kappaform.imaging.published import published_denoise
+from kappaform.paper.denoiser import published_denoise
 
 pytestmark = pytest.mark.paper
 

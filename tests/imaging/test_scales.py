@@ -6,9 +6,9 @@ import pytest
 
 import kappaform as kf
 from kappaform.imaging.cleaning import scales, stages
-from kappaform.imaging.cleaning.patchwise import cleaner, rule_of, sweep
+from kappaform.imaging.cleaning.patchwise import patch_denoiser, rule_of, sweep
 from kappaform.imaging.cleaning.scales import can_be_halved, halved, halved_patches, n_scales_of
-from kappaform.imaging.cleaning.tiles import HostImage
+from kappaform.imaging.cleaning.tiles import HostBackend
 
 SHAPES = {
     "plane": ((24, 30), (5, 5)),
@@ -102,13 +102,13 @@ def test_both_estimates_take_what_is_smooth_from_the_half(shape, patch_shape, rn
     image = 3 * rng.standard_normal(shape)
     half = rng.standard_normal(naive.halved(image, patch_shape).shape)
     rule = rule_of(kf.dct_basis(patch_shape))
-    clean = cleaner(rule, image)
+    clean = patch_denoiser(rule, image)
     guide, counts = sweep(image, patch_shape, clean)
     guide = naive.with_smooth_part(guide, half, scales._TAKEN)
     expected, _ = sweep(image, patch_shape, clean, guide=guide)
     expected = naive.with_smooth_part(expected, half, scales._TAKEN)
     found, numbers = stages.two_sweeps(
-        image, patch_shape, rule, (-np.inf, np.inf), HostImage.tools, half
+        image, patch_shape, rule, (-np.inf, np.inf), HostBackend, half
     )
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10)
     np.testing.assert_array_equal(numbers, counts)

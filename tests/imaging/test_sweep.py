@@ -8,9 +8,9 @@ import pytest
 
 from kappaform import dct_basis, random_basis
 from kappaform.imaging.cleaning.kernels import leave_out
-from kappaform.imaging.cleaning.patchwise import cleaner, rule_of, sweep
+from kappaform.imaging.cleaning.patchwise import patch_denoiser, rule_of, sweep
 from kappaform.imaging.patches import grid_of
-from kappaform.imaging.published import error_cleaner
+from kappaform.paper.denoiser import error_denoiser
 
 DOUBLE = np.dtype(np.float64)
 SHAPES = [((13, 9), (3, 3)), ((5, 5), (5, 5)), ((40, 3), (4, 2)), ((5, 6, 7), (2, 3, 2))]
@@ -58,7 +58,7 @@ def test_thresholds_clean_as_the_loop_does(rng, shape, patch_shape, bounds, is_w
     clean = naive.threshold_cleaner(transform, np.eye(n) if is_white else covariance, 0.8)
     expected = naive.sweep(image, patch_shape, clean, bounds)
     rule = rule_of(transform, None if is_white else covariance, threshold=0.8)
-    cleaned, counts = sweep(image, patch_shape, cleaner(rule, image), bounds=bounds)
+    cleaned, counts = sweep(image, patch_shape, patch_denoiser(rule, image), bounds=bounds)
     np.testing.assert_allclose(cleaned, expected[0], atol=1e-12)
     np.testing.assert_allclose(counts, expected[1], rtol=1e-6)
 
@@ -70,7 +70,7 @@ def test_wieners_rule_cleans_as_the_loop_does(rng, is_white):
     clean = naive.wiener_cleaner(transform, np.eye(9) if is_white else covariance, 0.7)
     expected = naive.sweep(image, (3, 3), clean, guide=guide)
     rule = rule_of(transform, None if is_white else covariance, noise=0.7)
-    cleaned, counts = sweep(image, (3, 3), cleaner(rule, image), guide=guide)
+    cleaned, counts = sweep(image, (3, 3), patch_denoiser(rule, image), guide=guide)
     np.testing.assert_allclose(cleaned, expected[0], atol=1e-12)
     np.testing.assert_allclose(counts, expected[1], rtol=1e-6)
 
@@ -82,7 +82,7 @@ def test_the_variances_of_a_rule_are_those_of_the_coefficients_of_noise(rng):
     rule = rule_of(transform, covariance, threshold=3.0, noise=0.5)
     # The deviation of a variance of so many is 0.45 %.
     np.testing.assert_allclose(rule.variances / 0.5, coefs.var(axis=0), rtol=0.025)
-    np.testing.assert_allclose(rule.limits / 3.0, coefs.std(axis=0), rtol=0.0125)
+    np.testing.assert_allclose(rule.thresholds / 3.0, coefs.std(axis=0), rtol=0.0125)
     # What each coefficient alone brings into a patch.
     brought = [
         np.sum(np.outer(z, column) ** 2)
@@ -94,10 +94,10 @@ def test_the_variances_of_a_rule_are_those_of_the_coefficients_of_noise(rng):
 def test_a_covariance_of_equal_variances_is_white_noise(rng):
     transform = conditioned(12, rng)
     white, same, twice = (rule_of(transform, c) for c in (None, np.eye(12), 4 * np.eye(12)))
-    for name in ("limits", "variances", "energies"):
+    for name in ("thresholds", "variances", "energies"):
         expected = getattr(white, name)
         np.testing.assert_allclose(getattr(same, name), expected, rtol=1e-12)
-        factor = 2 if name == "limits" else 4
+        factor = 2 if name == "thresholds" else 4
         np.testing.assert_allclose(getattr(twice, name), factor * expected, rtol=1e-12)
 
 
@@ -119,7 +119,7 @@ def test_coding_to_an_error_cleans_as_the_loop_does(rng, damping, most):
         (3, 3),
         lambda patch: naive.clean_to_error(patch, transform, 1.5, most, damping),
     )
-    cleaned, counts = sweep(image, (3, 3), error_cleaner(transform, 1.5, most, damping, DOUBLE))
+    cleaned, counts = sweep(image, (3, 3), error_denoiser(transform, 1.5, most, damping, DOUBLE))
     np.testing.assert_allclose(cleaned, expected[0], atol=1e-11)
     np.testing.assert_allclose(counts, expected[1], rtol=1e-6)
 
@@ -145,7 +145,7 @@ def test_as_few_coefficients_as_possible_are_taken(rng):
 @pytest.mark.parametrize("threads", ["2", "5"])
 def test_threads_do_not_change_a_sweep(rng, monkeypatch, threads):
     image = rng.standard_normal((150, 40)).astype(np.float32)
-    clean = cleaner(rule_of(dct_basis((5, 5)), threshold=1.0), image)
+    clean = patch_denoiser(rule_of(dct_basis((5, 5)), threshold=1.0), image)
     monkeypatch.setenv("KAPPAFORM_NUM_THREADS", "1")
     one = sweep(image, (5, 5), clean)
     monkeypatch.setenv("KAPPAFORM_NUM_THREADS", threads)

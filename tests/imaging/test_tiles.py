@@ -7,7 +7,7 @@ import pytest
 from skimage import data
 
 import kappaform as kf
-from kappaform.imaging.cleaning import tiles as places
+from kappaform.imaging.cleaning import tiles
 from kappaform.imaging.cleaning.tiles import cuts, sides_and_margins, tiles_of
 
 SIGMA = 25.0
@@ -16,7 +16,7 @@ SIGMA = 25.0
 def shrink(monkeypatch, side, margin):
     """Tiles so small that small images have several."""
     for name in ("_PLANE", "_VOLUME"):
-        monkeypatch.setattr(places, name, (side, margin))
+        monkeypatch.setattr(tiles, name, (side, margin))
 
 
 @pytest.fixture(scope="module")

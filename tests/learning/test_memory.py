@@ -34,7 +34,7 @@ def test_learning_from_an_array_needs_a_few_megabytes_and_8_bytes_a_signal(call,
 def test_memory_of_learning_does_not_grow_with_signals_on_disk(call, monkeypatch):
     # One thread: whether the blocks of two are in memory at the same moment is a matter of timing.
     monkeypatch.setenv("KAPPAFORM_NUM_THREADS", "1")
-    monkeypatch.setattr("kappaform.engines.blocks.MOST_CUTS_BYTES", 2**18)
+    monkeypatch.setattr("kappaform.engines.blocks.MOST_THRESHOLD_BYTES", 2**18)
     monkeypatch.setattr("kappaform.engines.stores._PIECE_BYTES", 2**17)
     stores = [Store(signals_of(n_signals)) for n_signals in (4000, 200_000, 600_000)]
     _, small, large = (peak_bytes(lambda store=store: call(store)) for store in stores)

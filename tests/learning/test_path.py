@@ -203,7 +203,7 @@ def test_bad_arguments_are_named(photo_patches):
     ids=["zero", "rank 1", "rank 63", "all but singular"],
 )
 def test_a_singular_transform_has_no_reconstruction_error(photo_patches, transform):
-    with pytest.raises(ValueError, match=r"transform is singular .* cannot be rebuilt"):
+    with pytest.raises(ValueError, match=r"transform is singular .* cannot be reconstructed"):
         kf.evaluate(photo_patches[::8], transform, 6)
 
 

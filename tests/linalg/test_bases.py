@@ -30,7 +30,7 @@ def test_only_the_first_dct_atom_sees_the_mean():
 @pytest.mark.parametrize(
     "shape", [0, -3, 2.0, 2.5, True, None, (), (8, 0), (8, -1), (8, 2.5), "8", "88", [[2, 2]]]
 )
-def test_dct_basis_refuses_what_is_no_shape(shape):
+def test_dct_basis_rejects_what_is_no_shape(shape):
     with pytest.raises(ValueError, match=r"shape=.* is not the shape of a signal: give a positive"):
         dct_basis(shape)
 
@@ -62,6 +62,6 @@ def test_random_basis_is_uniform_on_the_orthogonal_group(rng):
 
 
 @pytest.mark.parametrize("n_features", [0, -1, 2.5, True, None, (8, 8)])
-def test_random_basis_refuses_what_is_no_length(n_features):
+def test_random_basis_rejects_what_is_no_length(n_features):
     with pytest.raises(ValueError, match=r"n_features=.* is not a length: give a positive integer"):
         random_basis(n_features)

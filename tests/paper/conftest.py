@@ -93,8 +93,8 @@ def reproduce(images, capsys):
 
 
 @pytest.fixture
-def refused(reproduce):
-    """The one line with which a run refuses its input."""
+def rejected(reproduce):
+    """The one line with which a run rejects its input."""
 
     def run(what, *words, **options):
         code, out, err = reproduce(what, *words, **options)

@@ -145,7 +145,7 @@ def test_two_processes_and_a_repeated_run_give_the_same_bits(quick, reproduce, m
 
 
 def test_the_seed_chooses_the_validating_half(signals):
-    setting = {"variant": "monotone", "objective": "absolute", "bounds": [2.0], "max_iter": 2}
+    setting = {"variant": "monotone", "objective": "absolute", "bounds": [2.0], "n_iter": 2}
     tables = [learn_path(signals, **setting, seed=seed)["table"] for seed in (0, 0, 1)]
     assert tables[0] == tables[1]
     assert tables[0]["validation_absolute"] != tables[2]["validation_absolute"]
@@ -159,7 +159,7 @@ def test_an_interruption_says_how_to_go_on(reproduce, monkeypatch):
     monkeypatch.setattr(figures, "learn_path", interrupted)
     code, out, err = reproduce("figures", *FAST)
     assert (code, out) == (130, "")
-    assert "finished parts are kept in out, the same command goes on" in err
+    assert "finished parts are in out; the same command resumes" in err
 
 
 # --- Images
@@ -174,38 +174,36 @@ def test_without_a_choice_the_figures_are_of_those_images_of_the_paper_that_are_
     shutil.copytree(images / "img" / "Man", images / "img" / "Lena")
     code, out, err = reproduce("figures", "--quick", "--n-iter", 1)  # there is no peppers
     assert code == 0
-    assert err == (
-        f"kappaform: warning: {images} does not hold peppers: the figures show barbara, lena.\n"
-    )
+    assert err == (f"kappaform: warning: {images} lacks peppers: the figures show barbara, lena.\n")
     assert "images: barbara, lena\nimages missing: peppers\n" in out
     text = Path("out", "figures.md").read_text(encoding="utf-8")
     assert "- images: barbara, lena\n- images missing: peppers\n" in text
 
 
-def test_images_that_are_asked_for_must_be_there(refused, images):
-    line = refused("figures", "--images", "barbara", "peppers")
-    assert "holds neither img/NAME nor NAME.png for peppers: available are barbara, cam" in line
+def test_images_that_are_asked_for_must_be_there(rejected, images):
+    line = rejected("figures", "--images", "barbara", "peppers")
+    assert "has neither img/NAME nor NAME.png for peppers: available are barbara, cam" in line
     assert "choose among them with --images" in line
     shutil.rmtree(images / "img" / "Barbara")
-    line = refused("figures")  # none of the three
+    line = rejected("figures")  # none of the three
     assert "for barbara, peppers, lena: available are cameraman, man; choose" in line
     assert not Path("out").exists()
 
 
-def test_bad_input_is_refused_in_one_line(refused, tmp_path, images):
-    line = refused("figures", data=tmp_path / "nowhere")
+def test_bad_input_is_rejected_in_one_line(rejected, tmp_path, images):
+    line = rejected("figures", data=tmp_path / "nowhere")
     assert "no such folder" in line
     assert line.endswith("--data DIR.\n")
-    assert "0: give an integer >= 1" in refused("figures", "--n-iter", 0)
+    assert "0: give an integer >= 1" in rejected("figures", "--n-iter", 0)
     (images / "peppers.png").write_bytes(b"nonsense")
-    assert "peppers.png is not a valid PNG file" in refused("figures", "--images", "peppers")
+    assert "peppers.png is not a valid PNG file" in rejected("figures", "--images", "peppers")
     assert not Path("out").exists()
 
 
-def test_results_with_other_settings_are_refused_by_name(quick, refused):
+def test_results_with_other_settings_are_rejected_by_name(quick, rejected):
     shutil.copytree(quick, "out")
-    assert "with --n-iter 2, not 3: give another folder" in refused("figures", *FAST, "--n-iter", 3)
-    assert "with digest of the images=" in refused("figures", *FAST, "--images", "Barbara")
+    assert "n_iter = 2, not 3: give another folder" in rejected("figures", *FAST, "--n-iter", 3)
+    assert "digest of the images = " in rejected("figures", *FAST, "--images", "Barbara")
 
 
 # --- Help
@@ -219,4 +217,4 @@ def test_help_has_an_example_and_the_exit_codes(words, capsys):
     assert "example:\n  kappaform reproduce " in out
     if words:
         assert "--json" in out
-        assert "Ends with" in out
+        assert "exit status" in out

@@ -64,7 +64,7 @@ def test_a_defect_is_raised_and_leaves_nothing_behind(tmp_path):
     assert not list((tmp_path / "things.parts").iterdir())
 
 
-def test_results_of_other_settings_or_other_data_are_refused_by_name(tmp_path):
+def test_results_of_other_settings_or_other_data_are_rejected_by_name(tmp_path):
     def work(*arrays, seed, bounds):
         return len(arrays) + seed + len(bounds)
 
@@ -73,9 +73,12 @@ def test_results_of_other_settings_or_other_data_are_refused_by_name(tmp_path):
     assert run([first], tmp_path)[0] == [4]
     assert run([first], tmp_path)[0] == [4]
     for other, message in [
-        (part("a", work, arrays=(pixels,), seed=2, bounds=(1.0, 2.0)), "seed=1, not 2: give ano"),
-        (part("a", work, arrays=(pixels,), seed=1, bounds=(1.0,)), r"bounds=\[1.0, 2.0\], not"),
-        (part("a", work, arrays=(pixels + 1,), seed=1, bounds=(1.0, 2.0)), "digest of the images="),
+        (part("a", work, arrays=(pixels,), seed=2, bounds=(1.0, 2.0)), "seed = 1, not 2: give ano"),
+        (part("a", work, arrays=(pixels,), seed=1, bounds=(1.0,)), r"bounds = \[1.0, 2.0\], not"),
+        (
+            part("a", work, arrays=(pixels + 1,), seed=1, bounds=(1.0, 2.0)),
+            "digest of the images = ",
+        ),
         (part("a", work, arrays=(pixels.reshape(2, 3),), seed=1, bounds=(1.0, 2.0)), "digest of"),
     ]:
         with pytest.raises(ValueError, match=message):

@@ -12,9 +12,9 @@ from scipy.io import savemat
 from skimage import data
 
 from kappaform.cli import main
-from kappaform.imaging.published import published_denoise
 from kappaform.paper import table
 from kappaform.paper.data import IMAGES, METHODS, SIGMAS, printed_table, read_pair
+from kappaform.paper.denoiser import published_denoise
 from kappaform.paper.report import draw_table
 from kappaform.paper.table import downsampled_ssim
 
@@ -60,12 +60,13 @@ def computed(dataset, tmp_path_factory):
 
 
 @pytest.mark.usefixtures("fast")
-def test_the_command_of_the_readme_runs_next_to_a_copy_of_the_repository(images):
+def test_the_command_of_the_readme_runs_with_a_copy_of_the_repository(images):
     readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    assert "`kappaform reproduce table1`" in readme
-    images.rename("ConditionedTransformLearning")
+    line = "kappaform reproduce table1 --data DIR -o results\n"
+    assert line in readme
+    images.rename("DIR")
     words = ["--workers", "1", "--images", "Barbara", "--sigmas", "20"]
-    assert main(["reproduce", "table1", *words]) == 0
+    assert main([*line.split()[1:], *words]) == 0
     assert [row["image"] for row in rows("results")] == ["Barbara"] * 3
 
 
@@ -95,13 +96,13 @@ def test_what_is_made_here_is_marked_wherever_it_shows(reproduce, images):
     text = Path("out", "table1.md").read_text(encoding="utf-8")
     assert "| Man | 100 | conditioned | made |" in text
     assert "| Barbara | 100 | conditioned | public |" in text
-    assert "made here with a fixed seed" in text
+    assert "simulated with a fixed seed" in text
     assert "which are for patches of 11 × 11 pixels" in text  # these are patches of 8
     words = {"images": ["Barbara", "Man"], "sigmas": [100], "patch_size": 8, "n_workers": 1}
     figure = draw_table(table.reproduce_table(images, Path("out"), **words))
     labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert labels == ["Barbara", "Man*"]
-    assert "* noise made here" in figure.get_suptitle()
+    assert "* simulated noise" in figure.get_suptitle()
 
 
 @pytest.mark.usefixtures("fast")
@@ -175,7 +176,7 @@ def test_an_interruption_keeps_what_is_finished_and_says_how_to_go_on(reproduce,
         patched.setattr(table, "published_denoise", interrupted)
         code, out, err = reproduce(*words)
     assert (code, out) == (130, "")
-    assert "finished parts are kept in out, the same command goes on" in err
+    assert "finished parts are in out; the same command resumes" in err
     assert not Path("out", "table1.csv").exists()
     assert reproduce(*words)[0] == 0
     assert len(fast) == 3
@@ -253,10 +254,10 @@ def damage(images, kind):
         ("no MAT file", "I7.mat is not a MAT file of one picture"),
         ("of another size", "has shape (40, 41)"),
         ("not finite", "I1.mat contains NaN or inf"),
-        ("not 2-D", "of shape (40, 40, 3): expected a picture"),
+        ("not 2-D", "of shape (40, 40, 3): a picture is expected"),
         ("two variables", "I1.mat is not a MAT file of one picture"),
-        ("clean is not", "whole numbers from 0 to 255"),
-        ("small", "I7.mat has shape (10, 40): give 11 pixels a side"),
+        ("clean is not", "integers from 0 to 255"),
+        ("small", "I7.mat has shape (10, 40): at least 11 pixels"),
     ],
 )
 @pytest.mark.usefixtures("fast")
@@ -299,47 +300,47 @@ def test_a_table_without_any_cell_is_still_reported(reproduce):
         (["--seed", -1], "-1: give an integer >= 0"),
     ],
 )
-def test_unknown_settings_are_refused(refused, words, message):
-    assert message in refused("table1", *words)
+def test_unknown_settings_are_rejected(rejected, words, message):
+    assert message in rejected("table1", *words)
     assert not Path("out").exists()
 
 
-def test_data_that_are_not_there_or_laid_out_otherwise_are_refused(refused, tmp_path):
+def test_data_that_are_not_there_or_laid_out_otherwise_are_rejected(rejected, tmp_path):
     for folder in (tmp_path / "nowhere", tmp_path / "data" / "img"):
-        line = refused("table1", data=folder)
-        assert f"{folder / 'img'}: no such folder. Expected img/NAME/sigmaLEVEL/I7.mat" in line
+        line = rejected("table1", data=folder)
+        assert f"{folder / 'img'}: no such folder. It contains NAME/sigmaLEVEL/I7.mat" in line
 
 
 @pytest.mark.usefixtures("fast")
-def test_results_with_other_settings_are_refused_by_name(reproduce, refused):
+def test_results_with_other_settings_are_rejected_by_name(reproduce, rejected):
     words = ("table1", "--images", "Barbara", *FAST)
     reproduce(*words)
     before = content()
-    line = refused(*words, "--seed", 3)
-    assert "holds a result with --seed 0, not 3: give another folder with -o, or remove out" in line
-    line = refused("table1", "--images", "Barbara", "--sigmas", 100)
-    assert "holds a result with --patch-size 8, not 11" in line
+    line = rejected(*words, "--seed", 3)
+    assert "has a result for seed = 0, not 3: give another folder with -o, or remove out" in line
+    line = rejected("table1", "--images", "Barbara", "--sigmas", 100)
+    assert "has a result for patch_size = 8, not 11" in line
     assert content() == before
 
 
 @pytest.mark.usefixtures("fast")
-def test_results_of_other_images_are_refused(reproduce, refused, images):
+def test_results_of_other_images_are_rejected(reproduce, rejected, images):
     words = ("table1", "--images", "Barbara", *FAST)
     reproduce(*words)
     _, noisy, _ = read_pair(images, "Barbara", 100)
     savemat(images / "img" / "Barbara" / "sigma100" / "I1.mat", {"I1": noisy + 1})
-    assert "conditioned.json holds a result with digest of the images=" in refused(*words)
+    assert "conditioned.json has a result for digest of the images = " in rejected(*words)
 
 
-def test_places_that_cannot_be_written_are_refused_before_any_work(
-    refused, tmp_path, fast, monkeypatch
+def test_places_that_cannot_be_written_are_rejected_before_any_work(
+    rejected, tmp_path, fast, monkeypatch
 ):
     (tmp_path / "file").write_text("")
-    assert "file is a file: give a folder" in refused("table1", out="file")
+    assert "file is a file: give a folder" in rejected("table1", out="file")
     (tmp_path / "locked").mkdir()
     # Replaced, because root, who may run this, may write everywhere.
     monkeypatch.setattr("os.access", lambda path, _: Path(path).name != "locked")
-    assert "the folder locked is read-only" in refused("table1", out="locked")
+    assert "the folder locked is read-only" in rejected("table1", out="locked")
     assert not fast
 
 

@@ -90,13 +90,13 @@ def test_without_a_word_about_the_signals_they_are_not_patches(saved, signals):
 
 
 @pytest.mark.parametrize("shape", [(4, 5), (-4, -4), (4.0, 4.0), (), 15, "44"])
-def test_a_patch_shape_that_does_not_fit_is_refused(shape, fitted, tmp_path):
+def test_a_patch_shape_that_does_not_fit_is_rejected(shape, fitted, tmp_path):
     with pytest.raises(ValueError, match=r"patch_shape=.* product is the number of features, 16"):
         kf.save(tmp_path / "t", fitted, patch_shape=shape)
     assert not list(tmp_path.iterdir())
 
 
-def test_an_unknown_word_for_the_mean_is_refused(fitted, tmp_path):
+def test_an_unknown_word_for_the_mean_is_rejected(fitted, tmp_path):
     with pytest.raises(ValueError, match="patch_mean='gone': choose 'kept' or 'removed'"):
         kf.save(tmp_path / "t", fitted, patch_mean="gone")
 
@@ -139,7 +139,8 @@ def test_sparsities_of_single_signals_are_not_stored_but_replaced(signals, tmp_p
     each = np.arange(len(signals)) % 5
     result = kf.learn(signals, kf.Orthonormal(), n_nonzero_coefs=each, max_iter=3)
     with pytest.raises(
-        ValueError, match=r"for each of 200 signals: say with save\(..., n_nonzero_"
+        ValueError,
+        match=r"for each of 200 signals: give the one for new signals, save\(..., n_nonzero_",
     ):
         kf.save(tmp_path / "t", result)
     assert not list(tmp_path.iterdir())
@@ -150,7 +151,7 @@ def test_sparsities_of_single_signals_are_not_stored_but_replaced(signals, tmp_p
     assert again.loss[0] == pytest.approx(result.loss[-1], rel=1e-12)
 
 
-def test_an_impossible_sparsity_is_refused(fitted, tmp_path):
+def test_an_impossible_sparsity_is_rejected(fitted, tmp_path):
     with pytest.raises(ValueError, match="n_nonzero_coefs=17 exceeds n_features=16"):
         kf.save(tmp_path / "t", fitted, n_nonzero_coefs=17)
 

@@ -77,7 +77,7 @@ def test_a_race_goes_on_from_a_file_of_any_iteration(race, dtype, signals, tmp_p
         kf.save(tmp_path / str(result.n_iter), result)
 
     whole = kf.learn(signals, method, init=init, max_iter=80, callback=save, **options)
-    stops = [*range(1, min(whole.n_iter, 80), 9), whole.n_iter - 1]
+    stops = [*range(1, min(whole.n_iter, 80), 15), whole.n_iter - 1]
     n_racing = []
     for stop in stops:
         loaded = kf.load(tmp_path / str(stop)).result_

@@ -1,4 +1,4 @@
-"""A file that is damaged, foreign or made to harm is refused."""
+"""A file that is damaged, foreign or made to harm is rejected."""
 
 import errno
 import io
@@ -56,7 +56,7 @@ def test_a_missing_file_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"text", b"\x80\x04N.", b"PK\x03\x04", b"\x93NUMPY"])
-def test_files_of_another_kind_are_refused(content, tmp_path):
+def test_files_of_another_kind_are_rejected(content, tmp_path):
     (tmp_path / "other").write_bytes(content)
     with pytest.raises(
         ValueError, match=r"other is not a transform that kappaform saved.*not an npz"
@@ -64,7 +64,7 @@ def test_files_of_another_kind_are_refused(content, tmp_path):
         kf.load(tmp_path / "other")
 
 
-def test_other_archives_are_refused(tmp_path):
+def test_other_archives_are_rejected(tmp_path):
     message = "is not a transform that kappaform saved"
     np.save(tmp_path / "array.npy", np.eye(3))
     np.savez(tmp_path / "foreign.npz", transform=np.eye(3))
@@ -81,7 +81,7 @@ def test_other_archives_are_refused(tmp_path):
         kf.load(tmp_path / "foreign.npz")
 
 
-def test_strange_archives_are_refused(saved):
+def test_strange_archives_are_rejected(saved):
     content = saved.read_bytes()
     name = content.index(b"header.npy")  # 30 bytes after the start of its local entry
     for position, value in {6: 0x21, 8: 0x55}.items():  # encrypted or patched, compressed somehow
@@ -94,7 +94,7 @@ def test_strange_archives_are_refused(saved):
 
 
 @pytest.mark.parametrize("fraction", [0.1, 0.5, 0.9, 0.999])
-def test_truncated_files_are_refused(fraction, saved):
+def test_truncated_files_are_rejected(fraction, saved):
     content = saved.read_bytes()
     saved.write_bytes(content[: int(fraction * len(content))])
     with pytest.raises(ValueError, match=r"transform\.npz is not a transform .* end is missing"):
@@ -168,7 +168,7 @@ def test_files_of_a_newer_format_ask_for_an_upgrade(saved):
         ({"feature_names": ["one"]}, "feature_names is not a list of 16 texts"),
     ],
 )
-def test_headers_that_contradict_the_transform_are_refused(changes, reason, saved):
+def test_headers_that_contradict_the_transform_are_rejected(changes, reason, saved):
     rewrite(saved, **changes)
     with pytest.raises(ValueError, match=rf"transform\.npz is .*damaged: .*{reason}"):
         kf.load(saved)
@@ -205,7 +205,7 @@ def test_headers_that_contradict_the_transform_are_refused(changes, reason, save
         ({"records": np.full((2, 6), np.nan)}, "its records have errors that cannot be"),
     ],
 )
-def test_arrays_that_contradict_the_header_are_refused(arrays, reason, saved):
+def test_arrays_that_contradict_the_header_are_rejected(arrays, reason, saved):
     rewrite(saved, arrays)
     with pytest.raises(ValueError, match=f"damaged: .*{reason}"):
         kf.load(saved)
@@ -236,7 +236,7 @@ def write(path, header, arrays):
 
 
 def is_refused(path):
-    """Whether a file is refused at once, with its name; if not, what it gives can be used."""
+    """Whether a file is rejected at once, with its name; if not, what it gives can be used."""
     try:
         loaded = kf.load(path)
     except ValueError as error:
@@ -271,17 +271,19 @@ def test_no_header_leads_to_another_error_than_that_the_file_is_damaged(model, t
     path = tmp_path / "transform.npz"
     kf.save(path, MODELS[model](), patch_shape=(2, 2))
     header, arrays = entries_of(path)
-    refused = []
-    for where, name in places_in(header):
-        for junk in JUNK:
+    rejected = []
+    # The first model sees all of the junk everywhere, each other one a half of it in turns.
+    step = 1 if model == "batches" else 2
+    for number, (where, name) in enumerate(places_in(header)):
+        for junk in JUNK[number % step :: step]:
             changed = deepcopy(header)
             inner = changed
             for each in where:
                 inner = inner[each]
             inner[name] = junk
             write(path, changed, arrays)
-            refused.append(is_refused(path))
-    assert np.mean(refused) > 0.5
+            rejected.append(is_refused(path))
+    assert np.mean(rejected) > 0.5
 
 
 @each_model
@@ -289,7 +291,7 @@ def test_no_array_leads_to_another_error_than_that_the_file_is_damaged(model, tm
     path = tmp_path / "transform.npz"
     kf.save(path, MODELS[model]())
     header, arrays = entries_of(path)
-    refused = []
+    rejected = []
     names = [name for name in arrays if not name.endswith(("_2", "_3"))]  # candidates like _1
     assert {"transform", "records"} <= set(names)
     for name in names:
@@ -307,11 +309,11 @@ def test_no_array_leads_to_another_error_than_that_the_file_is_damaged(model, tm
         others += [rng.standard_normal(array.shape), array.astype(">f8"), array.astype(complex)]
         for other in others:
             write(path, header, arrays | {name: other})
-            refused.append(is_refused(path))
-    assert np.mean(refused) > 0.5
+            rejected.append(is_refused(path))
+    assert np.mean(rejected) > 0.5
 
 
-def test_factors_that_are_no_decomposition_are_refused(signals, tmp_path, rng):
+def test_factors_that_are_no_decomposition_are_rejected(signals, tmp_path, rng):
     result = kf.learn(signals, kf.Conditioned(2.0), n_nonzero_coefs=3, init="dct", max_iter=3)
     kf.save(tmp_path / "t.npz", result)
     mixing = rng.standard_normal((N_FEATURES, N_FEATURES))
@@ -358,7 +360,7 @@ def test_a_candidate_that_does_not_lead_is_checked_as_the_result_is(
 
 
 @pytest.mark.parametrize("scale", [0.5, 2.0, 1e100])
-def test_transforms_of_another_norm_than_the_method_keeps_are_refused(scale, signals, tmp_path):
+def test_transforms_of_another_norm_than_the_method_keeps_are_rejected(scale, signals, tmp_path):
     for method, told in ((kf.Conditioned(), "norm"), (kf.Orthonormal(), "not orthonormal")):
         result = kf.learn(signals, method, n_nonzero_coefs=3, init="dct", max_iter=3)
         kf.save(tmp_path / "t.npz", result)
@@ -380,7 +382,7 @@ def peak_of_refused_load(path):
         tracemalloc.stop()
 
 
-def test_compressed_arrays_are_refused_before_they_are_unpacked(saved, tmp_path):
+def test_compressed_arrays_are_rejected_before_they_are_unpacked(saved, tmp_path):
     header, arrays = entries_of(saved)
     path = tmp_path / "large.npz"
     arrays |= {"records": np.zeros((10**6, 6))}
@@ -390,7 +392,7 @@ def test_compressed_arrays_are_refused_before_they_are_unpacked(saved, tmp_path)
 
 
 @pytest.mark.parametrize("n_features", [10**9, 2**62, 5000])
-def test_sizes_that_a_file_only_claims_are_refused_before_memory_is_taken(
+def test_sizes_that_a_file_only_claims_are_rejected_before_memory_is_taken(
     n_features, saved, tmp_path
 ):
     header, _ = entries_of(saved)
@@ -413,7 +415,7 @@ def test_a_header_cannot_claim_more_candidates_than_the_file_has(saved, tmp_path
     assert peak_of_refused_load(path) < 10 * path.stat().st_size
 
 
-def test_a_patch_of_very_many_sides_is_refused(saved):
+def test_a_patch_of_very_many_sides_is_rejected(saved):
     rewrite(saved, patch_shape=[2**40] * 10**5)
     with pytest.raises(ValueError, match="give the sides of a patch"):
         kf.load(saved)

@@ -88,7 +88,7 @@ def test_every_kind_of_picture_can_be_drawn(name):
     figure = plot_denoising(noisy, result, channel_axis=options.get("channel_axis"))
     figure.savefig(BytesIO(), dpi=30)
     assert pixels(figure, 2).shape == RAMP.shape
-    assert ("none was needed" in [text.get_text() for text in figure.axes[3].texts]) == (
+    assert ("not needed" in [text.get_text() for text in figure.axes[3].texts]) == (
         name == "constant"
     )
 
@@ -132,7 +132,9 @@ def test_pictures_of_another_size_cannot_be_compared():
             measure(RAMP, RAMP[1:])
 
 
-def test_an_image_without_its_details_is_refused(rng):
+def test_an_image_without_its_details_is_rejected(rng):
     noisy = rng.standard_normal((16, 16))
-    with pytest.raises(TypeError, match=r"result is of type ndarray: give what .*_with_details"):
+    with pytest.raises(
+        TypeError, match=r"result is of type ndarray: give a result of .*_with_details"
+    ):
         kf.plots.plot_denoising(noisy, noisy)

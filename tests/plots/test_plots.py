@@ -217,7 +217,9 @@ def test_a_fitted_estimator_is_drawn_as_its_result(rng):
 
 @pytest.mark.parametrize("other", [np.eye(3), None, {"absolute": np.ones(3)}])
 def test_only_a_path_is_drawn_as_one(other):
-    with pytest.raises(TypeError, match=r"path is of type \w+: give what kappaform.condition_path"):
+    with pytest.raises(
+        TypeError, match=r"path is of type \w+: give a result of kappaform.condition_path"
+    ):
         plots.plot_path(other)
 
 

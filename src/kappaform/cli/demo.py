@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 import kappaform as kf
-from kappaform.cli import messages, results
-from kappaform.cli.models import random_patches
+from kappaform.cli import files, messages
 from kappaform.cli.words import compared
+from kappaform.imaging.patches import random_patches
 
 _SIGMA = 20.0
 _BOUNDS = (1, 1.25, 1.5, 2, 3, 5, 10)
@@ -26,19 +26,19 @@ def demo(arguments: Namespace) -> None:
     folder = Path(arguments.folder)
     folder.mkdir(exist_ok=True)
     report, plot = folder / "report.png", folder / "path.png"
-    for path in (report, plot):  # overwriting those of an earlier demonstration
-        results.check_output(path, set(), results.FIGURES, overwrite=True)
+    for path in (report, plot):  # which replace those of an earlier demonstration
+        files.check_output(path, set(), files.FIGURES, overwrite=True)
     clean = camera()
     noisy = kf.add_noise(clean, _SIGMA, rng=0)
     with messages.progress("denoising", "the work") as progress:
         details = kf.denoise_with_details(noisy, _SIGMA, value_range=(0, 255), progress=progress)
-    patches = random_patches(clean, 8, 10_000, np.random.default_rng(0))
+    patches = random_patches(clean, 8, 10_000, np.random.default_rng(0), in_order=True)
     with messages.progress("path") as callback:
         options = _LIMITS | {"validation": patches[1::2], "callback": callback}
         table = kf.condition_path(patches[::2], _BOUNDS, **options)
     with (
-        results.saved_figure(report, kf.plots.plot_denoising(noisy, details, clean)),
-        results.saved_figure(plot, kf.plots.plot_path(table)),
+        files.saved_figure(report, kf.plots.plot_denoising(noisy, details, clean)),
+        files.saved_figure(plot, kf.plots.plot_path(table)),
     ):
         pass
     facts: dict[str, Any] = {
@@ -51,9 +51,9 @@ def demo(arguments: Namespace) -> None:
     if arguments.json:
         messages.say_json(facts | {"path": table.table, "written": [report, plot]})
         return
-    messages.say("A photograph with Gaussian noise, and what becomes of it:\n")
+    messages.say("A photograph with Gaussian noise, denoised:\n")
     messages.tell(facts, as_json=False)
-    messages.say("\nrelative errors over the bound, of patches that were not learned from:")
+    messages.say("\nrelative errors on held-out patches, over the bound:")
     messages.say("max_condition  sparsification  reconstruction")
     names = ("max_condition", "validation_relative", "validation_reconstruction")
     for row in zip(*(table[name] for name in names), strict=True):

@@ -1,4 +1,4 @@
-"""`kappaform denoise`: one picture or many; a failure costs only its own picture."""
+"""`kappaform denoise`: one picture or many; a failure affects only its own picture."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import warnings
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,84 +16,75 @@ import numpy as np
 from numpy.typing import NDArray
 
 import kappaform as kf
-from kappaform.cli import messages, pictures, results
+from kappaform.cli import files, messages
 from kappaform.cli.options import check_patch_size, chosen, given_noise
 from kappaform.cli.words import ROUGH, compared, facts_of, is_rough, line_of, short, tell_duration
 from kappaform.files import check_readable
-from kappaform.image_files import Picture, as_stored, check_target, write_image
+from kappaform.image_files import Picture, as_stored, write_image
 from kappaform.image_files.picture import MOVIE, VOLUME
+from kappaform.imaging.denoise import denoise_on
 from kappaform.imaging.options import default_patch_shape
-from kappaform.imaging.work import sections
+from kappaform.imaging.work import Progress
 
-_ROUNDING = 12**-0.5  # deviation of the error of rounding to whole numbers
-# Of the values, beyond a range that they are said to have. Noise brings at most about half of them
-# there, those of an image that is at one end of the range everywhere.
+_ROUNDING = 12**-0.5  # standard deviation of the error of rounding to integers
+# Fraction of the values outside of a range that was given for them. Noise puts at most about half
+# of them there, where an image is at one end of the range everywhere.
 _MOST_CUT = 0.6
 
 
-class Given(NamedTuple):
-    """A transform that is used instead of learning one from each picture."""
+class Settings(NamedTuple):
+    """What is the same for all pictures."""
 
-    transform: NDArray
-    patch_shape: tuple[int, ...] | None  #: None: square patches, or cubes
+    noise: kf.White | kf.Shot | str | None
+    transform: NDArray | None = None  #: used instead of learning one from each picture
+    patch_shape: tuple[int, ...] | None = None  #: its patches; None: squares or cubes
 
 
 def denoise(arguments: Namespace) -> int:
-    own_suffix = arguments.suffix or results.OWN_SUFFIX
-    found, n_skipped, errors = pictures.picture_files(
-        arguments.inputs,
-        own_suffix,
-        arguments.recursive,
-        without=[name for name in (arguments.output, arguments.report) if name],
-    )
-    jobs = results.jobs_of(found, arguments)
-    given = _checked_settings(arguments)
-    inputs = [job.source for job in jobs] + [job.reference for job in jobs if job.reference]
-    inputs += [Path(arguments.model)] if arguments.model else []
-    taken = results.identities(inputs)
-    if arguments.share and len(jobs) > 1:
-        given = _learned_from_all(jobs, taken, arguments)
+    batch = files.batch_of(arguments)
+    settings = _settings(arguments)
+    if arguments.share and len(batch.jobs) > 1:
+        settings = _learned_from_all(batch, settings, arguments)
     records: list[dict[str, Any]] = []
     codes: list[int] = []
 
-    def failed(source: Path, error: Exception, *files: Path | None) -> None:
-        names = [str(file) for file in files if file]
-        code, text = messages.failure(error, arguments.debug, str(source), names)
+    def failed(source: Path, error: Exception) -> None:
+        code, text = messages.failure(error, arguments.debug, str(source))
         codes.append(code)
         records.append({"input": str(source), "error": text})
         messages.complain(text)
 
-    for folder, error in errors.items():
+    for folder, error in batch.errors.items():
         failed(folder, error)
-    for job in jobs:
+    for job in batch.jobs:
         try:
             with messages.warnings_about(job.source, job.target):
-                records.append(_denoised_or_kept(job, taken, given, arguments))
+                records.append(_record(job, batch.inputs, settings, arguments))
         except BrokenPipeError:
             raise
         except KeyboardInterrupt:
-            raise _interrupted(len(records) - len(codes), len(jobs)) from None
+            raise _interrupted(len(records) - len(codes), len(batch.jobs)) from None
         except Exception as error:
-            failed(job.source, error, job.target, job.reference, job.report)
+            failed(job.source, error)
             continue
         if not arguments.json:
             messages.say(line_of(records[-1], arguments.verbose))
-    _tell(records, len(codes), n_skipped, arguments)
+    _summarise(records, len(codes), batch.n_ignored, arguments)
     return max(codes, default=0)
 
 
-def _tell(
-    records: list[dict[str, Any]], n_failed: int, n_skipped: int, arguments: Namespace
+def _summarise(
+    records: list[dict[str, Any]], n_failed: int, n_ignored: int, arguments: Namespace
 ) -> None:
-    """What came of all pictures together."""
     n_kept = sum("kept" in record for record in records)
     n_denoised = len(records) - n_failed - n_kept
     if arguments.json:
         document = {"denoised": n_denoised, "kept": n_kept, "failed": n_failed}
-        messages.say_json({"files": records} | document | {"skipped": n_skipped})
-    elif len(records) + n_skipped > 1:
-        kept = f"{n_kept} kept, " if n_kept else ""
-        messages.say(f"{n_denoised} denoised, {kept}{n_failed} failed, {n_skipped} skipped")
+        messages.say_json({"files": records} | document | {"skipped": n_ignored})
+    elif len(records) + n_ignored > 1:
+        skipped = f"{n_kept} skipped (output exists), " * bool(n_kept)
+        ignored = f", {n_ignored} other file{'s' * (n_ignored > 1)} ignored" * bool(n_ignored)
+        messages.say(f"{n_denoised} denoised, {skipped}{n_failed} failed{ignored}")
     has_pages = any(record.get("n_pages", 1) > 1 for record in records)
     asked = [name for name in ("stack", "volume", "movie") if getattr(arguments, name)]
     if n_denoised and not has_pages and asked:
@@ -102,21 +94,21 @@ def _tell(
 def _interrupted(n_done: int, number: int) -> KeyboardInterrupt:
     if number == 1:
         return KeyboardInterrupt()
-    remedy = "the same command without --overwrite does the others"
-    return KeyboardInterrupt(f"interrupted: {n_done} of {number} pictures are done, {remedy}")
+    remedy = "run the same command without --overwrite for the others"
+    return KeyboardInterrupt(f"interrupted: {n_done} of {number} pictures are done; {remedy}")
 
 
-# --- What is to be done
+# --- All pictures
 
 
-def _checked_settings(arguments: Namespace) -> Given | None:
-    """Check what is the same for all pictures; the transform to use, if one is given."""
-    side, given = arguments.patch_size, None
+def _settings(arguments: Namespace) -> Settings:
+    """Check what is the same for all pictures."""
+    side, settings = arguments.patch_size, Settings(given_noise(arguments))
     if arguments.model:
         from kappaform.cli.models import load_model
 
         model = load_model(arguments.model)
-        given = Given(model.result_.transform, model.patch_shape_)
+        settings = Settings(settings.noise, model.result_.transform, model.patch_shape_)
         if side and model.patch_shape_:
             text = f"{arguments.model} has patches of shape {model.patch_shape_}"
             raise ValueError(f"--patch-size has no effect with --model: {text}; leave it out.")
@@ -127,33 +119,30 @@ def _checked_settings(arguments: Namespace) -> Given | None:
     if arguments.device is not None:
         from kappaform.imaging.cleaning.torch import device_named
 
-        arguments.device = device_named(arguments.device)
-    return given
+        with messages.calling_library():
+            arguments.device = device_named(arguments.device)
+    return settings
 
 
-# --- All pictures
+def _learned_from_all(batch: files.Batch, settings: Settings, arguments: Namespace) -> Settings:
+    """Learn one transform from all pictures, also from those that have a result: it is the same.
 
-
-def _learned_from_all(
-    jobs: list[results.Job], taken: set[results.Identity], arguments: Namespace
-) -> Given | None:
-    """One transform for all pictures, those whose result is there too: it is the same every time.
-
-    Files that cannot be read are left out here, and told when it is their turn.
+    Files that cannot be read are left out here, and reported when it is their turn.
     """
-    if all(results.is_kept(job, taken, arguments) for job in jobs):
-        return None
-    read: list[str] = []  # names of files, and an empty one when all are looked at
+    jobs = batch.jobs
+    if all(files.has_result(job, batch.inputs, arguments.overwrite) for job in jobs):
+        return settings
+    read: list[str] = []  # names of files, and an empty one at the end
     spaces: list[tuple[int, ...]] = []
 
     def images(progress: Callable[[float], None] | None) -> Iterator[NDArray]:
         for number, job in enumerate(jobs, start=1):
             try:
-                picture = pictures.noisy_picture(job.source, arguments)
-                stack = _floats(picture.as_stack(_along(picture, arguments)), None)
+                picture = files.noisy_picture(job.source, arguments)
+                stack = _floats(picture.as_stack(_along(picture, arguments)))
             except Exception:
                 continue
-            # Grey has one channel, so that it may stand beside colours.
+            # Grey has one channel, so that it can be combined with colours.
             stack = stack if picture.channel_axis else stack[..., np.newaxis]
             read.append(f"{job.source}: ")
             spaces.append(stack.shape[1:-1])
@@ -164,63 +153,56 @@ def _learned_from_all(
             read.append("")
 
     options = chosen(arguments, "method", "max_condition", "patch_size")
-    options |= {"noise": given_noise(arguments), "channel_axis": -1, "rng": arguments.seed}
-    work = f"{len(jobs)} files"
+    options |= {"noise": settings.noise, "channel_axis": -1, "rng": arguments.seed}
+    library = messages.calling_library("reading pictures", f"{len(jobs)} files")
     try:
-        with warnings.catch_warnings(), messages.progress("looking at pictures", work) as progress:
-            warnings.simplefilter("ignore")  # told when it is their turn
+        with warnings.catch_warnings(), library as progress:
+            warnings.simplefilter("ignore")  # shown when it is their turn
             learned = kf.learn_from_images(images(progress), **options)
     except ValueError as error:
         if not read:
-            return None
+            return settings
         raise ValueError(f"--share: {read[-1]}{error}") from error
-    return Given(learned.transform, default_patch_shape(spaces[0]))
+    return Settings(settings.noise, learned.transform, default_patch_shape(spaces[0]))
 
 
 # --- One picture
 
 
-def _denoised_or_kept(
-    job: results.Job, taken: set[results.Identity], given: Given | None, arguments: Namespace
+def _record(
+    job: files.Job, inputs: set[files.Identity], settings: Settings, arguments: Namespace
 ) -> dict[str, Any]:
-    """What came of a picture; one whose result is there is not even read."""
-    if results.is_kept(job, taken, arguments):
-        if job.report:  # it may be there already, like the result
-            results.check_output(job.report, taken, results.FIGURES, overwrite=True)
+    """The result of a picture; one that exists already is not even read."""
+    if files.has_result(job, inputs, arguments.overwrite):
+        if job.report:  # it may exist already, like the result
+            files.check_output(job.report, inputs, files.FIGURES, overwrite=True)
         if job.reference:
             check_readable(job.reference)
         return {"input": str(job.source), "output": str(job.target), "kept": True}
-    picture = pictures.noisy_picture(job.source, arguments)
-    with results.made_folders(job):
-        return _denoise_file(job, picture, taken, given, arguments)
-
-
-def _denoise_file(
-    job: results.Job,
-    picture: Picture,
-    taken: set[results.Identity],
-    given: Given | None,
-    arguments: Namespace,
-) -> dict[str, Any]:
-    """Denoise one picture; what came of it, for people and programs."""
+    picture = files.noisy_picture(job.source, arguments)
     along = _along(picture, arguments)
-    results.check_output(job.target, taken, overwrite=arguments.overwrite)
-    check_target(job.target, picture)
-    if job.report:
-        results.check_output(job.report, taken, results.FIGURES, overwrite=arguments.overwrite)
+    with files.prepared(job, picture, inputs, arguments.overwrite):
+        return _denoised(job, picture, along, settings, arguments)
+
+
+def _denoised(
+    job: files.Job, picture: Picture, along: str, settings: Settings, arguments: Namespace
+) -> dict[str, Any]:
+    """Denoise one picture and write it; the facts about it, for people and programs."""
     noisy = picture.as_stack(along)
-    reference = _reference(job, picture, arguments)
-    _warn_of_units(noisy, job.source, arguments)
+    reference = _reference(job, picture, along, arguments)
+    _warn_about_units(noisy, job.source, arguments)
     started = time.perf_counter()
-    options, size = _options(picture, given, arguments), _size(picture)
-    n_channels = noisy.shape[-1] if picture.channel_axis else 1
-    details = _details(job.title, noisy, options, math.prod(size.values()), n_channels, arguments)
+    options, size = _options(picture, along, settings, arguments), _size(picture)
+    n_channels = noisy.shape[-1] if options["channel_axis"] else 1
+    image = _floats(noisy)
+    details = _details(job.title, image, options, math.prod(size.values()), n_channels, arguments)
     if is_rough(details, noisy.dtype):
         messages.warn(f"{job.source}: {ROUGH}")
     blended = _blended(noisy, details.image, arguments.strength)
-    cleaned = as_stored(blended, noisy.dtype)
-    # Floats do not hold every large integer: pixels that nothing was taken from stay as they are.
-    np.copyto(cleaned, noisy, where=blended == _floats(noisy, None))
+    denoised = as_stored(blended, noisy.dtype)
+    if noisy.dtype.itemsize > 4:  # floats do not hold every integer of 64 bits
+        np.copyto(denoised, noisy, where=blended == image)
     record = {
         "input": str(job.source),
         "output": str(job.target),
@@ -230,49 +212,43 @@ def _denoise_file(
         **facts_of(details, n_channels),
         "noise_estimated": arguments.sigma is None and arguments.gain is None,
         "strength": arguments.strength,
-        "unchanged": np.array_equal(cleaned, noisy),
+        "unchanged": np.array_equal(denoised, noisy),
         "seconds": round(time.perf_counter() - started, 3),
     }
     if reference is not None:
         axes = {name: options[name] for name in ("channel_axis", "stack_axis")}
-        images = [_frames(each) if along == MOVIE else each for each in (reference, noisy, cleaned)]
+        images = [reference, noisy, denoised]
+        if along == MOVIE:
+            images = [each.reshape(-1, *each.shape[2:]) for each in images]
         record |= compared(*images, **axes)
-    done = picture.with_stack(cleaned, along)
-    if job.report:
-        shown, channel_axis = replace(details, image=cleaned), picture.channel_axis
-        figure = kf.plots.plot_denoising(noisy, shown, reference, channel_axis=channel_axis)
-        with results.saved_figure(job.report, figure):  # picture and report, or neither
-            _write(job.target, done, arguments)
-        return record | {"report": str(job.report)}
-    _write(job.target, done, arguments)
-    return record
+    drawn = noisy, replace(details, image=denoised), reference
+    _write(job, picture.with_stack(denoised, along), arguments, drawn)
+    return record | ({"report": str(job.report)} if job.report else {})
 
 
 def _details(
     title: str,
-    noisy: NDArray,
+    image: NDArray,
     options: dict[str, Any],
     n_pixels: int,
     n_channels: int,
     arguments: Namespace,
 ) -> kf.DenoiseResult:
-    """What the library makes of a picture, with an array as its image; people see it go on."""
+    """The result of the library, with its image in memory; shows progress."""
     if not arguments.preset and not arguments.device:
         tell_duration(title, n_pixels * n_channels, arguments.quality)
-    with messages.progress(title, f"{short(n_pixels / 1e6)} megapixels") as progress:
-        image = _floats(noisy, arguments.device)
-        movies = image if options["movie"] else [image]
-        parts = zip(movies, sections(progress, [1] * len(movies)), strict=True)
-        found = [kf.denoise_with_details(each, **options, progress=part) for each, part in parts]
-    if arguments.device:
-        tensors: list[Any] = [each.image for each in found]
-        arrays = [tensor.cpu().numpy() for tensor in tensors]
-        found = [replace(each, image=array) for each, array in zip(found, arrays, strict=True)]
+    movies: Any = image if options["movie"] else [image]
+    # Pixels go to a device and back once if the library gets an array, not a tensor.
+    on_host, device = kf.denoise_with_details, arguments.device
+    denoise = on_host if device is None else partial(denoise_on, device)
+    with messages.calling_library(title, f"{short(n_pixels / 1e6)} megapixels") as progress:
+        parts = zip(movies, Progress(progress).sections([1] * len(movies)), strict=True)
+        found = [denoise(each, **options, progress=part) for each, part in parts]
     return _of_movies(found) if options["movie"] else found[0]
 
 
 def _of_movies(found: list[kf.DenoiseResult]) -> kf.DenoiseResult:
-    """What came of several movies of the same size, each of which has its own noise."""
+    """The results of several movies of the same size, each of which has its own noise, as one."""
     several = len(found) > 1
     noises: Any = tuple(each.noise for each in found)  # one each: frames share it
     return replace(
@@ -286,8 +262,20 @@ def _of_movies(found: list[kf.DenoiseResult]) -> kf.DenoiseResult:
     )
 
 
-def _write(path: Path, picture: Picture, arguments: Namespace) -> None:
-    write_image(path, picture, arguments.jpeg_quality if results.is_lossy(path) else None)
+def _write(
+    job: files.Job,
+    picture: Picture,
+    arguments: Namespace,
+    drawn: tuple[NDArray, kf.DenoiseResult, NDArray | None],
+) -> None:
+    """Write picture and report, or neither."""
+    jpeg_quality = arguments.jpeg_quality if files.is_lossy(job.target) else None
+    if not job.report:
+        write_image(job.target, picture, jpeg_quality)
+        return
+    figure = kf.plots.plot_denoising(*drawn, channel_axis=picture.channel_axis)
+    with files.saved_figure(job.report, figure):
+        write_image(job.target, picture, jpeg_quality)
 
 
 def _size(picture: Picture) -> dict[str, int]:
@@ -296,30 +284,30 @@ def _size(picture: Picture) -> dict[str, int]:
 
 
 def _along(picture: Picture, arguments: Namespace) -> str:
-    """What the pages of a picture are together: a volume, a movie, or nothing."""
+    """What the pages of a picture form: a volume, a movie, or nothing."""
     if not picture.has_pages:
         return ""
     return VOLUME if arguments.volume else MOVIE if arguments.movie else ""
 
 
-def _frames(movies: NDArray) -> NDArray:
-    return movies.reshape(-1, *movies.shape[2:])
-
-
-def _reference(job: results.Job, picture: Picture, arguments: Namespace) -> NDArray | None:
+def _reference(
+    job: files.Job, picture: Picture, along: str, arguments: Namespace
+) -> NDArray | None:
     """The picture without noise, if there is one, as a stack like the noisy one."""
     if job.reference is None:
         return None
-    reference = pictures.picture_with_pages(job.reference, arguments)
-    pictures.check_reference(job.reference, reference, job.source, picture)
-    return picture.with_colours(reference.colours).as_stack(_along(picture, arguments))
+    reference = files.picture_with_pages(job.reference, arguments)
+    files.check_reference(job.reference, reference, job.source, picture)
+    return picture.with_colours(reference.colours).as_stack(along)
 
 
-def _warn_of_units(values: NDArray, source: Path, arguments: Namespace) -> None:
-    """Tell of numbers that cannot be meant in values of the file, as those of another scale."""
+def _warn_about_units(values: NDArray, source: Path, arguments: Namespace) -> None:
+    """Warn about numbers that cannot be meant in values of the file, but on another scale."""
     sigma, value_range = arguments.sigma, arguments.value_range
+    if sigma is None and not value_range:
+        return
     low, high = float(values.min()), float(values.max())
-    what = "it is the deviation of the noise in values of the file."
+    what = "it is the standard deviation of the noise in values of the file."
     if sigma is not None and sigma > high - low > 0:
         messages.warn(
             f"--sigma {sigma:g} exceeds the range of the values of {source}, {low:g} to {high:g}: "
@@ -327,48 +315,43 @@ def _warn_of_units(values: NDArray, source: Path, arguments: Namespace) -> None:
         )
     if sigma and sigma < _ROUNDING and values.dtype.kind in "iu":
         messages.warn(
-            f"--sigma {sigma:g} is less than what rounding does to whole numbers, as those of "
-            f"{source}: {what}"
+            f"--sigma {sigma:g} is below the rounding error of integers, as in {source}: {what}"
         )
     if value_range and np.mean((values < value_range[0]) | (values > value_range[1])) > _MOST_CUT:
         messages.warn(
-            f"--value-range {value_range[0]:g} {value_range[1]:g} leaves out most values of "
-            f"{source}, {low:g} to {high:g}, and they are cut: give it in values of the file."
+            f"--value-range {value_range[0]:g} {value_range[1]:g} excludes most values of "
+            f"{source}, {low:g} to {high:g}, which are clipped: give it in values of the file."
         )
 
 
-def _floats(pixels: NDArray, device: Any) -> Any:
-    """The pixels as floats that hold them exactly, as a tensor if there is a device for it."""
+def _floats(pixels: NDArray) -> NDArray:
+    """The pixels as floats that hold them exactly, if there are any."""
     single = np.can_cast(pixels.dtype, np.float32)
-    floats = pixels.astype(np.float32 if single else np.float64, copy=False)
-    if device is None:
-        return floats
-    import torch
-
-    return torch.from_numpy(np.ascontiguousarray(floats)).to(device)
+    return pixels.astype(np.float32 if single else np.float64, copy=False)
 
 
-def _blended(noisy: NDArray, cleaned: NDArray, strength: float) -> NDArray:
-    """From the noisy picture the share `strength` of the way to the cleaned one."""
+def _blended(noisy: NDArray, denoised: NDArray, strength: float) -> NDArray:
+    """The noisy picture, moved by the fraction `strength` towards the denoised one."""
     if strength == 1:
-        return cleaned
-    given = noisy.astype(np.float64)
-    return given + strength * (cleaned - given)
+        return denoised
+    before = noisy.astype(np.float64)
+    return before + strength * (denoised - before)
 
 
-def _options(picture: Picture, given: Given | None, arguments: Namespace) -> dict[str, Any]:
+def _options(
+    picture: Picture, along: str, settings: Settings, arguments: Namespace
+) -> dict[str, Any]:
     names = ("method", "max_condition", "patch_size", "preset", "quality", "value_range")
     options = chosen(arguments, *names)
-    options |= {"noise": given_noise(arguments), "rng": arguments.seed}
-    options |= {"channel_axis": picture.channel_axis, "stack_axis": 0}
-    options["movie"] = _along(picture, arguments) == MOVIE
+    options |= {"noise": settings.noise, "rng": arguments.seed}
+    options |= {"channel_axis": picture.channel_axis, "stack_axis": 0, "movie": along == MOVIE}
     if arguments.preset:
         options["quality"] = None  # it has its own, and its own range
     elif not arguments.value_range:
         options["value_range"] = picture.value_range
-    if given is not None:
-        options["transform"] = given.transform
-        options["patch_size"] = arguments.patch_size or given.patch_shape
+    if settings.transform is not None:
+        options["transform"] = settings.transform
+        options["patch_size"] = arguments.patch_size or settings.patch_shape
     elif arguments.share:
         options["share"] = True
     if arguments.volume:  # declared, so that there is no doubt

@@ -1,9 +1,10 @@
-"""`kappaform learn`, `path`, `encode`, `decode` and `info`: transforms in files, and codes."""
+"""`kappaform learn`, `path`, `encode`, `decode` and `info`: transforms and codes in files."""
 
 from __future__ import annotations
 
 import zipfile
 from argparse import Namespace
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, get_args
 
@@ -12,31 +13,29 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 import kappaform as kf
-from kappaform.cli import messages, pictures, results
+from kappaform.cli import files, messages
 from kappaform.cli.options import CONDITIONED, check_patch_size, chosen
 from kappaform.files import check_readable, replaced_when_complete
 from kappaform.image_files import SUFFIXES, load_npy
-from kappaform.imaging.patches import grid_of, patches_at
+from kappaform.imaging.patches import random_patches
 from kappaform.learning.starts import Init
 
 _LIMITS = ("n_nonzero_coefs", "max_iter", "tol")
-_ROUNDING = 1e-6  # of float32: smaller means, relative to the values, have been removed already
+_ROUNDING = 1e-6  # of float32: signals with smaller means, relative to their values, are mean-free
 
 
 def learn(arguments: Namespace) -> None:
-    target = Path(arguments.output)
-    inputs = results.identities(map(Path, arguments.inputs))
-    results.check_output(target, inputs, overwrite=arguments.overwrite)
+    (target,) = _outputs(arguments, arguments.inputs, output=())
     signals, patch_shape = _signals_of(arguments)
     methods = {"log-det": kf.LogDet, "orthonormal": kf.Orthonormal}
-    method = methods.get(arguments.method, lambda: _conditioned(arguments, "max_condition"))()
-    options = chosen(arguments, *_LIMITS) | {"init": _init(arguments.init)}
+    options = chosen(arguments, *_LIMITS) | {"init": _init(arguments.init, signals.shape[1])}
     try:
-        with messages.progress("learning") as callback:
-            result = kf.learn(signals, method, **options, callback=callback)
+        with messages.calling_library("learning") as callback:
+            method = methods.get(arguments.method, lambda: _conditioned(arguments, "max_condition"))
+            result = kf.learn(signals, method(), **options, callback=callback)
     except kf.LearningInterrupted as interruption:
         _save(target, interruption.result, patch_shape)
-        text = f"what was learned in {interruption.result.n_iter} iterations is in {target}"
+        text = f"the transform after {interruption.result.n_iter} iterations is in {target}"
         raise KeyboardInterrupt(f"interrupted: {text}") from None
     _save(target, result, patch_shape)
     errors = kf.evaluate(signals, result, result.n_nonzero_coefs, coding="refit")
@@ -52,13 +51,7 @@ def learn(arguments: Namespace) -> None:
 
 
 def path(arguments: Namespace) -> None:
-    plot = Path(arguments.plot) if arguments.plot else None
-    target = Path(arguments.output) if arguments.output else None
-    inputs = results.identities(map(Path, arguments.inputs))
-    if plot:
-        results.check_output(plot, inputs, results.FIGURES, overwrite=arguments.overwrite)
-    if target:
-        results.check_output(target, inputs, overwrite=arguments.overwrite)
+    plot, target = _outputs(arguments, arguments.inputs, plot=files.FIGURES, output=())
     for name in ("folds", "output"):
         if name in arguments.given and not arguments.choose:
             raise ValueError(
@@ -68,7 +61,7 @@ def path(arguments: Namespace) -> None:
     _check_choice(signals)
     table, model = (_chosen if arguments.choose else _validated)(arguments, signals)
     if plot:
-        with results.saved_figure(plot, kf.plots.plot_path(table)):
+        with files.saved_figure(plot, kf.plots.plot_path(table)):
             pass
     if target:
         _save(target, model, patch_shape)
@@ -76,38 +69,42 @@ def path(arguments: Namespace) -> None:
         facts = {"best_max_condition": table.chosen, "plot": arguments.plot}
         messages.say_json({"table": table.table, **facts, "output": arguments.output})
         return
-    what = "rebuilds best" if table.choose_by == "reconstruction" else "has the least error of"
-    messages.say(f"{table}\n--max-condition {table.chosen:g} {what} what was not learned from")
-    for done, file in (("drawn", plot), ("saved", target)):
+    messages.say(
+        f"{table}\n--max-condition {table.chosen:g} has the smallest {table.choose_by} error on "
+        "held-out signals"
+    )
+    for file in (plot, target):
         if file:
-            messages.say(f"{done}: {file}")
+            messages.say(f"written: {file}")
 
 
 def _check_choice(signals: NDArray) -> None:
-    """Refuse constant signals, as those of a constant picture."""
+    """Reject constant signals, such as those of a constant picture."""
     if signals.size == 0 or np.ptp(signals[0]) > 0:  # most are settled by the first
         return
     if (signals.min(axis=1) == signals.max(axis=1)).all():
         raise ValueError(
-            "every signal is constant, as in a picture of one value: all bounds do the same, so "
-            "there is nothing to choose; give another input."
+            "every signal is constant, as in a constant picture: all bounds give the same errors, "
+            "so there is nothing to choose; give another input."
         )
 
 
 def _validated(arguments: Namespace, signals: NDArray) -> tuple[Any, Any]:
-    """The path learned from every second signal: the others validate."""
+    """The path learned from every second signal and validated on the others."""
     if len(signals) < 2:
-        raise ValueError("there is 1 signal: give at least 2, every second one validates.")
+        raise ValueError(
+            "there is 1 signal: give at least 2, because every second one is held out."
+        )
     options = chosen(arguments, *_LIMITS, "choose_by")
-    options |= {"validation": signals[1::2], "method": _conditioned(arguments)}
-    with messages.progress("path") as callback:
+    with messages.calling_library("path") as callback:
+        options |= {"validation": signals[1::2], "method": _conditioned(arguments)}
         path = kf.condition_path(signals[::2], arguments.bounds, **options, callback=callback)
     return path, None
 
 
 def _chosen(arguments: Namespace, signals: NDArray) -> tuple[Any, Any]:
-    """The mean path over folds, and the transform with the bound that it chooses."""
-    with messages.progress("path") as callback:
+    """The mean path over the folds, and the transform learned with the bound that it chooses."""
+    with messages.calling_library("path") as callback:
         model = kf.ConditionedTransformCV(
             max_conditions=arguments.bounds,
             cv=arguments.folds,
@@ -118,28 +115,25 @@ def _chosen(arguments: Namespace, signals: NDArray) -> tuple[Any, Any]:
 
 
 def encode(arguments: Namespace) -> None:
-    target, source = Path(arguments.output), Path(arguments.signals)
-    inputs = results.identities([Path(arguments.model), source])
-    results.check_output(target, inputs, (".npz",), overwrite=arguments.overwrite)
-    model = load_model(arguments.model)
-    signals = _load_signals(source)
+    source = Path(arguments.signals)
+    (target,) = _outputs(arguments, [arguments.model, source], output=(".npz",))
+    model, signals = load_model(arguments.model), _load_signals(source)
     if signals.shape[1] != model.n_features_in_:
         raise ValueError(
             f"{source} has signals of {signals.shape[1]} features: the transform in "
-            f"{arguments.model} takes {model.n_features_in_}."
+            f"{arguments.model} expects {model.n_features_in_}."
         )
     if signals.dtype not in (np.float32, np.float64):
         signals = signals.astype(np.float64)
     means, said = {}, {}
-    if model.patch_mean_ == "removed":  # and kept with the codes, to rebuild signals as given
+    if model.patch_mean_ == "removed":  # and stored with the codes, for decoding
         means["means"] = signals.mean(axis=1, dtype=np.float64)
         largest = np.abs(signals).max(initial=0)
         if np.abs(means["means"]).max(initial=0) > _ROUNDING * largest:
-            text = "removed, as from the signals that the transform was learned from"
-            said["means"] = f"{text}; kept with the codes"
+            said["means"] = "removed, as in training; stored with the codes"
         signals = signals - means["means"].astype(signals.dtype)[:, np.newaxis]
     codes = sparse.csr_array(model.set_params(sparse_output=True).transform(signals))
-    # As `scipy.sparse.save_npz` writes them, with the means beside.
+    # As `scipy.sparse.save_npz` writes them, and the means.
     entries = {name: getattr(codes, name) for name in ("shape", "data", "indices", "indptr")}
     with replaced_when_complete(target) as file:
         np.savez_compressed(file, format=np.array(b"csr"), _is_array=True, **entries, **means)
@@ -148,9 +142,8 @@ def encode(arguments: Namespace) -> None:
 
 
 def decode(arguments: Namespace) -> None:
-    target, source = Path(arguments.output), Path(arguments.codes)
-    inputs = results.identities([Path(arguments.model), source])
-    results.check_output(target, inputs, (".npy",), overwrite=arguments.overwrite)
+    source = Path(arguments.codes)
+    (target,) = _outputs(arguments, [arguments.model, source], output=(".npy",))
     model = load_model(arguments.model)
     codes, means = _load_codes(source)
     signals = model.inverse_transform(codes)
@@ -179,6 +172,18 @@ def info(arguments: Namespace) -> None:
     messages.tell(facts, arguments.json)
 
 
+def _outputs(
+    arguments: Namespace, inputs: Iterable[str | Path], **suffixes: tuple[str, ...]
+) -> list[Any]:
+    """The files that options name, checked before any work is done; None for those not given."""
+    taken = files.identities(map(Path, inputs))
+    paths = [Path(name) if (name := getattr(arguments, option)) else None for option in suffixes]
+    for path, allowed in zip(paths, suffixes.values(), strict=True):
+        if path:
+            files.check_output(path, taken, allowed, overwrite=arguments.overwrite)
+    return paths
+
+
 def _save(target: Path, model: Any, patch_shape: tuple[int, int] | None) -> None:
     kf.save(target, model, patch_shape=patch_shape, patch_mean="removed" if patch_shape else None)
 
@@ -187,14 +192,22 @@ def _conditioned(arguments: Namespace, *names: str) -> kf.Conditioned:
     return kf.Conditioned(**chosen(arguments, *names, *CONDITIONED))
 
 
-def _init(given: str) -> Any:
-    """A start by its name; or what is in a model file, which is resumed if it is of its kind."""
+def _init(given: str, n_features: int) -> Any:
+    """A start by its name, or the transform in a model file."""
     names = get_args(Init)
     if given in names:
         return given
     if not Path(given).exists():
-        raise ValueError(f"init={given!r} is unknown: choose one of {names}, or a model file.")
-    return load_model(given)
+        raise ValueError(f"--init {given}: give {', '.join(names)}, or a model file.")
+    model = load_model(given)
+    if model.n_features_in_ != n_features:
+        shape = model.patch_shape_
+        patches = f" (patches of {' × '.join(map(str, shape))} pixels)" if shape else ""
+        raise ValueError(
+            f"--init {given} is a transform of {model.n_features_in_} features{patches}, and the "
+            f"signals have {n_features}: give the same --patch-size, or another start."
+        )
+    return model
 
 
 def _facts(result: Any) -> dict[str, Any]:
@@ -207,24 +220,24 @@ def _facts(result: Any) -> dict[str, Any]:
     }
 
 
-# --- Models, signals and codes of files
+# --- Models, signals and codes in files
 
 
 def load_model(path: str) -> Any:
-    """The transform in a file; if it is a file of another kind, the error says of which."""
+    """The transform in a file; the error for a file of another kind names the kind."""
     kind = kind_of(Path(path))
     if kind not in ("", "a transform"):
-        raise ValueError(f"{path} is {kind}, not a transform: give a file that learn saved.")
+        raise ValueError(f"{path} is {kind}, not a transform: give a file saved by learn.")
     return kf.load(path)
 
 
 def kind_of(path: Path) -> str:
-    """What a file is, in words; empty if nobody knows, or if there is no file."""
+    """What a file contains, in words; empty if that is unknown, or if there is no file."""
     if not path.is_file():
         return ""
     with path.open("rb") as file:
         if file.read(6) == b"\x93NUMPY":
-            return "an array of NumPy"
+            return "a NumPy array"
     if path.suffix.lower() in set(SUFFIXES) - {".npy"}:
         return "a picture"
     try:
@@ -237,71 +250,64 @@ def kind_of(path: Path) -> str:
 
 def _signals_of(arguments: Namespace) -> tuple[NDArray, tuple[int, int] | None]:
     """Signals of .npy files; or mean-free random patches of pictures, and their shape."""
-    found, _, errors = pictures.picture_files(arguments.inputs)
+    found, _, errors = files.picture_files(arguments.inputs)
     for error in errors.values():
         raise error
-    files = [each.file for each in found]
-    are_arrays = [file.suffix.lower() == ".npy" for file in files]
+    sources = [each.file for each in found]
+    are_arrays = [source.suffix.lower() == ".npy" for source in sources]
     if all(are_arrays):
         for name in ("patch_size", "n_patches", "seed"):
             if name in arguments.given:
-                text = f"{messages.as_option(name)} has no effect on signals, .npy"
+                text = f"{messages.as_option(name)} has no effect on signals (.npy)"
                 raise ValueError(f"{text}: leave it out.")
-        return _joined(files), None
+        return _joined(sources), None
     if any(are_arrays):
-        raise ValueError("signals (.npy) and pictures are mixed: learn from one kind at a time.")
+        raise ValueError("signals (.npy) and pictures are mixed: give one kind at a time.")
     side, n_patches = arguments.patch_size, arguments.n_patches
     check_patch_size(side, n_axes=2)
     rng = np.random.default_rng(arguments.seed)
-    shares = map(len, np.array_split(np.arange(n_patches), len(files)))
-    patches = [
-        random_patches(pictures.one_picture(file).grey, side, share, rng, str(file))
-        for file, share in zip(files, shares, strict=True)
-    ]
+    patches = []
+    for source, numbers in zip(
+        sources, np.array_split(range(n_patches), len(sources)), strict=True
+    ):
+        image = files.one_picture(source).grey
+        if min(image.shape) < side:
+            text = f"--patch-size {side} exceeds {source}, of shape {image.shape}"
+            raise ValueError(f"{text}: give a smaller one.")
+        patches.append(random_patches(image, side, len(numbers), rng, in_order=True))
     return np.concatenate(patches), (side, side)
 
 
-def _joined(files: list[Path]) -> NDArray:
-    signals = [_load_signals(file) for file in files]
+def _joined(sources: list[Path]) -> NDArray:
+    signals = [_load_signals(source) for source in sources]
     first = signals[0].shape[1]
-    for file, values in zip(files, signals, strict=True):
+    for source, values in zip(sources, signals, strict=True):
         if values.shape[1] != first:
-            text = f"{file} has signals of {values.shape[1]} features, {files[0]} of {first}"
-            raise ValueError(f"{text}: all must have the same.")
+            text = f"{source} has signals of {values.shape[1]} features, {sources[0]} of {first}"
+            raise ValueError(f"{text}: the number must be the same.")
     return signals[0] if len(signals) == 1 else np.concatenate(signals)
 
 
-def random_patches(
-    image: NDArray, side: int, count: int, rng: np.random.Generator, name: str = "the picture"
-) -> NDArray:
-    """At most `count` different mean-free patches of a grey picture, one per row."""
-    if min(image.shape) < side:
-        raise ValueError(f"patch_size={side} exceeds {name}, of shape {image.shape}: give less.")
-    grid = grid_of(image.shape, (side, side))
-    chosen = rng.choice(grid.n_patches, min(count, grid.n_patches), replace=False)
-    return patches_at(image, grid, np.sort(chosen))
-
-
 def _load_signals(path: Path) -> NDArray:
-    """Signals of a .npy file, mapped into memory, not read."""
+    """Signals of a .npy file, memory-mapped."""
     if path.suffix.lower() != ".npy":
         kind = kind_of(path)
         what = f" is {kind}, not signals" if kind else ""
-        raise ValueError(f"{path}{what}: give signals, a .npy file with one in each row.")
+        raise ValueError(f"{path}{what}: give a .npy file with one signal per row.")
     signals = load_npy(path)
     if signals.ndim != 2 or signals.dtype.kind not in "buif":
         raise ValueError(
-            f"{path} has shape {signals.shape} of {signals.dtype}: signals are 2-D, one in each "
-            "row, of real numbers."
+            f"{path} has shape {signals.shape} and type {signals.dtype}: signals are rows of a 2-D "
+            "array of real numbers."
         )
     return signals
 
 
 def _load_codes(path: Path) -> tuple[sparse.csr_array, NDArray | None]:
-    """Codes that `encode` wrote, and the means of their signals, if it removed them."""
+    """Codes written by `encode`, and the means of their signals, if it removed them."""
     check_readable(path)
     if (kind := kind_of(path)) not in ("", "sparse codes"):
-        raise ValueError(f"{path} is {kind}, not sparse codes: give a .npz that encode wrote.")
+        raise ValueError(f"{path} is {kind}, not sparse codes: give a .npz file written by encode.")
     try:
         codes = sparse.csr_array(sparse.load_npz(path))
         codes.check_format()
@@ -311,5 +317,7 @@ def _load_codes(path: Path) -> tuple[sparse.csr_array, NDArray | None]:
     except Exception:  # damaged archives fail anywhere, each in its own way
         fits = False
     if not fits:
-        raise ValueError(f"{path} is damaged or holds no codes: give a .npz that encode wrote.")
+        raise ValueError(
+            f"{path} is damaged or contains no codes: give a .npz file written by encode."
+        )
     return codes, means

@@ -1,4 +1,4 @@
-"""Options of the command: which go together, and what they mean to the library."""
+"""Options of the command: which can be combined, and what they mean to the library."""
 
 from __future__ import annotations
 
@@ -8,33 +8,34 @@ from collections.abc import Callable
 from typing import Any
 
 import kappaform as kf
-from kappaform.cli.messages import as_option, warn
+from kappaform.cli.messages import as_option, calling_library, warn
 
-#: Options that have no effect beside another one, and why.
+#: Options that have no effect when combined with another one, and why. They are rejected here,
+#: before any file is read: the library would reject some of them once per picture.
 _WITHOUT_EFFECT = (
     ("max_condition", "preset", "the bound is that of a log-det transform"),
     ("quality", "preset", "the preset has one quality"),
     ("value_range", "preset", "its grey levels are 0 to 255"),
-    ("device", "preset", "it is computed on the processor"),
-    ("gain", "preset", "the denoiser of the paper knows white noise only"),
-    ("share", "preset", "the denoiser of the paper learns from every picture"),
-    ("movie", "preset", "the denoiser of the paper knows single pictures only"),
-    ("volume", "movie", "pages are frames then, not slices"),
+    ("device", "preset", "it is computed on the CPU"),
+    ("gain", "preset", "the paper's denoiser assumes white noise"),
+    ("share", "preset", "the paper's denoiser learns from every picture"),
+    ("movie", "preset", "the paper's denoiser processes single pictures"),
+    ("volume", "movie", "pages are then frames, not slices"),
     ("share", "movie", "its frames share a transform already"),
     ("share", "model", "the transform is learned already"),
-    ("sigma", "gain", "one is the size of white noise, the other that of shot noise"),
+    ("sigma", "gain", "one is the strength of white noise, the other that of shot noise"),
     ("preset", "model", "a preset learns its own transform"),
     ("method", "model", "the transform is learned already"),
     ("max_condition", "model", "the transform is learned already"),
-    ("seed", "model", "it chooses patches to learn from, and nothing is learned"),
-    ("verbose", "json", "the document says everything"),
+    ("seed", "model", "it selects patches to learn from, and nothing is learned"),
+    ("verbose", "json", "the document contains everything"),
 )
-#: For every kind of noise, the option that is its size, and why that of another has no effect.
-SIZES_OF_NOISE = {
-    "auto": ("", "kind and size are estimated"),
-    "white": ("sigma", "the size of white noise is --sigma"),
-    "shot": ("gain", "the size of shot noise is --gain, with --read-noise"),
-    "correlated": ("", "its size is estimated"),
+#: For every kind of noise, the option that sets its strength, and why those of others do nothing.
+STRENGTHS_OF_NOISE = {
+    "auto": ("", "kind and strength are estimated"),
+    "white": ("sigma", "--sigma is the strength of white noise"),
+    "shot": ("gain", "--gain and --read-noise are the strength of shot noise"),
+    "correlated": ("", "its strength is estimated"),
 }
 #: Options of the conditioned method besides its bound.
 CONDITIONED = ("objective", "norm", "variant", "n_rounds")
@@ -47,38 +48,28 @@ _SLOW_PATCH, _LARGEST_PATCH = 24**2, 64**2
 
 
 def at_least(least: float, kind: type = float, most: float = math.inf) -> Callable[[str], float]:
-    """What reads a number that is not less than `least`."""
+    """The type of an argument: a finite number between two bounds."""
 
     def number(text: str) -> float:
         value: float = kind(text)
         if not least <= value <= most or math.isinf(value):
             rule = "an integer" if kind is int else "a finite number"
             end = f" >= {least:g}" if most == math.inf else f" from {least:g} to {most:g}"
-            end = "" if least == -math.inf else end
             raise ArgumentTypeError(f"{text}: give {rule}{end}")
         return value
 
     return number
 
 
-def positive(text: str) -> float:
-    """A finite number above 0."""
-    value = float(text)
-    if not 0 < value < math.inf:
-        raise ArgumentTypeError(f"{text}: give a finite number > 0")
-    return value
+def number_or_auto(text: str) -> float | str:
+    return text if text == "auto" else float(text)
 
 
-def norm(text: str) -> float | str:
-    """A Frobenius norm, or "auto"."""
-    return text if text == "auto" else at_least(1e-6, most=1e6)(text)
-
-
-# --- Which go together
+# --- Combinations
 
 
 def complete(arguments: Namespace) -> None:
-    """Note which options were given, check them, and give the others their default."""
+    """Note which options were given, check them, and set the others to their defaults."""
     options = vars(arguments)
     given = {name for name, value in options.items() if value is not None and value is not False}
     _check_effects(options, given)
@@ -92,15 +83,15 @@ def complete(arguments: Namespace) -> None:
 
 
 def _check_effects(options: dict[str, Any], given: set[str]) -> None:
-    """Refuse an option that has no effect beside another one."""
+    """Reject an option that has no effect when combined with another one."""
     rules = [*_WITHOUT_EFFECT]
     if options.get("method") in ("log-det", "orthonormal"):
         why = "only the conditioned method has it"
         rules += [(name, "method", why) for name in ("max_condition", *CONDITIONED)]
     kind = options.get("noise") or ""
     if kind in ("shot", "correlated"):
-        rules.append(("noise", "preset", "the denoiser of the paper knows white noise only"))
-    own, why = SIZES_OF_NOISE.get(kind, ("", ""))
+        rules.append(("noise", "preset", "the paper's denoiser assumes white noise"))
+    own, why = STRENGTHS_OF_NOISE.get(kind, ("", ""))
     rules += [(name, "noise", why) for name in ("sigma", "gain") if name != own]
     for name, other, why in rules:
         if {name, other} <= given:
@@ -109,36 +100,37 @@ def _check_effects(options: dict[str, Any], given: set[str]) -> None:
     for name in ("read_noise", "offset"):
         if name in given and "gain" not in given:
             text = f"{as_option(name)} has no effect without --gain"
-            raise ValueError(f"{text}: they describe shot noise together; give both or neither.")
+            raise ValueError(f"{text}: together they describe shot noise; give both or neither.")
 
 
 def _shown(name: str, options: dict[str, Any]) -> str:
-    """An option; where it is a choice, with what was chosen."""
+    """An option, with its value if that is a choice."""
     option = as_option(name)
     return f"{option} {options[name]}" if name in ("method", "noise", "preset") else option
 
 
 def chosen(arguments: Namespace, *names: str) -> dict[str, Any]:
-    """Options of the library that are arguments of the same name."""
+    """Parameters of the library that are arguments of the same name."""
     return {name: getattr(arguments, name) for name in names}
 
 
 def check_patch_size(side: int, n_axes: int) -> None:
-    """Refuse patches that take for ever, and warn of those that take long."""
+    """Reject patches that take days, and warn about those that take hours."""
     n_pixels = side**n_axes
     usual = "8 to 16 are usual" if n_axes == 2 else "4 to 6 are usual in volumes"
     text = f"--patch-size {side}: patches of {n_pixels} pixels"
     if n_pixels > _LARGEST_PATCH:
         most = round(_LARGEST_PATCH ** (1 / n_axes))
-        raise ValueError(f"{text} would take hours or days: give {most} at most, {usual}.")
+        raise ValueError(f"{text} would take hours or days: give at most {most}; {usual}.")
     if n_pixels > _SLOW_PATCH:
         warn(f"{text} take minutes or hours: {usual}.")
 
 
 def given_noise(arguments: Namespace) -> kf.White | kf.Shot | str | None:
-    """The noise of every picture, as the library takes it; None: kind and size are estimated."""
-    if arguments.gain is not None:
+    """The noise of every picture, for the library; None: kind and strength are estimated."""
+    if arguments.gain is None and arguments.sigma is None:
+        return None if arguments.noise == "auto" else arguments.noise
+    with calling_library():
+        if arguments.sigma is not None:
+            return kf.White(arguments.sigma)
         return kf.Shot(arguments.gain, arguments.read_noise, arguments.offset)
-    if arguments.sigma is not None:
-        return kf.White(arguments.sigma)
-    return None if arguments.noise == "auto" else arguments.noise

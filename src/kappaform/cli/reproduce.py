@@ -33,22 +33,20 @@ def _run(
     reproduce: Callable[..., Table | Figures],
     write: Callable[[Path, Any], list[str]],
 ) -> int:
-    """Compute and write results, and say what they are."""
+    """Compute and write results, and report them."""
     data, out = Path(arguments.data), Path(arguments.output)
     try:
         check_data(data)
     except FileNotFoundError as error:
-        raise FileNotFoundError(f"{error} Name the folder of a copy: --data DIR.") from error
+        raise FileNotFoundError(f"{error} Give the folder of a copy, --data DIR.") from error
     try:
         with messages.progress(arguments.function, "the work") as watch:
             options |= {"n_workers": arguments.workers, "watch": watch}
             found = reproduce(data, out, **options)
         written = write(out, found)
     except KeyboardInterrupt:
-        text = f"interrupted: finished parts are kept in {out}, the same command goes on"
+        text = f"interrupted: finished parts are in {out}; the same command resumes"
         raise KeyboardInterrupt(text) from None
-    except ValueError as error:  # of a part whose iterations have another option here
-        raise ValueError(str(error).replace("max_iter=", "--n-iter ")) from error
     document = found._asdict()
     left_out = document.get("left_out", {})
     for name, reason in left_out.items():

@@ -1,4 +1,4 @@
-"""What the command says of a picture that it denoised, in words and in numbers."""
+"""What the command reports about a denoised picture, in words and in numbers."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import kappaform as kf
 from kappaform.cli import messages
 from kappaform.threads import n_threads
 
-# Of a megapixel and a thread, on a machine of 2026 (make bench ONLY=speed:sizes).
+# Per megapixel and thread, on a machine of 2026 (make bench ONLY=speed:sizes).
 _SECONDS = {"fast": 7.0, "balanced": 27.0, "best": 57.0}
-_LONG = 30  # seconds: people look away
+_LONG = 30  # seconds: worth announcing
 
 
 def line_of(record: dict[str, Any], verbose: bool) -> str:
-    """The line of one picture: size, noise and time; what experts ask for only if `verbose`."""
+    """The line of one picture: size, noise and time; with `verbose`, details of the transform."""
     names = f"{record['input']} -> {record['output']}"
     if "kept" in record:
-        return f"{names}: kept, it is there already (--overwrite replaces it)"
+        return f"{names}: skipped, the output exists (--overwrite replaces it)"
     facts = ["{width} × {height}".format(**record)]
     if record["n_pages"] > 1:
         kinds = [kind for kind in ("volumes", "movies") if record[f"n_{kind}"] > 1]
@@ -42,22 +42,22 @@ def line_of(record: dict[str, Any], verbose: bool) -> str:
 
 
 def compared(
-    reference: NDArray, noisy: NDArray, cleaned: NDArray, **axes: int | None
+    reference: NDArray, noisy: NDArray, denoised: NDArray, **axes: int | None
 ) -> dict[str, float]:
-    """PSNR and SSIM of a picture before and after, and the range of values that both refer to."""
+    """PSNR and SSIM of a picture before and after, and the range of values that they refer to."""
     from kappaform.imaging.metrics import data_range, psnr, ssim
 
     return {
         "data_range": data_range(reference),
         "psnr_before": psnr(reference, noisy),
-        "psnr_after": psnr(reference, cleaned),
+        "psnr_after": psnr(reference, denoised),
         "ssim_before": ssim(reference, noisy, **axes),
-        "ssim_after": ssim(reference, cleaned, **axes),
+        "ssim_after": ssim(reference, denoised, **axes),
     }
 
 
 def facts_of(details: kf.DenoiseResult, n_channels: int) -> dict[str, Any]:
-    """How a picture was denoised; its noise for every image of its stack."""
+    """How a picture was denoised, with the noise of every image of its stack."""
     noises = _noises(details)
     return {
         "noise": [_noise_facts(noise, n_channels, details.patch_shape) for noise in noises],
@@ -78,15 +78,15 @@ def _noise_facts(noise: Any, n_channels: int, patch_shape: tuple[int, ...]) -> d
         return {"kind": kind} | {name: v for name, v in vars(noise).items() if v is not None}
     facts: dict[str, Any] = {"kind": kind}
     facts["deviation"] = np.squeeze(noise.deviations(n_channels, patch_shape))
-    matrix: Any = noise.covariance  # too large to be told
+    matrix: Any = noise.covariance  # too large to print
     facts["covariance_shape"] = matrix.shape
-    if noise.stabiliser is not None:  # the deviation is that of stabilised values
+    if noise.stabiliser is not None:  # the standard deviation is that of stabilised values
         facts["stabiliser"] = _noise_facts(noise.stabiliser, n_channels, patch_shape)
     return facts
 
 
 def noise_in_words(record: dict[str, Any]) -> str:
-    """The noise of a file; of several channels and pages the range of each parameter."""
+    """The noise of a file; with several channels or pages, the range of each parameter."""
     noises, size = record["noise"], span(record["sigma"])
     kinds = {each["kind"] for each in noises}
     if kinds == {"white"}:
@@ -104,32 +104,32 @@ def noise_in_words(record: dict[str, Any]) -> str:
 
 
 def span(values: Any) -> str:
-    """The smallest and the largest of some numbers, or the only one."""
+    """The smallest and the largest of several numbers, or the only one."""
     least, largest = short(np.min(values)), short(np.max(values))
     return least if least == largest else f"{least} to {largest}"
 
 
 def short(number: float) -> str:
-    """Three digits, more only before the point."""
+    """Three significant digits, or all before the decimal point."""
     return f"{number:.0f}" if abs(number) >= 100 else f"{number:.3g}"
 
 
-#: What is said of a picture that `is_rough`.
+#: Warning about a picture that `is_rough`.
 ROUGH = (
-    "its noise is that of a few photons and its values are whole numbers, to which the result is "
-    "rounded: save it as floats (TIFF, NPY) first for a finer one."
+    "its noise is shot noise of a few photons and its values are integers, to which the result is "
+    "rounded: convert it to floats (TIFF, NPY) first for a finer result."
 )
-_LEAST_NOISE = 3.0  # of whole numbers: what is left of less is near the error of rounding, 0.3
+_LEAST_NOISE = 3.0  # of integers: the residual of weaker noise is close to the rounding error, 0.3
 
 
 def is_rough(details: Any, dtype: np.dtype) -> bool:
-    """Whether whole numbers cannot show what is left of the noise of a few photons."""
-    of_photons = any(isinstance(each, kf.Shot) for each in _noises(details))
-    return dtype.kind in "iu" and of_photons and bool(np.max(details.sigma) < _LEAST_NOISE)
+    """Whether integers are too coarse for the residual of the shot noise of a few photons."""
+    is_shot = any(isinstance(each, kf.Shot) for each in _noises(details))
+    return dtype.kind in "iu" and is_shot and bool(np.max(details.sigma) < _LEAST_NOISE)
 
 
 def tell_duration(title: str, n_pixels: int, quality: str) -> None:
-    """Say how long a long job will take, about: machines differ."""
+    """Announce about how long a long job will take: machines differ."""
     seconds = n_pixels / 1e6 * _SECONDS[quality] / n_threads()
     if seconds >= _LONG:
         time = f"{seconds / 60:.0f} minutes" if seconds >= 90 else f"{seconds:.0f} seconds"

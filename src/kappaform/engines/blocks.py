@@ -1,41 +1,48 @@
 """What is done with blocks of rows: threads, stores and Dask map these functions and add.
 
-How rows are cut follows from their number and width alone, so that no result depends on the number
-of threads. A run of blocks is the work of one thread.
+The division into blocks depends on the number and the width of the rows alone, so that no result
+depends on the number of threads. A run of blocks is the work of one thread.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from kappaform.checks import Array, first_bad_row, max_magnitude, working_dtype
+from kappaform.checks import Array, Float64Array
 from kappaform.engines import refit_kernels
-from kappaform.engines.engine import Float64Array, Refit, Statistics
+from kappaform.engines.engine import (
+    Inverse,
+    PassSums,
+    Refit,
+    ScaledSums,
+    ScaledTransform,
+    scale_exponent,
+    scaled_transform,
+)
 from kappaform.engines.kernels import WORD, accumulate, list_largest, mark_largest
-from kappaform.engines.scale import scale_exponent
-from kappaform.errors import not_finite
+from kappaform.errors import NotFinite
 from kappaform.threads import Workspace
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 _CACHE_LINE = 64  # bytes
 _DOUBLE = np.dtype(np.float64)
-# A transform whose largest entry is between 2**-8 and 2**8 is left alone: with signals that are
-# left alone (`scale_exponent`), squares of coefficients are then within the range of float32.
-_ORDINARY_TRANSFORM = 8
 
-# A part has so many entries at least: 3 to 30 ms of work (measured for 16 to 256 features), beside
-# which the 0.1 to 0.3 ms that 2 to 8 threads need to start and to meet are little. There are no
+# Least number of entries of a part: 3 to 30 ms of work (measured for 16 to 256 features), compared
+# to which the 0.1 to 0.3 ms that 2 to 8 threads need to start and to meet are little. There are no
 # more than `_MOST_PARTS`, with results of `_SUM_ENTRIES` (32 MB) in all: enough for 64 cores, and
 # for large n, where one result is that large, still for `_FEW_PARTS`.
 _PART_ENTRIES, _SUM_ENTRIES = 2**20, 2**22
 _MOST_PARTS, _FEW_PARTS = 64, 8
 
-#: What signals on disk, or a Dask worker, remember of cuts at most: 8 million rows in float64. The
-#: rest is searched anew in every pass.
-MOST_CUTS_BYTES = 2**26
+#: Memory for the thresholds of signals on disk, or on a Dask worker: 8 million rows in float64. All
+#: others are searched anew in every pass.
+MOST_THRESHOLD_BYTES = 2**26
 
 #: Integers that share the memory of floats, through which kernels compare magnitudes.
 BITS: dict[np.dtype, np.dtype] = {
@@ -44,148 +51,82 @@ BITS: dict[np.dtype, np.dtype] = {
 }
 
 
-class NotFinite(ValueError):  # noqa: N818 - says what the signals are
-    """Signals with NaN or inf: the message, and the number of the first such row."""
-
-    def __init__(self, message: str, row: int) -> None:
-        super().__init__(message, row)
-        self.row = row
-
-    def __str__(self) -> str:
-        return str(self.args[0])
-
-
-class Kind(NamedTuple):
-    """What all blocks of some signals share."""
-
-    n_features: int
-    dtype: np.dtype  #: of coefficients and codes: float32 or float64
-    n_rows: int  #: of a block, at most
-    name: str  #: of the signals, in errors
-    first_row: int = 0  #: number of row 0 among all signals, in errors
-
-
 class Run(NamedTuple):
     """Some blocks, one after the other, and what is needed to work on them."""
 
     blocks: Iterable[tuple[slice, Array]]  #: each with its rows
-    kind: Kind
+    n_features: int
+    n_rows: int  #: of a block, at most
+    dtype: np.dtype  #: of coefficients and codes
+    name: str  #: of the signals, in errors
     sparsity: Array  #: of every row
     workspace: Workspace  #: memory that is used again
 
 
-class Weights(NamedTuple):
-    """A transposed transform times 2**exponent, in the dtype of coefficients."""
-
-    matrix: Array
-    exponent: int
+def working_dtype(dtype: np.dtype) -> np.dtype:
+    """Precision of coefficients: float32 for float16 and float32 signals, else float64."""
+    return np.dtype(np.float32 if dtype.kind == "f" and dtype.itemsize <= 4 else np.float64)
 
 
-class ScaledSums:
-    """Sums of squares and products of signals, at the scale that the largest so far asks for.
-
-    Attributes
-    ----------
-    sums : float64 array
-        Of signals times ``2**exponent``.
-    peak : float
-        Largest magnitude of the signals.
-    """
-
-    def __init__(self, shape: tuple[int, ...] | int, dtype: np.dtype) -> None:
-        self.sums, self.peak, self.exponent, self._dtype = np.zeros(shape), 0.0, 0, dtype
-
-    def add(self, peak: float, sums: Array, exponent: int) -> None:
-        """Add sums of more signals. Powers of two lose no digit, unless a sum vanishes."""
-        self.peak = max(self.peak, peak)
-        common = scale_exponent(self.peak, self._dtype)
-        if common != self.exponent:
-            self.sums = np.ldexp(self.sums, 2 * (common - self.exponent))
-            self.exponent = common
-        self.sums += np.ldexp(sums, 2 * (common - exponent)) if common != exponent else sums
-
-    def merge(self, other: ScaledSums) -> None:
-        """Add those of another run of blocks."""
-        self.add(other.peak, other.sums, other.exponent)
-
-
-def kind_of(signals: Any, name: str, first_row: int = 0) -> Kind:
-    """How checked rows are cut and computed with."""
-    n_signals, n_features = map(int, signals.shape)
-    dtype = working_dtype(np.dtype(signals.dtype))
-    return Kind(
-        n_features, dtype, min(block_rows(n_features, dtype), max(n_signals, 1)), name, first_row
-    )
-
-
-def weights_of(transform: Array, dtype: np.dtype) -> Weights:
-    """A transform as blocks are multiplied by it: scaled, if its scale is out of the ordinary."""
-    exponent = -math.frexp(max_magnitude(transform))[1]
-    if abs(exponent) <= _ORDINARY_TRANSFORM:
-        exponent, scaled = 0, transform
-    else:
-        scaled = np.ldexp(transform, exponent)
-    return Weights(scaled.astype(dtype, order="C", copy=False).T, exponent)
+def check_finite(run: Run) -> None:
+    for rows, block in run.blocks:
+        _checked_peak(rows, block, run.name)
 
 
 def survey(run: Run) -> ScaledSums:
-    """YᵀY, and the largest magnitude. Refuses rows that are not finite."""
-    n = run.kind.n_features
-    total = ScaledSums((n, n), run.kind.dtype)
+    """YᵀY, and the largest magnitude. Rejects rows that are not finite."""
+    n = run.n_features
+    total = ScaledSums(np.zeros((n, n)), run.dtype)
     for rows, block in run.blocks:
-        peak = _checked_peak(rows, block, run.kind)
-        exponent = scale_exponent(peak, run.kind.dtype)
+        peak = _checked_peak(rows, block, run.name)
+        exponent = scale_exponent(peak, run.dtype)
         signals = _scaled(block, exponent, _DOUBLE, run)[:, :n]
         total.add(peak, signals.T @ signals, exponent)
     return total
 
 
-def pass_over(
-    run: Run, weights: Weights, exponent: int, cuts: Array
-) -> tuple[Float64Array, float, float]:
+def pass_over(run: Run, transform: ScaledTransform, exponent: int, thresholds: Array) -> PassSums:
     """XᵀY, ‖X‖² and ‖Z − X‖² of signals times 2**exponent, for the scaled transform.
 
-    `cuts` has what an earlier pass left for each row, zeros at first. It changes no result, makes
-    this pass faster and receives what it finds; it may be shorter than there are rows.
+    `thresholds` holds, for each row, the magnitude that separated its entries in an earlier pass,
+    zeros at first. It changes no result, makes this pass faster and receives the new magnitudes; it
+    may be shorter than there are rows.
     """
-    n, dtype = run.kind.n_features, run.kind.dtype
-    cross, block_cross = np.zeros((n, n)), _buffer(run, "cross", n, dtype)
-    code_energy = discarded_energy = 0.0
+    n, dtype = run.n_features, run.dtype
+    total, block_cross = PassSums(np.zeros((n, n)), np.zeros(2)), _buffer(run, "cross", n, dtype)
     for rows, block in run.blocks:
         signals = _scaled(block, exponent, dtype, run)
-        coefs = _coefs(signals, weights, run)
-        kept, discarded = accumulate(
+        coefs = _coefs(signals, transform, run)
+        total.energies += accumulate(
             signals,
             coefs,
             coefs.view(BITS[dtype]),
             run.sparsity[rows].astype(np.int64),
-            _cuts_of(rows, cuts, run.workspace),
+            _thresholds_of(rows, thresholds, run.workspace),
             block_cross,
-            cross,
+            total.cross,
         )
-        code_energy += kept
-        discarded_energy += discarded
-    return cross, code_energy, discarded_energy
+    return total
 
 
 def energies(
-    run: Run, weights: Weights, inverse: tuple[Float64Array, int], refit: Refit | None = None
+    run: Run, transform: ScaledTransform, inverse: Inverse, refit: Refit | None
 ) -> ScaledSums:
     """‖Y‖², and ‖X‖², ‖Z − X‖² for the scaled transform, and ‖Y − X W⁻ᵀ‖².
 
-    With a refit the last one is that of codes that rebuild best.
+    With a refit the last one is that of the refitted codes.
     """
-    n, dtype = run.kind.n_features, run.kind.dtype
-    total = ScaledSums(4, dtype)
+    n, dtype = run.n_features, run.dtype
+    total = ScaledSums(np.zeros(4), dtype)
     # Codes of the scaled transform, and the scaled inverse: what is left of both scales is near 1.
     matrix, inverse_exponent = inverse
-    back = np.ldexp(matrix, -(weights.exponent + inverse_exponent))
-    own = weights if refit is None else weights_of(refit.transform, dtype)
+    back = np.ldexp(matrix, -(transform.exponent + inverse_exponent))
+    own = transform if refit is None else scaled_transform(refit.transform, dtype)
     for rows, block in run.blocks:
-        peak = _checked_peak(rows, block, run.kind)
+        peak = _checked_peak(rows, block, run.name)
         exponent = scale_exponent(peak, dtype)
         scaled = _scaled(block, exponent, dtype, run)
-        coefs = _coefs(scaled, weights, run)
+        coefs = _coefs(scaled, transform, run)
         kept = _kept(coefs, run.sparsity[rows], n)
         signals, exact = scaled[:, :n].astype(np.float64), coefs[:, :n].astype(np.float64)
         codes, discarded = np.where(kept, exact, 0), np.where(kept, 0, exact)
@@ -200,31 +141,42 @@ def energies(
     return total
 
 
-def encode(run: Run, transform: Float64Array, codes: Array, refit: Refit | None = None) -> None:
-    """Write the codes of the signals as given into `codes`, zeros before."""
-    dtype = run.kind.dtype
-    weights = weights_of(transform if refit is None else refit.transform, dtype)
+def encode(
+    run: Run, transform: Float64Array, refit: Refit | None, codes: Array | None
+) -> list[csr_array]:
+    """Write the codes of the signals as given into `codes`, zeros before.
+
+    If that is None, return them as sparse arrays instead, one for each block.
+    """
+    from scipy.sparse import csr_array
+
+    dtype, pieces = run.dtype, []
+    scaled = scaled_transform(transform if refit is None else refit.transform, dtype)
     for rows, block in run.blocks:
-        exponent = scale_exponent(_checked_peak(rows, block, run.kind), dtype)
+        some = np.zeros((len(block), run.n_features), dtype) if codes is None else codes[rows]
+        exponent = scale_exponent(_checked_peak(rows, block, run.name), dtype)
         signals, sparsity = _scaled(block, exponent, dtype, run), run.sparsity[rows]
         if refit is None:
-            coefs, shift = _coefs(signals, weights, run), exponent + weights.exponent
+            coefs, shift = _coefs(signals, scaled, run), exponent + scaled.exponent
             chosen, counts = _listed(coefs, sparsity, np.zeros(len(coefs), dtype))
             values = np.take_along_axis(coefs, chosen, axis=1)
-            refit_kernels.write(chosen, counts, values, counts > 0, codes[rows])
+            refit_kernels.write(chosen, counts, values, counts > 0, some)
         else:
             shift = exponent - refit.exponent
-            _refitted(signals, weights, refit, sparsity, run, codes[rows])
+            _refitted(signals, scaled, refit, sparsity, run, some)
         if shift:
-            np.ldexp(codes[rows], -shift, out=codes[rows])
+            np.ldexp(some, -shift, out=some)
+        if codes is None:
+            pieces.append(csr_array(some))
+    return pieces
 
 
-def decode(run: Run, inverse: tuple[Float64Array, int], signals: Array) -> None:
+def decode(run: Run, inverse: Inverse, signals: Array) -> None:
     """Write rows as given times the inverse into `signals`."""
     matrix, inverse_exponent = inverse
     for rows, block in run.blocks:
-        exponent = scale_exponent(_checked_peak(rows, block, run.kind), _DOUBLE)
-        codes = _scaled(block, exponent, _DOUBLE, run)[:, : run.kind.n_features]
+        exponent = scale_exponent(_checked_peak(rows, block, run.name), _DOUBLE)
+        codes = _scaled(block, exponent, _DOUBLE, run)[:, : run.n_features]
         product = codes @ matrix
         if exponent + inverse_exponent:
             np.ldexp(product, -(exponent + inverse_exponent), out=product)
@@ -271,12 +223,12 @@ def aligned_zeros(shape: tuple[int, int], dtype: np.dtype) -> Array:
     return np.ndarray(shape, dtype, memory, offset=-memory.ctypes.data % _CACHE_LINE)
 
 
-def _checked_peak(rows: slice, block: Array, kind: Kind) -> float:
+def _checked_peak(rows: slice, block: Array, name: str) -> float:
     """Largest magnitude of a block of finite rows."""
-    peak = max_magnitude(block)
+    peak = max(float(block.max()), -float(block.min()))
     if not math.isfinite(peak):
-        row = kind.first_row + rows.start + first_bad_row(block)
-        raise NotFinite(not_finite(kind.name, row), row)
+        good = (np.abs(block) <= np.finfo(working_dtype(block.dtype)).max).all(axis=1)
+        raise NotFinite(name, rows.start + int(good.argmin()))
     return peak
 
 
@@ -285,18 +237,18 @@ def _scaled(block: Array, exponent: int, dtype: np.dtype, run: Run) -> Array:
 
     It is copied unless it is C-ordered, writeable, of this dtype and needs no padding.
     """
-    n = run.kind.n_features
+    n = run.n_features
     if not exponent and block.dtype == dtype and block.flags.carray and n == padded(n):
         return block
-    scaled = _buffer(run, "signals", run.kind.n_rows, dtype)[: len(block)]
+    scaled = _buffer(run, "signals", run.n_rows, dtype)[: len(block)]
     scaled[:, :n] = block
     return np.ldexp(scaled, exponent, out=scaled) if exponent else scaled
 
 
-def _coefs(signals: Array, weights: Weights, run: Run) -> Array:
-    n = run.kind.n_features
-    coefs = _buffer(run, "coefs", run.kind.n_rows, run.kind.dtype)[: len(signals)]
-    np.matmul(signals[:, :n], weights.matrix, out=coefs[:, :n])
+def _coefs(signals: Array, transform: ScaledTransform, run: Run) -> Array:
+    n = run.n_features
+    coefs = _buffer(run, "coefs", run.n_rows, run.dtype)[: len(signals)]
+    np.matmul(signals[:, :n], transform.matrix, out=coefs[:, :n])
     return coefs
 
 
@@ -307,21 +259,26 @@ def _kept(coefs: Array, sparsity: Array, n_features: int) -> Array:
 
 
 def _refitted(
-    signals: Array, weights: Weights, refit: Refit, sparsity: Array, run: Run, codes: Array
+    signals: Array,
+    transform: ScaledTransform,
+    refit: Refit,
+    sparsity: Array,
+    run: Run,
+    codes: Array,
 ) -> None:
-    """Write codes that rebuild a block best into `codes`, zeros before.
+    """Write the refitted codes of a block into `codes`, zeros before.
 
-    The weights are those of the transform of the refit. Codes are those of the transform that it
-    was made for, divided by 2**refit.exponent.
+    The transform is that of the refit. Codes are those of the transform that the refit was made
+    for, divided by 2**refit.exponent.
     """
-    n, dtype = run.kind.n_features, run.kind.dtype
+    n, dtype = run.n_features, run.dtype
     coefs, products, again = (
-        _buffer(run, name, run.kind.n_rows, dtype)[: len(signals)]
+        _buffer(run, name, run.n_rows, dtype)[: len(signals)]
         for name in ("coefs", "products", "again")
     )
     gram = _buffer(run, "gram", n, dtype)
     gram[:, :n] = refit.gram
-    np.matmul(signals[:, :n], weights.matrix, out=coefs[:, :n])
+    np.matmul(signals[:, :n], transform.matrix, out=coefs[:, :n])
     np.matmul(signals[:, :n], refit.atoms.T.astype(dtype), out=products[:, :n])
     first = _listed(coefs, sparsity, np.zeros(len(coefs), dtype))
     values, explained = _fitted(products, refit.gram, *first)
@@ -331,7 +288,7 @@ def _refitted(
     other_values, explained_by_others = _fitted(products, refit.gram, *second)
     whole = sparsity >= n  # nothing is left: coefficients are exact, and least squares less so
     better = explained_by_others > explained
-    codes[whole] = np.ldexp(coefs[whole, :n], -weights.exponent)
+    codes[whole] = np.ldexp(coefs[whole, :n], -transform.exponent)
     refit_kernels.write(*first, values, ~better & ~whole, codes)
     refit_kernels.write(*second, other_values, better & ~whole, codes)
     codes *= refit.scale.astype(dtype)
@@ -352,14 +309,14 @@ def _fitted(products: Array, gram: Array, chosen: Array, counts: Array) -> tuple
     return values, explained
 
 
-def _cuts_of(rows: slice, cuts: Array, workspace: Workspace) -> Array:
-    """Guesses for some rows: none beyond those that are remembered."""
-    if rows.stop <= len(cuts):
-        return cuts[rows]
+def _thresholds_of(rows: slice, thresholds: Array, workspace: Workspace) -> Array:
+    """Thresholds of some rows: zeros beyond those that are remembered."""
+    if rows.stop <= len(thresholds):
+        return thresholds[rows]
     n_rows = rows.stop - rows.start
-    if len(workspace.get("cuts", ())) < n_rows:
-        workspace["cuts"] = np.empty(n_rows, cuts.dtype)
-    guesses = workspace["cuts"][:n_rows]
+    if len(workspace.get("thresholds", ())) < n_rows:
+        workspace["thresholds"] = np.empty(n_rows, thresholds.dtype)
+    guesses = workspace["thresholds"][:n_rows]
     guesses[:] = 0
     return guesses
 
@@ -367,22 +324,5 @@ def _cuts_of(rows: slice, cuts: Array, workspace: Workspace) -> Array:
 def _buffer(run: Run, name: str, n_rows: int, dtype: np.dtype) -> Array:
     """Padded rows, zeros at first."""
     if name not in run.workspace:
-        run.workspace[name] = aligned_zeros((n_rows, padded(run.kind.n_features)), dtype)
+        run.workspace[name] = aligned_zeros((n_rows, padded(run.n_features)), dtype)
     return run.workspace[name]
-
-
-def scaled_statistics(
-    gram: Float64Array,
-    cross: Float64Array,
-    energies: Float64Array,
-    n_signals: int,
-    exponent: int,
-    transform_exponent: int,
-) -> Statistics:
-    """Statistics from XᵀY and (‖X‖², ‖Z − X‖²) of a transform times a power of two."""
-    if transform_exponent:
-        with np.errstate(over="ignore", under="ignore"):
-            cross = np.ldexp(cross, -transform_exponent)
-            energies = np.ldexp(energies, -2 * transform_exponent)
-    code_energy, discarded_energy = map(float, energies)
-    return Statistics(gram, cross, code_energy, discarded_energy, n_signals, exponent)

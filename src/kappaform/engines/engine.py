@@ -1,18 +1,108 @@
-"""What learning asks of an engine, and what an engine tells of the data: sums of size n x n."""
+"""What learning asks of an engine, and what an engine returns: sums of size n x n.
+
+Sums are of signals and transforms that are multiplied by powers of two, which loses no digit, where
+squares would be beyond the range of floating-point numbers otherwise.
+"""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from kappaform.checks import Array
+from kappaform.checks import Array, Float64Array
+from kappaform.errors import SignalsUnreadable
 from kappaform.linalg import scaled_inverse
 
-Float64Array = npt.NDArray[np.float64]
+#: A matrix times 2**exponent, and the exponent: that of `kappaform.linalg.scaled_inverse`.
+Inverse = tuple[Float64Array, int]
+Sparsity = int | Array  #: entries of a code that are kept, of all signals or of each
+
+# Signals whose largest magnitude is between 2**-exponent and 2**exponent are left alone: sums of
+# their squares, and squares of what rounding leaves of them, are within the range of the dtype.
+_ORDINARY_EXPONENT = {np.dtype(np.float32): 30, np.dtype(np.float64): 200}
+# A transform whose largest entry is between 2**-8 and 2**8 is left alone: with signals that are
+# left alone, squares of coefficients are then within the range of float32.
+_ORDINARY_TRANSFORM = 8
+_LARGEST_SHIFT = 1022  # the scale and its inverse are normal numbers
+_LARGEST_NORM_EXPONENT = 1010  # of all signals: leaves 2**13 for the norm of a transform
+
+# Errors of a program, not of its data: they pass unchanged, as reading again would not help.
+_MISTAKES = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    ImportError,
+    NameError,
+    NotImplementedError,
+    SyntaxError,
+    TypeError,
+)
+
+
+def scale_exponent(peak: float, dtype: np.dtype) -> int:
+    """Exponent of the power of two by which signals up to `peak` are multiplied in all sums."""
+    exponent = math.frexp(peak)[1]
+    if abs(exponent) <= _ORDINARY_EXPONENT[dtype]:
+        return 0
+    return -max(-_LARGEST_SHIFT, min(exponent, _LARGEST_SHIFT))
+
+
+class ScaledTransform(NamedTuple):
+    """A transposed transform times 2**exponent, in the dtype of coefficients."""
+
+    matrix: Array
+    exponent: int
+
+
+def scaled_transform(transform: Float64Array, dtype: np.dtype) -> ScaledTransform:
+    """A transform as blocks are multiplied by it."""
+    exponent = -math.frexp(float(np.abs(transform).max()))[1]
+    if abs(exponent) <= _ORDINARY_TRANSFORM:
+        exponent, scaled = 0, transform
+    else:
+        scaled = np.ldexp(transform, exponent)
+    return ScaledTransform(scaled.astype(dtype, order="C", copy=False).T, exponent)
+
+
+@dataclass(eq=False)
+class ScaledSums:
+    """Sums of squares and products of signals, at the scale that the largest so far requires."""
+
+    sums: Float64Array  #: of signals times 2**exponent
+    dtype: np.dtype  #: of the signals
+    peak: float = 0.0  #: largest magnitude of the signals
+    exponent: int = 0
+
+    def add(self, peak: float, sums: Array, exponent: int) -> None:
+        """Add sums of more signals. Powers of two lose no digit, unless a sum vanishes."""
+        self.peak = max(self.peak, peak)
+        common = scale_exponent(self.peak, self.dtype)
+        if common != self.exponent:
+            self.sums = np.ldexp(self.sums, 2 * (common - self.exponent))
+            self.exponent = common
+        self.sums += np.ldexp(sums, 2 * (common - exponent)) if common != exponent else sums
+
+    def __add__(self, other: ScaledSums) -> ScaledSums:
+        total = replace(self, sums=self.sums.copy())
+        total.add(other.peak, other.sums, other.exponent)
+        return total
+
+
+@dataclass(eq=False)
+class PassSums:
+    """XᵀY and (‖X‖², ‖Z − X‖²) of some signals."""
+
+    cross: Float64Array
+    energies: Float64Array
+
+    def __add__(self, other: PassSums) -> PassSums:
+        return PassSums(self.cross + other.cross, self.energies + other.energies)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,12 +186,6 @@ class Energies(NamedTuple):
     exponent: int = 0
     transform_exponent: int = 0
 
-    @classmethod
-    def of(cls, sums: Float64Array, exponent: int, transform_exponent: int) -> Energies:
-        """From the four in an array."""
-        signals, codes, discarded, lost = sums.tolist()
-        return cls(signals, codes, discarded, lost, exponent, transform_exponent)
-
     @property
     def absolute(self) -> float:
         """‖X − Y Wᵀ‖ of signals and transform as given; inf, where it is beyond float64."""
@@ -122,7 +206,7 @@ class Energies(NamedTuple):
 
 
 class Refit(NamedTuple):
-    r"""What codes need in order to rebuild signals best, for one transform W.
+    r"""What refitted codes, which reconstruct signals best, need for one transform W.
 
     A signal is the sum of the columns of :math:`W^{-1}`, its *atoms*, times its coefficients. Codes
     are chosen among the coefficients of atoms of norm 1, and have the values of least squares
@@ -137,7 +221,7 @@ class Refit(NamedTuple):
 
 
 def refit_of(transform: Float64Array) -> Refit:
-    """For a finite matrix. A singular one is refused."""
+    """The refit of a finite matrix. Rejects a singular one."""
     atoms, exponent = scaled_inverse(transform)  # one in each row, times 2**exponent
     norms = np.linalg.norm(atoms, axis=1)
     atoms = atoms / norms[:, np.newaxis]
@@ -145,55 +229,143 @@ def refit_of(transform: Float64Array) -> Refit:
     return Refit(rows, atoms, atoms @ atoms.T, 1 / norms, exponent)
 
 
-class Engine(Protocol):
+def unreadable(what: str) -> SignalsUnreadable:
+    """The error for signals that failed, with its remedy."""
+    return SignalsUnreadable(
+        f"{what}. Fix the source of the signals and call again; if learning had begun, resume "
+        "from the `.result` of this error (init=...)."
+    )
+
+
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Turn errors of what signals are read or computed from into `SignalsUnreadable`."""
+    try:
+        yield
+    except (*_MISTAKES, SignalsUnreadable):
+        raise
+    except Exception as error:
+        raise unreadable(f"{what}: {type(error).__name__}: {error}") from error
+
+
+class Engine(ABC):
     """One pass over signals, wherever they live.
 
     An engine trusts its arguments: transforms are finite float64 matrices of the right shape,
     `n_nonzero` comes from `kappaform.checks.sparsity_of`. Signals are first read when they are
-    needed; those that are not finite are refused then. Everything (n, n) is float64 and in the
+    needed; those that are not finite are rejected then. Everything (n, n) is float64 and in the
     memory of the host; whatever has a row for each signal stays where the signals are.
+
+    Attributes
+    ----------
+    signals : array, tensor or store of shape (n_signals, n_features)
+        As given, never copied as a whole.
+    name : str
+        What errors call the signals.
+    n_signals, n_features : int
+    dtype : dtype
+        Of coefficients and codes, float32 or float64.
     """
 
-    n_signals: int
-    n_features: int
-    dtype: np.dtype  #: of coefficients and codes: float32 or float64
+    def __init__(self, signals: Any, name: str, dtype: np.dtype) -> None:
+        self.signals, self.name, self.dtype = signals, name, dtype
+        self.n_signals, self.n_features = map(int, signals.shape)
+        self._surveyed: ScaledSums | None = None
 
     @property
     def exponent(self) -> int:
-        """Of the power of two that multiplies signals in all that is summed. Read with `gram`."""
+        """Exponent of the power of two that multiplies signals in all sums. Read with `gram`."""
+        return self._survey().exponent
 
     @property
     def gram(self) -> Float64Array:
         """G = YᵀY of the scaled signals: one read, the first time."""
+        return self._survey().sums
 
-    def run_pass(self, transform: Float64Array, n_nonzero: int | Array) -> Statistics:
+    def _survey(self) -> ScaledSums:
+        # No `cached_property`: in Python 3.11 it has one lock for all engines, in all threads.
+        if self._surveyed is None:
+            total = self._gram_sums()
+            self._check_energy(float(np.trace(total.sums)), total.exponent)
+            self._surveyed = total
+        return self._surveyed
+
+    def run_pass(self, transform: Float64Array, n_nonzero: Sparsity) -> Statistics:
         """Statistics of the scaled signals with their codes H_s(Y Wᵀ): one read.
 
         They are of the transform as given: for one of norm 1e150, squares of codes overflow.
         """
+        gram, scaled = self.gram, scaled_transform(transform, self.dtype)
+        sums = self._pass_sums(scaled, n_nonzero)
+        cross, energies = sums.cross, sums.energies
+        if not (np.isfinite(cross).all() and np.isfinite(energies).all()):
+            raise unreadable(
+                f"{self.name} gave NaN or inf in a pass, although they were finite before"
+            )
+        if scaled.exponent:
+            with np.errstate(over="ignore", under="ignore"):
+                cross = np.ldexp(cross, -scaled.exponent)
+                energies = np.ldexp(energies, -2 * scaled.exponent)
+        kept, discarded = energies.tolist()
+        return Statistics(gram, cross, kept, discarded, self.n_signals, self.exponent)
 
     def energies(
         self,
         transform: Float64Array,
-        inverse: tuple[Float64Array, int],
-        n_nonzero: int | Array,
+        inverse: Inverse,
+        n_nonzero: Sparsity,
         refit: Refit | None = None,
     ) -> Energies:
         """Squared norms of signals, codes and errors: one read, which needs no `gram`.
 
-        `inverse` as for `decode`. With a refit, what is `lost` is that of codes that rebuild best.
+        `inverse` as for `decode`. With a refit, `lost` is that of the refitted codes.
         """
+        scaled = scaled_transform(transform, self.dtype)
+        total = self._energy_sums(scaled, inverse, n_nonzero, refit)
+        self._check_energy(total.sums[0], total.exponent)
+        signals, codes, discarded, lost = total.sums.tolist()
+        return Energies(signals, codes, discarded, lost, total.exponent, scaled.exponent)
 
+    def _check_energy(self, energy: float, exponent: int) -> None:
+        """Reject signals whose norm, times that of a transform, would overflow.
+
+        `energy` is the sum of the squares of the scaled signals.
+        """
+        if energy > 0 and 0.5 * math.log2(energy) - exponent > _LARGEST_NORM_EXPONENT:
+            raise ValueError(
+                f"{self.name} has a norm above 2**{_LARGEST_NORM_EXPONENT} (1e304), so that norms "
+                f"of coefficients overflow: scale it, for instance {self.name} / 1e100."
+            )
+
+    def check_in_memory(self) -> None:  # noqa: B027 - by default there is nothing to do
+        """Reject signals that are not finite, if they are in memory: elsewhere it costs a read."""
+
+    @abstractmethod
     def encode(
-        self, transform: Float64Array, n_nonzero: int | Array, refit: Refit | None = None
+        self, transform: Float64Array, n_nonzero: Sparsity, refit: Refit | None = None
     ) -> Any:
         """Codes of the signals as given (not scaled): one read.
 
-        They are H_s(Y Wᵀ), or with the refit of the transform those that rebuild best.
+        They are H_s(Y Wᵀ), or with the refit of the transform the refitted ones.
         """
 
-    def decode(self, inverse: tuple[Float64Array, int]) -> Any:
+    @abstractmethod
+    def decode(self, inverse: Inverse) -> Any:
         """Rows times a matrix: signals, where the rows are codes.
 
         `inverse` is that of `kappaform.linalg.scaled_inverse`: the matrix times a power of two.
         """
+
+    @abstractmethod
+    def _gram_sums(self) -> ScaledSums:
+        """YᵀY. Rejects signals that are not finite."""
+
+    @abstractmethod
+    def _pass_sums(self, transform: ScaledTransform, n_nonzero: Sparsity) -> PassSums:
+        """Sums of the scaled signals with the scaled transform."""
+
+    @abstractmethod
+    def _energy_sums(
+        self, transform: ScaledTransform, inverse: Inverse, n_nonzero: Sparsity, refit: Refit | None
+    ) -> ScaledSums:
+        """‖Y‖², ‖X‖², ‖Z − X‖² and ‖Y − X W⁻ᵀ‖². Rejects signals that are not finite."""

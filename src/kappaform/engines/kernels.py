@@ -5,8 +5,8 @@ ordered as the integers that share their bits. A search among integers is exact,
 
 The scan of a row turns 64 comparisons into the bits of one integer. Counting and visiting the
 survivors then costs a few instructions, without a branch that the processor would mispredict. Rows
-are therefore padded with zeros to whole words of 64 entries; a cut is at least 1, so that no zero
-is ever marked.
+are therefore padded with zeros to whole words of 64 entries; a threshold is at least 1, so that no
+zero is ever marked.
 
 Arguments: `coefs` is (rows, padded), `bits` its memory as integers, `n_nonzero` (rows,) int64.
 """
@@ -35,29 +35,29 @@ _kernel, _inlined = kernel(_FLAGS), inlined(_FLAGS)
 
 
 @_kernel
-def accumulate(signals, coefs, bits, n_nonzero, cuts, partial, cross):
+def accumulate(signals, coefs, bits, n_nonzero, thresholds, partial, cross):
     """Add XᵀY of a block to `cross` and return (‖X‖², ‖Z − X‖²).
 
-    `cuts` holds a guess per row, 0 for none, and receives a better one: after a small change of the
-    transform it still separates the same entries, and nothing is searched. `signals` is padded as
-    `coefs`; `partial` is (n, padded) of the same dtype, zero before and after.
+    `thresholds` holds a guess per row, 0 for none, and receives a better one: after a small change
+    of the transform it still separates the same entries, and nothing is searched. `signals` is
+    padded as `coefs`; `partial` is (n, padded) of the same dtype, zero before and after.
     """
     width = coefs.shape[1]
     flat_signals, flat_coefs, flat_bits = signals.ravel(), coefs.ravel(), bits.ravel()
     flat_partial = partial.ravel()
     marks = np.empty(width // WORD, np.uint64)
     code_energy = discarded_energy = 0.0
-    cut = _without_sign(bits) // 2  # about 1
+    threshold = _without_sign(bits) // 2  # about 1
     for i in range(signals.shape[0]):
         start = i * width
-        if cuts[i] > 0:
-            cut = cuts[i]
-        n_marked = _mark(flat_bits, start, cut, marks)
+        if thresholds[i] > 0:
+            threshold = thresholds[i]
+        n_marked = _mark(flat_bits, start, threshold, marks)
         if n_marked != n_nonzero[i]:
-            step = _octave(bits) // 32 if cuts[i] > 0 else _octave(bits) // 2
-            cut = _search(flat_bits, start, n_nonzero[i], cut, n_marked, step, marks)
-            cut = _centred(bits[i], cut)
-        cuts[i] = cut
+            step = _octave(bits) // 32 if thresholds[i] > 0 else _octave(bits) // 2
+            threshold = _search(flat_bits, start, n_nonzero[i], threshold, n_marked, step, marks)
+            threshold = _centred(bits[i], threshold)
+        thresholds[i] = threshold
         for w in range(0, width, WORD):
             word = marks[w // WORD]
             discarded_energy += energy_outside(flat_coefs, start + w, word)
@@ -75,18 +75,18 @@ def accumulate(signals, coefs, bits, n_nonzero, cuts, partial, cross):
 
 @_kernel
 def mark_largest(bits, n_nonzero, kept):
-    """Let kept[i, j] say whether entry j is among the n_nonzero[i] largest of row i.
+    """Set kept[i, j] to whether entry j is among the n_nonzero[i] largest of row i.
 
-    A zero is never said to be kept: as a code it is the same.
+    A zero is never marked as kept: as a code it is the same.
     """
     flat_bits = bits.ravel()
     marks = np.empty(bits.shape[1] // WORD, np.uint64)
-    cut = _without_sign(bits) // 2  # about 1
+    threshold = _without_sign(bits) // 2  # about 1
     for i in range(kept.shape[0]):
         start = i * bits.shape[1]
-        n_marked = _mark(flat_bits, start, cut, marks)
+        n_marked = _mark(flat_bits, start, threshold, marks)
         step = _octave(bits) // 2
-        cut = _search(flat_bits, start, n_nonzero[i], cut, n_marked, step, marks)
+        threshold = _search(flat_bits, start, n_nonzero[i], threshold, n_marked, step, marks)
         for j in range(kept.shape[1]):
             kept[i, j] = (marks[j // WORD] >> np.uint64(j % WORD)) & np.uint64(1)
 
@@ -95,17 +95,17 @@ def mark_largest(bits, n_nonzero, kept):
 def list_largest(bits, n_nonzero, guesses, chosen, counts):
     """Write where the n_nonzero[i] largest entries of row i are into chosen[i], ascending.
 
-    counts[i] becomes their number: zeros are never among them. `guesses` are cuts, 0 for none.
+    counts[i] becomes their number, which counts no zeros. `guesses` are thresholds, 0 for none.
     """
     flat_bits = bits.ravel()
     marks = np.empty(bits.shape[1] // WORD, np.uint64)
-    cut = _without_sign(bits) // 2  # about 1
+    threshold = _without_sign(bits) // 2  # about 1
     for i in range(chosen.shape[0]):
         start = i * bits.shape[1]
-        cut = guesses[i] if guesses[i] > 0 else cut
+        threshold = guesses[i] if guesses[i] > 0 else threshold
         step = _octave(bits) // 8 if guesses[i] > 0 else _octave(bits) // 2
-        n_marked = _mark(flat_bits, start, cut, marks)
-        cut = _search(flat_bits, start, n_nonzero[i], cut, n_marked, step, marks)
+        n_marked = _mark(flat_bits, start, threshold, marks)
+        threshold = _search(flat_bits, start, n_nonzero[i], threshold, n_marked, step, marks)
         count = 0
         for w in range(marks.shape[0]):
             word = marks[w]
@@ -117,38 +117,39 @@ def list_largest(bits, n_nonzero, guesses, chosen, counts):
 
 
 @_inlined
-def _mark(bits, start, cut, marks):
-    """Mark the entries of a row that are >= cut and return their number."""
+def _mark(bits, start, threshold, marks):
+    """Mark the entries of a row that are >= threshold and return their number."""
     count = 0
     for w in range(marks.shape[0]):
-        marks[w] = mask_at_least(bits, start + w * WORD, cut)
+        marks[w] = mask_at_least(bits, start + w * WORD, threshold)
         count += n_bits(marks[w])
     return count
 
 
 @_inlined
-def _search(bits, start, n_nonzero, cut, n_marked, step, marks):
-    """Mark the n_nonzero largest entries of a row, given that n_marked are >= cut; return a cut.
+def _search(bits, start, n_nonzero, threshold, n_marked, step, marks):
+    """Mark the n_nonzero largest entries of a row and return their threshold.
 
-    Looks for a cut that marks n_nonzero entries, in growing steps until two cuts enclose it, then
-    by bisection. Once these are neighbours, entries between them are equal: the first are marked.
+    The given threshold marks n_marked entries. The search takes growing steps until two thresholds
+    enclose the right one, then bisects. Once these are neighbours, entries between them are equal:
+    the first are marked.
     """
     low, high = 0, _without_sign(bits)
     if n_marked < n_nonzero and _mark(bits, start, 1, marks) <= n_nonzero:
         return 1  # no more than n_nonzero entries differ from zero
     while n_marked != n_nonzero:
         if n_marked > n_nonzero:
-            low = cut
+            low = threshold
         else:
-            high = cut
+            high = threshold
         if high - low == 1:
             _mark_ties(bits, start, n_nonzero, low, high, marks)
             return high
         move = min(step, (high - low) // 2)
         step = 2 * move
-        cut = low + move if n_marked > n_nonzero else high - move
-        n_marked = _mark(bits, start, cut, marks)
-    return cut
+        threshold = low + move if n_marked > n_nonzero else high - move
+        n_marked = _mark(bits, start, threshold, marks)
+    return threshold
 
 
 @_inlined
@@ -165,12 +166,12 @@ def _mark_ties(bits, start, n_nonzero, tie, above, marks):
 
 
 @_inlined
-def _centred(row, cut):
-    """Middle of the gap between the entries of a row that are >= cut and the others."""
+def _centred(row, threshold):
+    """Middle of the gap between the entries of a row that are >= threshold and the others."""
     below, above = 0, _without_sign(row)
     for j in range(row.shape[0]):
         size = row[j] & _without_sign(row)
-        if size >= cut:
+        if size >= threshold:
             above = min(above, size)
         else:
             below = max(below, size)
@@ -198,22 +199,22 @@ def _flush(partial, total):
 
 
 # Five operations on 64 numbers at once that LLVM knows and numba has no name for. They are written
-# for vectors of 64 entries; LLVM cuts those into registers of the machine at hand.
+# for vectors of 64 entries; LLVM thresholds those into registers of the machine at hand.
 
 
 @intrinsic
-def mask_at_least(typing_context, bits, start, cut):  # noqa: ARG001
-    """Mask of those of bits[start : start + 64] that are >= cut, sign bits ignored."""
+def mask_at_least(typing_context, bits, start, threshold):  # noqa: ARG001
+    """Mask of those of bits[start : start + 64] that are >= threshold, sign bits ignored."""
 
     def generate(context, builder, signature, arguments):
-        array, start, cut = arguments
+        array, start, threshold = arguments
         values = load(context, builder, signature.args[0], array, start)
         width = signature.args[0].dtype.bitwidth
         if width < WORD:
-            cut = builder.trunc(cut, ir.IntType(width))
+            threshold = builder.trunc(threshold, ir.IntType(width))
         without_sign = ir.Constant(ir.IntType(width), 2 ** (width - 1) - 1)
         sizes = builder.and_(values, _repeat(builder, without_sign))
-        at_least = builder.icmp_signed(">=", sizes, _repeat(builder, cut))
+        at_least = builder.icmp_signed(">=", sizes, _repeat(builder, threshold))
         return builder.bitcast(at_least, ir.IntType(WORD))
 
     return types.uint64(bits, types.int64, types.int64), generate

@@ -1,4 +1,4 @@
-"""The compiled kernels of codes that rebuild best (docs/mathematics.md, section 3).
+"""The compiled kernels of refitted codes (docs/mathematics.md, section 3).
 
 Arguments: `products` (rows, padded) are those of each signal with the atoms, `gram` (n, n) those of
 the atoms with each other, in double precision. The first counts[i] entries of chosen[i] are the

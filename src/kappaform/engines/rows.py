@@ -1,4 +1,4 @@
-"""Some rows of signals, as signals of their own, wherever they live."""
+"""Some rows of signals, wherever they live, and rows of sparse arrays, as signals of their own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def take_rows(signals: Any, rows: Array) -> Any:
     """Signals with these row numbers, ascending.
 
     What is in memory, or on a device, is copied. Dask arrays stay lazy, and every chunk keeps its
-    rows. Memory-maps and stores are read where they are, which asks for few runs of rows.
+    rows. Memory-maps and stores are read where they are, which needs few runs of rows.
     """
     if library_of(signals) == "dask":  # before all that takes it for a store
         return _rows_of_chunks(signals, rows)
@@ -34,8 +34,8 @@ class JoinedRows:
     def __init__(self, store: Any, runs: list[slice]) -> None:
         if len(runs) > _MOST_RUNS:
             raise ValueError(
-                f"cv takes {len(runs)} runs of rows of signals on disk: folds must be of rows that "
-                "follow one another there; give a number of folds, or signals in memory."
+                f"the rows asked for lie in {len(runs)} separate places of signals on disk: take "
+                "rows that follow one another (for folds, give their number), or signals in memory."
             )
         self._store, self._runs = store, runs
         self._ends = np.cumsum([run.stop - run.start for run in runs])
@@ -50,6 +50,16 @@ class JoinedRows:
                 shift = run.start - begin
                 pieces.append(np.asarray(self._store[first + shift : last + shift]))
         return np.concatenate(pieces)
+
+
+class DenseRows:
+    """Rows of a sparse CSR array, made dense when they are read: a store, too."""
+
+    def __init__(self, rows: Any) -> None:
+        self._rows, self.shape, self.dtype = rows, rows.shape, rows.dtype
+
+    def __getitem__(self, rows: slice) -> Array:
+        return self._rows[rows].toarray()
 
 
 def _rows_of_chunks(signals: Any, rows: Array) -> Any:
@@ -80,5 +90,5 @@ def _rows_of_chunk(chunk: Array, rows: Array) -> Array:
 
 def _runs(rows: Array) -> list[slice]:
     """Row numbers as slices of numbers that follow one another."""
-    cuts = np.flatnonzero(np.diff(rows) != 1) + 1
-    return [slice(int(run[0]), int(run[-1]) + 1) for run in np.split(rows, cuts)]
+    ends = np.flatnonzero(np.diff(rows) != 1) + 1
+    return [slice(int(run[0]), int(run[-1]) + 1) for run in np.split(rows, ends)]

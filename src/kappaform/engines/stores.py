@@ -24,9 +24,10 @@ import numpy as np
 
 from kappaform.checks import Array, is_store, library_of, memory_map
 from kappaform.engines.blocks import blocks_of, split_rows
-from kappaform.errors import SignalsUnreadable, reading
+from kappaform.engines.engine import reading
+from kappaform.errors import SignalsUnreadable
 
-# What is read at a time: long enough for a disk, short beside the memory of a machine.
+# Bytes that are read at a time: many enough for a disk, few compared to the memory of a machine.
 _PIECE_BYTES = 2**23
 _READ_BY_MANY = ("h5py", "zarr")  # libraries whose stores several threads may read at once
 
@@ -47,7 +48,7 @@ def reader_of(signals: Any, name: str) -> Reader:
 def _mapped_blocks(
     signals: Array, mapped: mmap.mmap, part: slice, length: int
 ) -> Iterator[tuple[slice, Array]]:
-    """The system is told what comes next, and what may leave the memory of this process."""
+    """Blocks, while the system is advised what to read ahead and what may leave the memory."""
     row_bytes = abs(signals.strides[0])
     n_rows = max(1, _PIECE_BYTES // (row_bytes * length)) * length
     address = np.frombuffer(mapped, np.uint8).ctypes.data
@@ -88,7 +89,7 @@ _turns_lock = threading.Lock()
 
 
 def _turn_of(store: Any) -> _Turn:
-    """Whose turn it is to read a store: anyone's, if it is known to bear several at once."""
+    """The lock for reading a store: none, if several threads may read it at once."""
     if library_of(store) not in _READ_BY_MANY:
         with _turns_lock:
             return _turns.setdefault(id(store), _Turn())
@@ -153,7 +154,7 @@ def _pieces(store: Any, part: slice) -> Iterator[slice]:
 
 
 def _chunk_rows(store: Any) -> int:
-    """Rows that are stored, and perhaps compressed, together; 1 if the store does not say."""
+    """Rows that are stored, and perhaps compressed, together; 1 if the store has no chunks."""
     for attribute in ("chunks", "chunkshape"):
         chunks = getattr(store, attribute, None)
         if isinstance(chunks, tuple) and chunks and isinstance(chunks[0], int) and chunks[0] > 0:

@@ -10,19 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kappaform.checks import Array, check_rows
-from kappaform.engines.blocks import (
+from kappaform.checks import Array, Float64Array, check_rows
+from kappaform.engines.blocks import split_rows
+from kappaform.engines.engine import (
+    Engine,
+    Inverse,
+    PassSums,
+    Refit,
     ScaledSums,
-    Weights,
-    scaled_statistics,
-    split_rows,
-    weights_of,
+    ScaledTransform,
+    Sparsity,
+    scale_exponent,
+    scaled_transform,
 )
-from kappaform.engines.engine import Energies, Float64Array, Refit, Statistics
-from kappaform.engines.scale import check_energy, scale_exponent
 from kappaform.engines.torch_codes import keep_largest, refitted
 from kappaform.engines.triton_pass import FusedPass, can_pass_over
-from kappaform.errors import check_sums, not_finite
+from kappaform.errors import NotFinite
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -31,108 +34,50 @@ _logger = logging.getLogger("kappaform")
 _OLDEST_TRITON = (3, 2)
 _OLDEST_GPU = (8, 0)  # compute capability
 
-# Bytes of the coefficients that are in memory at once, a seventh of all that then is: on a GPU
+# Bytes of the coefficients that are in memory at once, a seventh of all temporary memory: on a GPU
 # enough to keep it busy, on a CPU what stays in its cache.
 _BLOCK_BYTES = {"cpu": 2**20, "cuda": 2**25}
 
 
-class TorchEngine:
+class TorchEngine(Engine):
     """One pass over a tensor of signals on the device where it is, block of rows by block of rows.
 
     Sums are float64 and come to the host; codes and decoded signals stay on the device, without
     gradients. On an NVIDIA GPU with Triton, fused kernels pass over signals of at most 256 features
     that are float32 or shorter. Beyond the data a pass needs less than 256 MB and, with these
-    kernels, 4 bytes a signal (8, where each has a sparsity of its own). Float32 products follow
+    kernels, 4 bytes per signal (8, where each has a sparsity of its own). Float32 products follow
     torch's own setting: TF32 is used if ``torch.set_float32_matmul_precision`` allows it.
-
-    Attributes
-    ----------
-    signals : Tensor of shape (n_signals, n_features)
-        As given, never copied as a whole.
-    n_signals, n_features : int
-    dtype : dtype
-        Of coefficients and codes: float64 for float64 signals, else float32.
     """
 
-    def __init__(self, signals: Tensor, name: str = "signals", first_row: int = 0) -> None:
+    def __init__(self, signals: Tensor, name: str = "signals") -> None:
         import torch
 
-        self.signals, self._name, self._first_row = _as_signals(signals, name), name, first_row
-        self.n_signals, self.n_features = self.signals.shape
-        double = self.signals.dtype == torch.float64
-        self.dtype = np.dtype(np.float64 if double else np.float32)
+        signals = _as_signals(signals, name)
+        double = signals.dtype == torch.float64
+        super().__init__(signals, name, np.dtype(np.float64 if double else np.float32))
         self._tensor_dtype = torch.float64 if double else torch.float32
-        self._surveyed: ScaledSums | None = None
         self._fused: FusedPass | None = None
-        self._may_fuse = not double and _can_be_fused(self.signals)
-
-    @property
-    def exponent(self) -> int:
-        """Of the power of two that multiplies signals in all that is summed."""
-        return self._survey().exponent
-
-    @property
-    def gram(self) -> Float64Array:
-        """G = YᵀY of the scaled signals, float64."""
-        return self._survey().sums
-
-    def run_pass(self, transform: Float64Array, n_nonzero: int | Array) -> Statistics:
-        """Statistics of the scaled signals with their codes H_s(Y Wᵀ)."""
-        exponent, weights = self.exponent, weights_of(transform, self.dtype)
-        sparsity = self._sparsity(n_nonzero)
-        cross, *energies = self._by_kernels("run", weights, sparsity) or self._plain_sums(
-            weights, sparsity
-        )
-        check_sums(self._name, cross, np.array(energies))
-        return scaled_statistics(
-            self.gram, cross, np.array(energies), self.n_signals, exponent, weights.exponent
-        )
-
-    def energies(
-        self,
-        transform: Float64Array,
-        inverse: tuple[Float64Array, int],
-        n_nonzero: int | Array,
-        refit: Refit | None = None,
-    ) -> Energies:
-        """Squared norms of signals, codes and errors."""
-        import torch
-
-        weights, (matrix, inverse_exponent) = weights_of(transform, self.dtype), inverse
-        back = self._on_device(np.ldexp(matrix, -(weights.exponent + inverse_exponent)))
-        total, sparsity = ScaledSums(4, self.dtype), self._sparsity(n_nonzero)
-        for rows, block, coefs, codes, peak, exponent in self._coded(weights, sparsity):
-            signals, exact = block.double(), codes.double()
-            best = exact
-            if refit is not None:
-                best = self._refitted(rows, block, refit, sparsity).double()
-                best = _shifted(best, refit.exponent + weights.exponent)
-            lost = signals - best @ back
-            squares = (signals, exact, coefs.double().sub_(exact), lost)
-            sums = torch.stack([values.square().sum() for values in squares])
-            total.add(peak, sums.cpu().numpy(), exponent)
-        check_energy(total.sums[0], total.exponent, self._name)
-        return Energies.of(total.sums, total.exponent, weights.exponent)
+        self._may_fuse = not double and _can_be_fused(signals)
 
     def encode(
-        self, transform: Float64Array, n_nonzero: int | Array, refit: Refit | None = None
+        self, transform: Float64Array, n_nonzero: Sparsity, refit: Refit | None = None
     ) -> Tensor:
         """Codes of the signals as given (not scaled), on their device."""
-        weights, sparsity = weights_of(transform, self.dtype), self._sparsity(n_nonzero)
-        codes = self._by_kernels("encode", weights, sparsity) if refit is None else None
+        scaled, sparsity = scaled_transform(transform, self.dtype), self._sparsity(n_nonzero)
+        codes = self._by_kernels("encode", scaled, sparsity) if refit is None else None
         if codes is not None:
-            return _shifted(codes, -weights.exponent)
+            return _shifted(codes, -scaled.exponent)
         codes = self._empty()
         if refit is not None:
             for rows, block, _, exponent in self._blocks():
                 some = self._refitted(rows, block, refit, sparsity)
                 codes[rows] = _shifted(some, refit.exponent - exponent)
             return codes
-        for rows, _, _, some, _, exponent in self._coded(weights, sparsity):
-            codes[rows] = _shifted(some, -(exponent + weights.exponent))
+        for rows, _, _, some, _, exponent in self._coded(scaled, sparsity):
+            codes[rows] = _shifted(some, -(exponent + scaled.exponent))
         return codes
 
-    def decode(self, inverse: tuple[Float64Array, int]) -> Tensor:
+    def decode(self, inverse: Inverse) -> Tensor:
         """Rows times a matrix, on their device."""
         (matrix, inverse_exponent), signals = inverse, self._empty()
         back = self._on_device(matrix)
@@ -143,19 +88,16 @@ class TorchEngine:
             signals[rows] = _shifted(product, -(exponent + inverse_exponent)).to(signals.dtype)
         return signals
 
-    def _survey(self) -> ScaledSums:
-        if self._surveyed is None:
-            total = ScaledSums((self.n_features, self.n_features), self.dtype)
-            peak, gram = self._ordinary_sums()
-            if math.isfinite(peak) and scale_exponent(peak, self.dtype) == 0:
-                total.add(peak, gram.cpu().numpy(), 0)
-            else:
-                for _, block, peak, exponent in self._blocks():
-                    exact = block.double()
-                    total.add(peak, (exact.T @ exact).cpu().numpy(), exponent)
-            check_energy(np.trace(total.sums), total.exponent, self._name)
-            self._surveyed = total
-        return self._surveyed
+    def _gram_sums(self) -> ScaledSums:
+        total = ScaledSums(np.zeros((self.n_features, self.n_features)), self.dtype)
+        peak, gram = self._ordinary_sums()
+        if math.isfinite(peak) and scale_exponent(peak, self.dtype) == 0:
+            total.add(peak, gram.cpu().numpy(), 0)
+            return total
+        for _, block, peak, exponent in self._blocks():
+            exact = block.double()
+            total.add(peak, (exact.T @ exact).cpu().numpy(), exponent)
+        return total
 
     def _ordinary_sums(self) -> tuple[float, Tensor]:
         """Largest magnitude and YᵀY of signals that need no scale: the host waits only once."""
@@ -167,14 +109,48 @@ class TorchEngine:
             gram += exact.T @ exact
         return float(peak), gram
 
+    def _pass_sums(self, transform: ScaledTransform, n_nonzero: Sparsity) -> PassSums:
+        import torch
+
+        sparsity = self._sparsity(n_nonzero)
+        fused = self._by_kernels("run", transform, sparsity)
+        if fused is not None:
+            return fused
+        cross, energies = self._zeros(self.n_features, self.n_features), self._zeros(2)
+        for _, block, coefs, codes, _, _ in self._coded(transform, sparsity, self.exponent):
+            cross += codes.double().T @ block.double()
+            energies[0] += codes.square().sum(dtype=torch.float64)
+            energies[1] += coefs.sub_(codes).square_().sum(dtype=torch.float64)
+        return PassSums(cross.cpu().numpy(), energies.cpu().numpy())
+
+    def _energy_sums(
+        self, transform: ScaledTransform, inverse: Inverse, n_nonzero: Sparsity, refit: Refit | None
+    ) -> ScaledSums:
+        import torch
+
+        matrix, inverse_exponent = inverse
+        back = self._on_device(np.ldexp(matrix, -(transform.exponent + inverse_exponent)))
+        total, sparsity = ScaledSums(np.zeros(4), self.dtype), self._sparsity(n_nonzero)
+        for rows, block, coefs, codes, peak, exponent in self._coded(transform, sparsity):
+            signals, exact = block.double(), codes.double()
+            best = exact
+            if refit is not None:
+                best = self._refitted(rows, block, refit, sparsity).double()
+                best = _shifted(best, refit.exponent + transform.exponent)
+            lost = signals - best @ back
+            squares = (signals, exact, coefs.double().sub_(exact), lost)
+            sums = torch.stack([values.square().sum() for values in squares])
+            total.add(peak, sums.cpu().numpy(), exponent)
+        return total
+
     def _peak(self) -> float:
         """Largest magnitude: without a survey, which codes do not need."""
         if self._surveyed is not None:
             return self._surveyed.peak
         return max(self._checked_peak(rows) for rows in self._rows())
 
-    def _by_kernels(self, operation: str, weights: Weights, sparsity: Tensor) -> Any:
-        """What the fused kernels make of it; None if they do not run here."""
+    def _by_kernels(self, operation: str, transform: ScaledTransform, sparsity: Tensor) -> Any:
+        """Result of an operation of the fused kernels; None if they do not run here."""
         if self._may_fuse and self._fused is None:
             peak = self._peak()
             self._may_fuse = scale_exponent(peak, self.dtype) == 0
@@ -184,53 +160,42 @@ class TorchEngine:
         from triton.runtime.errors import OutOfResources
 
         try:
-            matrix = np.ascontiguousarray(weights.matrix.T)
+            matrix = np.ascontiguousarray(transform.matrix.T)
             return getattr(self._fused, operation)(matrix, sparsity, exact=not allows_tf32())
         except OutOfResources as error:
             _logger.info("the fused pass needs a larger GPU (%s): passes use torch", error)
             self._fused, self._may_fuse = None, False
             return None
 
-    def _plain_sums(self, weights: Weights, sparsity: Tensor) -> tuple[Float64Array, float, float]:
-        """XᵀY, ‖X‖² and ‖Z − X‖² of the scaled signals by operations of torch."""
-        import torch
-
-        cross, energies = self._zeros(self.n_features, self.n_features), self._zeros(2)
-        for _, block, coefs, codes, _, _ in self._coded(weights, sparsity, self.exponent):
-            cross += codes.double().T @ block.double()
-            energies[0] += codes.square().sum(dtype=torch.float64)
-            energies[1] += coefs.sub_(codes).square_().sum(dtype=torch.float64)
-        return cross.cpu().numpy(), *energies.tolist()
-
     def _coded(
-        self, weights: Weights, sparsity: Tensor, exponent: int | None = None
+        self, transform: ScaledTransform, sparsity: Tensor, exponent: int | None = None
     ) -> Iterator[tuple[slice, Tensor, Tensor, Tensor, float, int]]:
         """Blocks as of `_blocks`, with their coefficients and codes after the signals."""
-        matrix, most = self._on_device(weights.matrix), int(sparsity.max())
+        matrix, most = self._on_device(transform.matrix), int(sparsity.max())
         for rows, block, *scale in self._blocks(exponent):
             coefs = block @ matrix
             wanted = sparsity if len(sparsity) == 1 else sparsity[rows]
             yield rows, block, coefs, keep_largest(coefs, wanted, most), *scale
 
     def _refitted(self, rows: slice, block: Tensor, refit: Refit, sparsity: Tensor) -> Tensor:
-        """Codes of a block that rebuild it best, divided by 2**refit.exponent."""
-        weights, gram = weights_of(refit.transform, self.dtype), self._on_device(refit.gram)
+        """Refitted codes of a block, divided by 2**refit.exponent."""
+        own, gram = scaled_transform(refit.transform, self.dtype), self._on_device(refit.gram)
         atoms = self._on_device(refit.atoms.T.astype(self.dtype))
         wanted, most = sparsity if len(sparsity) == 1 else sparsity[rows], int(sparsity.max())
-        coefs, products = block @ self._on_device(weights.matrix), block @ atoms
+        coefs, products = block @ self._on_device(own.matrix), block @ atoms
         codes = keep_largest(coefs, wanted, most)
         length = max(1, _BLOCK_BYTES[block.device.type] // (8 * most**2 or 1))
         for some in split_rows(0, len(block), length):
             fewer = wanted if len(wanted) == 1 else wanted[some]
             codes[some] = refitted(codes[some], products[some], gram, fewer, most)
         whole = (wanted >= self.n_features)[:, None]
-        codes = codes.where(~whole, _shifted(coefs, -weights.exponent))
+        codes = codes.where(~whole, _shifted(coefs, -own.exponent))
         return codes * self._on_device(refit.scale).to(codes.dtype)
 
     def _blocks(self, exponent: int | None = None) -> Iterator[tuple[slice, Tensor, float, int]]:
         """Rows, scaled signals, largest magnitude and exponent of the scale, block by block.
 
-        If an exponent is given, the magnitudes are known to be right and not looked at.
+        If an exponent is given, the magnitudes are known and not computed again.
         """
         for rows in self._rows():
             peak = math.nan if exponent is not None else self._checked_peak(rows)
@@ -244,15 +209,15 @@ class TorchEngine:
         return split_rows(0, self.n_signals, length)
 
     def _checked_peak(self, rows: slice) -> float:
-        """Largest magnitude of some rows. Refuses those that are not finite."""
+        """Largest magnitude of some rows. Rejects those that are not finite."""
         block = self.signals[rows]
         low, high = (float(value) for value in block.aminmax())
         if not (math.isfinite(low) and math.isfinite(high)):
             bad = int(block.isfinite().all(1).int().argmin())
-            raise ValueError(not_finite(self._name, self._first_row + rows.start + bad))
+            raise NotFinite(self.name, rows.start + bad)
         return max(-low, high)
 
-    def _sparsity(self, n_nonzero: int | Array) -> Tensor:
+    def _sparsity(self, n_nonzero: Sparsity) -> Tensor:
         """On the device: one entry, or one for each signal."""
         import torch
 
@@ -277,7 +242,7 @@ class TorchEngine:
 
 
 def check_tensor(values: Tensor, name: str) -> None:
-    """Refuse tensors without entries of their own, or out of reach."""
+    """Reject sparse tensors and those on other devices."""
     import torch
 
     if values.layout != torch.strided:
@@ -290,7 +255,7 @@ def check_tensor(values: Tensor, name: str) -> None:
 
 
 def _as_signals(signals: Tensor, name: str) -> Tensor:
-    """Check all of a tensor that can be seen without reading it; without its gradient."""
+    """Check everything about a tensor that needs no reading. Returns it without its gradient."""
     import torch
 
     check_tensor(signals, name)
@@ -327,7 +292,7 @@ def _can_be_fused(signals: Tensor) -> bool:
 
 @cache
 def _kernels_run_on(device: int) -> bool:
-    """Whether fused kernels can be compiled for a GPU; if not, says why, once."""
+    """Whether fused kernels can be compiled for a GPU; if not, logs the reason once."""
     import torch
 
     reason = ""

@@ -1,4 +1,4 @@
-"""Codes of torch tensors: the largest coefficients, and those that rebuild best."""
+"""Codes of torch tensors: the largest coefficients, and refitted ones."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def keep_largest(coefs: Tensor, sparsity: Tensor, most: int) -> Tensor:
 
 
 def refitted(codes: Tensor, products: Tensor, gram: Tensor, sparsity: Tensor, most: int) -> Tensor:
-    """Codes that rebuild best, from those of the largest coefficients: as `refit_kernels` do it.
+    """Refitted codes, from those of the largest coefficients: as `refit_kernels` do it.
 
     `products` are those of each signal with the atoms, `gram` those of the atoms with each other.
     """

@@ -26,7 +26,7 @@ def pass_kernel(
     column_stride,
     high,
     low,
-    cuts,
+    thresholds,
     sparsity,
     sparsity_stride,
     cross,
@@ -46,7 +46,7 @@ def pass_kernel(
     weights_high, weights_low = tl.load(high + square), tl.load(low + square)
     first = program.to(tl.int64) * rows_each
     signals += first * row_stride
-    cuts += first
+    thresholds += first
     sparsity += first * sparsity_stride
     n_rows = tl.minimum(n_signals - first, rows_each).to(tl.int32)
     total = tl.zeros((WIDTH, WIDTH), tl.float32)
@@ -56,14 +56,14 @@ def pass_kernel(
         rows = start + tl.arange(0, ROWS)
         inside = rows < n_rows
         wanted = tl.load(sparsity + rows * sparsity_stride, mask=inside, other=0)
-        cut = tl.load(cuts + rows, mask=inside, other=1)
+        threshold = tl.load(thresholds + rows, mask=inside, other=1)
         block = _block(signals, row_stride, column_stride, rows, columns, inside, n_features, scale)
         block_high, block_low = _halves(block)
         coefs = tl.zeros((ROWS, WIDTH), tl.float32)
         coefs = _product(block_high, block_low, weights_high, weights_low, coefs, EXACT)
-        cut, end, any_tied = select((coefs,), (columns,), wanted, cut)
-        tl.store(cuts + rows, cut, mask=inside)
-        codes = selected(coefs, columns, cut, end, any_tied)
+        threshold, end, any_tied = select((coefs,), (columns,), wanted, threshold)
+        tl.store(thresholds + rows, threshold, mask=inside)
+        codes = selected(coefs, columns, threshold, end, any_tied)
         kept += tl.sum(codes * codes, 1)
         dropped += tl.sum((coefs - codes) * (coefs - codes), 1)
         codes_high, codes_low = _halves(codes)
@@ -79,7 +79,7 @@ def code_kernel(
     column_stride,
     high,
     low,
-    cuts,
+    thresholds,
     sparsity,
     sparsity_stride,
     codes,
@@ -108,7 +108,7 @@ def code_kernel(
     rows = tl.arange(0, ROWS)
     inside = rows < n_signals - first
     wanted = tl.load(sparsity + (first + rows) * sparsity_stride, mask=inside, other=0)
-    cut = tl.load(cuts + first + rows, mask=inside, other=1)
+    threshold = tl.load(thresholds + first + rows, mask=inside, other=1)
     left_columns, right_columns = tl.arange(0, LEFT), LEFT + tl.arange(0, max(RIGHT, 16))
     left = tl.zeros((ROWS, LEFT), tl.float32)
     right = tl.zeros((ROWS, max(RIGHT, 16)), tl.float32)
@@ -126,16 +126,18 @@ def code_kernel(
                 block_high, block_low, tl.load(high + offsets), tl.load(low + offsets), right, EXACT
             )
     if RIGHT > 0:
-        cut, end, any_tied = select((left, right), (left_columns, right_columns), wanted, cut)
+        threshold, end, any_tied = select(
+            (left, right), (left_columns, right_columns), wanted, threshold
+        )
     else:
-        cut, end, any_tied = select((left,), (left_columns,), wanted, cut)
-    tl.store(cuts + first + rows, cut, mask=inside)
-    chosen = selected(left, left_columns, cut, end, any_tied)
+        threshold, end, any_tied = select((left,), (left_columns,), wanted, threshold)
+    tl.store(thresholds + first + rows, threshold, mask=inside)
+    chosen = selected(left, left_columns, threshold, end, any_tied)
     kept = tl.sum(chosen * chosen, 1)
     dropped = tl.sum((left - chosen) * (left - chosen), 1)
     _store_codes(chosen * unit, codes, codes_low, rows, left_columns, inside, n_features, EXACT)
     if RIGHT > 0:
-        chosen = selected(right, right_columns, cut, end, any_tied)
+        chosen = selected(right, right_columns, threshold, end, any_tied)
         kept += tl.sum(chosen * chosen, 1)
         dropped += tl.sum((right - chosen) * (right - chosen), 1)
         _store_codes(

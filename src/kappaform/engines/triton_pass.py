@@ -9,6 +9,7 @@ import numpy as np
 
 from kappaform.checks import Array
 from kappaform.engines.blocks import split_rows
+from kappaform.engines.engine import PassSums
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,7 +27,7 @@ _LEAST_PROGRAMS = 512  # as long as there are rows for them
 
 
 class Shape(NamedTuple):
-    """How the work is cut: chosen on an H200 with benchmarks/bench_gpu.py, right on any GPU."""
+    """How the work is divided: chosen on an H200 with benchmarks/bench_gpu.py, right on any GPU."""
 
     rows: int  #: of a block
     most_rows: int  #: of a program
@@ -57,7 +58,7 @@ def can_pass_over(signals: Tensor) -> bool:
     return n_features <= _MAX_FEATURES and reach < 2**31
 
 
-class Weights(NamedTuple):
+class SplitTransform(NamedTuple):
     """A transposed transform times a power of two, its entries as sums of two halves."""
 
     high: Tensor
@@ -79,42 +80,40 @@ class FusedPass:
         self._left, self._right = _column_blocks(signals.shape[1])
         self._signal_exponent = _SIGNAL_EXPONENT - int(np.frexp(peak)[1])
         # Bits of the magnitude that separated each row in the last pass, in units of the kernels.
-        self._cuts = torch.zeros(len(signals), dtype=torch.int32, device=signals.device)
-        self._cut_exponent = 0
+        self._thresholds = torch.zeros(len(signals), dtype=torch.int32, device=signals.device)
+        self._threshold_exponent = 0
 
-    def run(self, transform: Array, sparsity: Tensor, exact: bool) -> tuple[Array, float, float]:
-        """XᵀY, ‖X‖² and ‖Z − X‖², float64. `sparsity` has one entry, or one for each signal.
+    def run(self, transform: Array, sparsity: Tensor, exact: bool) -> PassSums:
+        """XᵀY, ‖X‖² and ‖Z − X‖². `sparsity` has one entry, or one for each signal.
 
         Unless `exact`, products have the precision of TF32.
         """
         import torch
 
-        n, weights = self._signals.shape[1], self._weights(transform)
+        n, split = self._signals.shape[1], self._split(transform)
         parts = self._fused_sums if n <= _MAX_FUSED else self._sums_by_codes
         total: Any = 0.0
-        for cross, energies in parts(weights, sparsity, exact):
+        for cross, energies in parts(split, sparsity, exact):
             total = torch.cat([cross.sum(0)[:n, :n].ravel(), energies.sum(0)]) + total
         sums = total.cpu().numpy()
-        exponent = self._signal_exponent + weights.exponent
-        code_energy, discarded_energy = np.ldexp(sums[-2:], -2 * exponent).tolist()
-        cross_exponent = exponent + self._signal_exponent
-        on_host = np.ldexp(sums[:-2].reshape(n, n), -cross_exponent)
-        return on_host, code_energy, discarded_energy
+        exponent = self._signal_exponent + split.exponent
+        cross = np.ldexp(sums[:-2].reshape(n, n), -(exponent + self._signal_exponent))
+        return PassSums(cross, np.ldexp(sums[-2:], -2 * exponent))
 
     def encode(self, transform: Array, sparsity: Tensor, exact: bool) -> Tensor:
         """Codes of all signals, float32."""
         import torch
 
-        weights = self._weights(transform)
+        split = self._split(transform)
         codes = torch.empty(self._signals.shape, dtype=torch.float32, device=self._signals.device)
-        unit = 2.0 ** -(self._signal_exponent + weights.exponent)
+        unit = 2.0 ** -(self._signal_exponent + split.exponent)
         energies = self._empty((-(-len(codes) // _CODE_SHAPE.rows), 2), torch.float64)
         rows = slice(len(codes))
-        self._code(rows, codes, codes, energies, unit, weights, sparsity, exact)
+        self._code(rows, codes, codes, energies, unit, split, sparsity, exact)
         return codes
 
     def _fused_sums(
-        self, weights: Weights, sparsity: Tensor, exact: bool
+        self, transform: SplitTransform, sparsity: Tensor, exact: bool
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Sums of every program, for as many rows at a time as there is memory for."""
         import torch
@@ -132,7 +131,7 @@ class FusedPass:
                 pass_kernel,
                 (n_programs,),
                 shape,
-                *self._operands(rows, weights, sparsity),
+                *self._operands(rows, transform, sparsity),
                 cross,
                 energies,
                 rows.stop - rows.start,
@@ -146,7 +145,7 @@ class FusedPass:
             yield cross, energies
 
     def _sums_by_codes(
-        self, weights: Weights, sparsity: Tensor, exact: bool
+        self, transform: SplitTransform, sparsity: Tensor, exact: bool
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """The same, with the codes of some rows at a time in memory, as halves."""
         import torch
@@ -165,8 +164,11 @@ class FusedPass:
             energies = self._empty((-(-n_rows // block), 2), torch.float64)
             for rows in split_rows(part.start, part.stop, step):
                 first, last = rows.start - part.start, rows.stop - rows.start
-                codes, beside = (halves[0, :last], halves[-1, :last]), energies[first // block :]
-                self._code(rows, *codes, beside, 1.0, weights, sparsity, exact)
+                codes, part_energies = (
+                    (halves[0, :last], halves[-1, :last]),
+                    energies[first // block :],
+                )
+                self._code(rows, *codes, part_energies, 1.0, transform, sparsity, exact)
                 self._cross(rows, *codes, cross[first // rows_each :], tile, exact)
             yield cross, energies
 
@@ -177,7 +179,7 @@ class FusedPass:
         codes_low: Tensor,
         energies: Tensor,
         unit: float,
-        weights: Weights,
+        transform: SplitTransform,
         sparsity: Tensor,
         exact: bool,
     ) -> None:
@@ -189,7 +191,7 @@ class FusedPass:
             code_kernel,
             (-(-len(codes) // shape.rows),),
             shape,
-            *self._operands(rows, weights, sparsity),
+            *self._operands(rows, transform, sparsity),
             codes,
             codes_low,
             energies,
@@ -229,29 +231,39 @@ class FusedPass:
             EXACT=exact,
         )
 
-    def _operands(self, rows: slice, weights: Weights, sparsity: Tensor) -> tuple[Any, ...]:
+    def _operands(
+        self, rows: slice, transform: SplitTransform, sparsity: Tensor
+    ) -> tuple[Any, ...]:
         """What kernels of the product and the selection begin with."""
         signals, one = self._signals[rows], len(sparsity) == 1
         wanted = sparsity if one else sparsity[rows]
-        cuts = self._cuts[rows]
-        return signals, *signals.stride(), weights.high, weights.low, cuts, wanted, int(not one)
+        thresholds = self._thresholds[rows]
+        return (
+            signals,
+            *signals.stride(),
+            transform.high,
+            transform.low,
+            thresholds,
+            wanted,
+            int(not one),
+        )
 
-    def _weights(self, transform: Array) -> Weights:
-        """Split a transform, and bring the cuts to its unit."""
+    def _split(self, transform: Array) -> SplitTransform:
+        """Split a transform, and bring the thresholds to its unit."""
         import torch
 
         n = len(transform)
         largest = float(np.abs(transform.astype(np.float64)).sum(axis=1).max())
         exponent = _ROW_EXPONENT - int(np.frexp(largest)[1])
-        if exponent != self._cut_exponent:
-            self._cuts.view(torch.float32).mul_(2.0 ** (exponent - self._cut_exponent))
-            self._cut_exponent = exponent
+        if exponent != self._threshold_exponent:
+            self._thresholds.view(torch.float32).mul_(2.0 ** (exponent - self._threshold_exponent))
+            self._threshold_exponent = exponent
         width = self._left + self._right
         scaled = np.zeros((-(-width // _CODE_DEPTH) * _CODE_DEPTH, width), np.float32)
         scaled[:n, :n] = np.ldexp(transform.T, exponent)
         numbers = torch.from_numpy(scaled).to(self._signals.device)  # NumPy makes halves slowly
         high = numbers.half()
-        return Weights(high, (numbers - high.float()).half(), exponent)
+        return SplitTransform(high, (numbers - high.float()).half(), exponent)
 
     def _empty(self, shape: tuple[int, ...], dtype: Any = None) -> Tensor:
         """Memory on the device of the signals, float32 unless another dtype is given."""

@@ -1,13 +1,14 @@
 """Selection of the largest entries of every row, for the kernels of `triton_kernels`.
 
 `coefs` is a tuple of blocks of columns, with the numbers of these columns in `columns`. Magnitudes
-are compared through their bits, as integers where neighbours are looked for. A cut is such an
-integer: entries at or above it are kept. All that is named in the singular, as `cut` or `wanted`
-(how many entries to keep), has one value for each row.
+are compared through their bits, as integers where neighbours are searched. A threshold is such an
+integer: entries at or above it are kept. Arguments in the singular, such as `threshold` or `wanted`
+(how many entries to keep), have one value for each row.
 
-The cut of an earlier pass is tried first. After a small change of the transform it is right for
-nearly all rows and misses the others by an entry, so that they are settled by stepping from entry
-to entry; only where a row misses by more is bisected. Zeros are never kept: a cut is at least 1.
+The threshold of an earlier pass is tried first. After a small change of the transform it is right
+for nearly all rows and misses the others by an entry, so that these are settled by stepping from
+entry to entry; only rows that miss by more are bisected. Zeros are never kept: a threshold is at
+least 1.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -27,30 +28,36 @@ DONE, TIED, MOVES = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
 
 
 @triton.jit
-def select(coefs, columns, wanted, cut):
-    """Cut and end that keep the `wanted` largest entries, by a guess of the cut.
+def select(coefs, columns, wanted, threshold):
+    """Threshold and end that keep the `wanted` largest entries, from a guess of the threshold.
 
-    Kept are all entries at or above the cut and, where rows are tied, those just below it in the
-    columns before the end. Also whether any row is tied; of others the end is 0.
+    All entries at or above the threshold are kept and, in tied rows, those just below it in the
+    columns before the end. Also returns whether any row is tied; the end of other rows is 0.
     """
-    count = _count(coefs, cut)
-    most_misses = tl.max(_misses(wanted, cut, count), 0)
-    end = tl.zeros_like(cut)
+    count = _count(coefs, threshold)
+    most_misses = tl.max(_misses(wanted, threshold, count), 0)
+    end = tl.zeros_like(threshold)
     any_tied = False
     if most_misses > 0:
-        low, high = tl.where(count > wanted, cut, 0), tl.where(count < wanted, cut, MOST)
+        low, high = (
+            tl.where(count > wanted, threshold, 0),
+            tl.where(count < wanted, threshold, MOST),
+        )
         if most_misses > NEAR:
-            cut, count, low, high = _bisected(coefs, wanted, cut, count, low, high)
-        cut, low, tied, any_tied = _settled(coefs, wanted, cut, count, low, high)
+            threshold, count, low, high = _bisected(coefs, wanted, threshold, count, low, high)
+        threshold, low, tied, any_tied = _settled(coefs, wanted, threshold, count, low, high)
         if any_tied:
             end = tl.where(tied, _end_of_ties(coefs, columns, wanted, low), 0)
-    return cut, end, any_tied
+    return threshold, end, any_tied
 
 
 @triton.jit
-def selected(block, columns, cut, end, any_tied):
-    """Entries at or above the cut, and in columns before `end` also those just below it."""
-    above, tie = cut.to(tl.float32, bitcast=True), (cut - 1).to(tl.float32, bitcast=True)
+def selected(block, columns, threshold, end, any_tied):
+    """Entries at or above the threshold, and in columns before `end` also those just below it."""
+    above, tie = (
+        threshold.to(tl.float32, bitcast=True),
+        (threshold - 1).to(tl.float32, bitcast=True),
+    )
     kept = tl.where(tl.abs(block) >= above[:, None], block, 0.0)
     if any_tied:
         limit = tl.where(columns[None, :] < end[:, None], tie[:, None], above[:, None])
@@ -59,49 +66,49 @@ def selected(block, columns, cut, end, any_tied):
 
 
 @triton.jit
-def _bisected(coefs, wanted, cut, count, low, high):
-    """Cuts that miss by no more than NEAR entries, except where `low` and `high` are neighbours.
+def _bisected(coefs, wanted, threshold, count, low, high):
+    """Thresholds that miss by at most NEAR entries, except where `low` and `high` are neighbours.
 
     More than `wanted` entries reach `low`, fewer reach `high`. From the largest entry, which the
-    cut is rarely far below, steps go down by two octaves and then double the way, until they can
-    halve the distance between the two.
+    threshold is rarely far below, steps go down by two octaves and then double the way, until they
+    can halve the distance between the two.
     """
-    largest = _largest(coefs, cut)
+    largest = _largest(coefs, threshold)
     high = tl.minimum(high, largest + 1)
-    far = (_misses(wanted, cut, count) > NEAR) & (high - low > 1)
+    far = (_misses(wanted, threshold, count) > NEAR) & (high - low > 1)
     while tl.max(far.to(tl.int32), 0) > 0:
         step = tl.maximum(2 * OCTAVE, largest - high)
-        cut = tl.where(far, high - tl.minimum(step, (high - low) >> 1), cut)
-        count = _count(coefs, cut)
-        low = tl.where(count > wanted, cut, low)
-        high = tl.where(count < wanted, cut, high)
-        far = (_misses(wanted, cut, count) > NEAR) & (high - low > 1)
-    return cut, count, low, high
+        threshold = tl.where(far, high - tl.minimum(step, (high - low) >> 1), threshold)
+        count = _count(coefs, threshold)
+        low = tl.where(count > wanted, threshold, low)
+        high = tl.where(count < wanted, threshold, high)
+        far = (_misses(wanted, threshold, count) > NEAR) & (high - low > 1)
+    return threshold, count, low, high
 
 
 @triton.jit
-def _settled(coefs, wanted, cut, count, low, high):
-    """Cuts that step from entry to entry, the last step into the middle of a gap; or ties.
+def _settled(coefs, wanted, threshold, count, low, high):
+    """Thresholds that step from entry to entry, the last step into the middle of a gap; or ties.
 
-    Of tied rows, if there are any, the cut is just above the tie, which `low` is.
+    Of tied rows, if there are any, the threshold is just above the tie, which `low` is.
     """
     state = MOVES
     while state == MOVES:
         upwards = count > wanted
-        moves = (_misses(wanted, cut, count) > 0) & (high - low > 1)
-        entry = _next_entry(coefs, cut, upwards)
+        moves = (_misses(wanted, threshold, count) > 0) & (high - low > 1)
+        entry = _next_entry(coefs, threshold, upwards)
         low = tl.where(moves & upwards, entry, low)
         high = tl.where(moves & ~upwards, entry + 1, high)
         past = tl.where(upwards, entry + 1, tl.maximum(entry, 1))
-        cut = tl.where(moves, past, cut)
-        count = _count(coefs, cut)
-        entry = _next_entry(coefs, cut, upwards)
-        above, below = tl.where(upwards, entry, cut), tl.where(upwards, cut - 1, entry)
-        cut = tl.where(moves & (count == wanted), above - ((above - below) >> 1), cut)
+        threshold = tl.where(moves, past, threshold)
+        count = _count(coefs, threshold)
+        entry = _next_entry(coefs, threshold, upwards)
+        above, below = tl.where(upwards, entry, threshold), tl.where(upwards, threshold - 1, entry)
+        threshold = tl.where(moves & (count == wanted), above - ((above - below) >> 1), threshold)
         open_state = tl.where(high - low > 1, MOVES, TIED)
-        state = tl.max(tl.where(_misses(wanted, cut, count) > 0, open_state, DONE), 0)
-    tied = _misses(wanted, cut, count) > 0
-    return tl.where(tied, high, cut), low, tied, state == TIED
+        state = tl.max(tl.where(_misses(wanted, threshold, count) > 0, open_state, DONE), 0)
+    tied = _misses(wanted, threshold, count) > 0
+    return tl.where(tied, high, threshold), low, tied, state == TIED
 
 
 @triton.jit
@@ -122,25 +129,27 @@ def _end_of_ties(coefs, columns, wanted, tie):
 
 
 @triton.jit
-def _next_entry(coefs, cut, upwards):
-    """Least magnitude at or above the cut, or the largest below it; the cut or 0 if none is."""
-    # Flipped bits turn "largest below" into "least above"; those on the other side of the cut
+def _next_entry(coefs, threshold, upwards):
+    """Least magnitude at or above the threshold, or largest below it; if none, it or 0."""
+    # Flipped bits turn "largest below" into "least above"; those on the other side of the threshold
     # become the largest of all unsigned integers. The sign is masked last: a compiler that can
-    # take it off first keeps all magnitudes in registers, beside the entries.
+    # take it off first keeps all magnitudes in registers, next to the entries.
     flip = tl.where(upwards, 0, -1)
-    bound = tl.where(upwards, cut, MOST - cut + 1)
-    nearest = (tl.zeros_like(cut) - 1).to(tl.uint32, bitcast=True)
+    bound = tl.where(upwards, threshold, MOST - threshold + 1)
+    nearest = (tl.zeros_like(threshold) - 1).to(tl.uint32, bitcast=True)
     for i in tl.static_range(len(coefs)):
         sizes = (coefs[i].to(tl.int32, bitcast=True) ^ flip[:, None]) & MOST
         distances = (sizes - bound[:, None]).to(tl.uint32, bitcast=True)
         nearest = tl.minimum(nearest, tl.min(distances, 1))
     distance = nearest.to(tl.int32, bitcast=True)
-    return tl.where(distance < 0, tl.where(upwards, cut, 0), ((distance + bound) ^ flip) & MOST)
+    return tl.where(
+        distance < 0, tl.where(upwards, threshold, 0), ((distance + bound) ^ flip) & MOST
+    )
 
 
 @triton.jit
-def _largest(coefs, cut):
-    largest = tl.zeros_like(cut)
+def _largest(coefs, threshold):
+    largest = tl.zeros_like(threshold)
     for i in tl.static_range(len(coefs)):
         magnitude = tl.max(tl.abs(coefs[i]), 1)
         largest = tl.maximum(largest, magnitude.to(tl.int32, bitcast=True))
@@ -148,10 +157,10 @@ def _largest(coefs, cut):
 
 
 @triton.jit
-def _count(coefs, cut):
-    """Number of entries at or above the cut."""
-    level = cut.to(tl.float32, bitcast=True)[:, None]
-    count = tl.zeros_like(cut)
+def _count(coefs, threshold):
+    """Number of entries at or above the threshold."""
+    level = threshold.to(tl.float32, bitcast=True)[:, None]
+    count = tl.zeros_like(threshold)
     for i in tl.static_range(len(coefs)):
         reached = tl.where(tl.abs(coefs[i]) >= level, 1.0, 0.0)
         count += tl.sum(reached, 1).to(tl.int32)
@@ -159,6 +168,6 @@ def _count(coefs, cut):
 
 
 @triton.jit
-def _misses(wanted, cut, count):
-    """By how many entries a cut misses; one that keeps all but zeros cannot miss by too few."""
-    return tl.where((cut == 1) & (count < wanted), 0, tl.abs(count - wanted))
+def _misses(wanted, threshold, count):
+    """By how many entries a threshold misses; one that keeps all but zeros does not miss."""
+    return tl.where((threshold == 1) & (count < wanted), 0, tl.abs(count - wanted))

@@ -1,7 +1,7 @@
-"""What the estimators share: all but the method.
+"""The base class of the estimators: everything except the method.
 
-Whatever stops an estimator in the middle, a refused array or Ctrl-C, it is afterwards as it was
-before, or it has all that was learned: attributes are set in one step, at the end.
+If an estimator is stopped, by a rejected array or Ctrl-C, it is afterwards as it was before, or it
+has everything that was learned: attributes are set in one step, at the end.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ from sklearn.utils import Tags, check_array
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from kappaform.checks import Coding, checked_coding, is_store, library_of, working_dtype
-from kappaform.engines import Engine, Refit, SignalsUnreadable, engine_for
-from kappaform.engines.blocks import block_rows, split_rows
-from kappaform.engines.stores import reader_of
+from kappaform.checks import Coding, checked_coding, is_store, library_of
+from kappaform.engines import Engine, NumpyEngine, Refit, SignalsUnreadable, engine_for
+from kappaform.engines.rows import DenseRows
 from kappaform.learning import (
     LearningInterrupted,
     LearnResult,
@@ -53,17 +52,14 @@ from kappaform.learning.stream import (
 )
 from kappaform.threads import single_threaded_blas
 
-# Rows of a piece, in blocks of the engine: enough for every core, and a few dozen megabytes.
-_PIECE_BLOCKS = 64
-
 
 class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """A learned transform of signals, one per row, and their codes."""
 
     _specification: ClassVar[type]  #: of the method; its fields are parameters here
     _streams: ClassVar[bool] = True  #: whether it can learn batch by batch
-    _tells_iterations: ClassVar[int] = 1  #: from which `verbose` on every iteration is printed
-    coding: Coding = "largest"  #: a parameter, unless all ways to make codes are the same
+    _prints_iterations: ClassVar[int] = 1  #: least `verbose` that prints every iteration
+    coding: Coding = "largest"  #: a parameter, unless all codings are the same
 
     def __init__(
         self,
@@ -87,7 +83,7 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
-        """Learn the transform of signals, one per row; whatever was learned before is left.
+        """Learn the transform of signals, one per row; what was learned before is discarded.
 
         Ctrl-C raises LearningInterrupted; what was learned until then is kept.
         """
@@ -98,7 +94,7 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         return self._learn(engine, options, features)
 
     def _learn(self, engine: Engine, options: Options, learned: dict[str, Any]) -> Self:
-        """Learn, and be fitted with what is learned, beside what is `learned` already."""
+        """Learn, and take what was learned, together with what is `learned` already."""
         state: Race | None = None
         try:
             state, reason = learn_on(engine, options)
@@ -126,10 +122,10 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     def partial_fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
         """Learn from one more batch of signals: one call, one iteration.
 
-        Goes on from whatever was learned before; signals of an earlier `fit` count as one batch.
-        If a parameter of the method or the sparsity has changed since, only the transform is kept.
-        What `forgetting` means, and what to expect, is said by :func:`kappaform.learn_stream`. A
-        batch that is refused, or interrupted, changes nothing. `max_iter` and `tol` have no effect.
+        Resumes from what was learned before; signals of an earlier `fit` count as one batch. If a
+        parameter of the method or the sparsity has changed since, only the transform is kept. See
+        :func:`kappaform.learn_stream` for the meaning of `forgetting` and for what to expect. A
+        batch that is rejected or interrupted changes nothing. `max_iter` and `tol` have no effect.
         """
         options = self._stream_options()
         signals, features = self._received(X, reset=not hasattr(self, "_stream"))
@@ -152,8 +148,8 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     def transform(self, X: Any) -> Any:
         """Codes of signals: a few coefficients for each row, the others zero.
 
-        The parameter `coding` says which. Codes of a Dask array or a tensor are one too, all others
-        are arrays in memory.
+        The parameter `coding` selects them. Codes of a Dask array are a Dask array, those of a
+        tensor a tensor; all others are arrays in memory.
         """
         check_is_fitted(self, "result_")
         signals, _ = self._received(X, reset=False)
@@ -161,20 +157,15 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         how = self.result_.transform, self.n_nonzero_coefs_, self._refit()
         if not self.sparse_output:
             return engine.encode(*how)
-        if _has_own_codes(signals):
+        if not isinstance(engine, NumpyEngine):
             raise ValueError(
                 f"sparse_output=True: codes of {library_of(signals)} signals are as dense as these "
                 "and stay where they are; set sparse_output=False, or give arrays of NumPy."
             )
-        all_rows, length = slice(0, engine.n_signals), _piece_rows(engine.n_features, engine.dtype)
-        pieces = (
-            engine_for(piece, first_row=rows.start).encode(*how)
-            for rows, piece in reader_of(signals, "signals")(all_rows, length)
-        )
-        return sparse.vstack([sparse.csr_array(codes) for codes in pieces], "csr")
+        return engine.encode(*how, sparse=True)
 
     def _refit(self) -> Refit | None:
-        """What codes that rebuild best need; None, if they are the largest coefficients, or all."""
+        """The refit of the transform; None, if codes are the largest coefficients or all."""
         if (
             checked_coding(self.coding) == "largest"
             or self.n_nonzero_coefs_ == self._n_features_out
@@ -197,17 +188,11 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
                 f"X has {codes.shape[1]} features: the codes of this transform have "
                 f"{self.n_features_in_}."
             )
-        inverse = self.result_.inverse
-        if not sparse.issparse(codes):
-            return engine_for(codes, "X").decode(inverse)
-        signals = np.empty(codes.shape, working_dtype(codes.dtype))
-        for rows in split_rows(0, len(signals), _piece_rows(self.n_features_in_, signals.dtype)):
-            dense = codes[rows].toarray()
-            signals[rows] = engine_for(dense, "X", first_row=rows.start).decode(inverse)
-        return signals
+        rows = DenseRows(codes) if sparse.issparse(codes) else codes
+        return engine_for(rows, "X").decode(self.result_.inverse)
 
     def score(self, X: Any, y: Any = None) -> float:  # noqa: ARG002
-        r"""Minus the relative error of signals rebuilt from their codes; 0 is perfect.
+        r"""Minus the relative error of signals reconstructed from their codes; 0 is perfect.
 
         .. math:: -\|Y - X W^{-T}\|_F / \|Y\|_F
         """
@@ -225,18 +210,6 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     def _n_features_out(self) -> int:
         return len(self.components_)
 
-    def _as_saved(self) -> SparsifyingTransform:
-        """The estimator that a file has of this one."""
-        return self
-
-    def _as(self, kind: type[SparsifyingTransform], parameters: dict[str, Any]) -> Any:
-        """An estimator of another kind with these parameters, and all else that it shares."""
-        shared = set(kind._get_param_names()) & set(self._get_param_names())
-        other = kind(**{name: getattr(self, name) for name in shared} | parameters)
-        learned = {name: value for name, value in vars(self).items() if name.endswith("_")}
-        other.__dict__ |= learned | {"_stream": self._stream}
-        return other
-
     def _fit_options(self) -> Options:
         return self._options(self.init, max_iter=self.max_iter, tol=self.tol)
 
@@ -250,14 +223,14 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         sparsity = single_sparsity(self.n_nonzero_coefs, "an estimator")
         checked_coding(self.coding)
         options = checked_options(self._method(), sparsity, init, self.callback, **others)
-        tells = self.verbose >= self._tells_iterations
-        return options._replace(callback=self._telling_callback) if tells else options
+        prints = self.verbose >= self._prints_iterations
+        return options._replace(callback=self._printing_callback) if prints else options
 
     def _method(self) -> Method:
         names = (field.name for field in fields(self._specification))
         return self._specification(**{name: getattr(self, name) for name in names})
 
-    def _telling_callback(self, result: LearnResult) -> bool:
+    def _printing_callback(self, result: LearnResult) -> bool:
         self._say(f"iteration {result.n_iter}, loss {result.records[-1].loss:.6g}")
         return self.callback is not None and bool(self.callback(result))
 
@@ -271,13 +244,13 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         They have the features that were fitted, unless these are reset. scikit-learn would gather
         what lives elsewhere, so of that it only sees the shape.
         """
-        stand_in = copy.copy(self)  # scikit-learn writes on it, and may refuse the signals then
+        stand_in = copy.copy(self)  # scikit-learn writes on it, and may then reject the signals
         check = partial(validate_data, stand_in, reset=reset)
         if not _lives_elsewhere(X):
             signals = _checked(X, check)
         else:
             signals = X
-            if len(X.shape) == 2:  # else the engine refuses it
+            if len(X.shape) == 2:  # else the engine rejects it
                 check(X, skip_check_array=True)
         names = ("n_features_in_", "feature_names_in_")
         return signals, {name: vars(stand_in)[name] for name in names if name in vars(stand_in)}
@@ -296,14 +269,14 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         learned = {
             **features,
             "result_": result,
-            "_stream": stream,  # where `partial_fit` goes on
+            "_stream": stream,  # which `partial_fit` resumes
             "components_": result.transform.astype(dtype),
             "singular_values_": result.spectrum,
             "condition_number_": result.condition_number,
             "loss_curve_": result.loss,
             "n_iter_": result.n_iter,
             "n_nonzero_coefs_": int(result.n_nonzero_coefs),
-            # What `save` was told about the signals, and `load` tells again.
+            # What `save` was given about the signals, and `load` restores.
             "patch_shape_": patch_shape,
             "patch_mean_": patch_mean,
         }
@@ -330,7 +303,7 @@ def _convergence_message(estimator: SparsifyingTransform) -> str:
 def _checked(X: Any, check: Callable[..., Any], **options: Any) -> Any:
     """Numbers as they are, memory-maps of big-endian ones too, if scikit-learn's `check` agrees.
 
-    The engine reads them block by block, refuses what is not finite and names the row.
+    The engine reads them block by block, and names the row that is not finite.
     """
     if isinstance(X, np.ma.MaskedArray):  # of which scikit-learn would see the hidden values
         raise TypeError("X is a masked array: fill or drop the masked entries first.")
@@ -339,14 +312,5 @@ def _checked(X: Any, check: Callable[..., Any], **options: Any) -> Any:
 
 def _lives_elsewhere(X: Any) -> bool:
     """Whether rows are on a device, on a cluster or in a store, where an engine goes to them."""
-    return _has_own_codes(X) or (is_store(X) and not hasattr(X, "columns"))  # of a data frame
-
-
-def _has_own_codes(X: Any) -> bool:
-    """Whether codes are of the same library as the signals, and not arrays of NumPy."""
-    return library_of(X) in ("dask", "torch")
-
-
-def _piece_rows(n_features: int, dtype: np.dtype) -> int:
-    """Rows of a piece: whole blocks of the engine, so that codes have the same bits."""
-    return _PIECE_BLOCKS * block_rows(n_features, dtype)
+    is_stored = is_store(X) and not hasattr(X, "columns")  # which data frames have
+    return library_of(X) in ("dask", "torch") or is_stored

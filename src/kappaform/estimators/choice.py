@@ -15,7 +15,6 @@ from kappaform.checks import Coding
 from kappaform.engines import Engine, engine_for
 from kappaform.engines.rows import take_rows
 from kappaform.estimators.base import SparsifyingTransform
-from kappaform.estimators.transforms import ConditionedTransform
 from kappaform.learning import (
     Conditioned,
     ConditionPath,
@@ -39,22 +38,21 @@ from kappaform.threads import at_most_threads, n_threads
 
 BOUNDS = (1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
 # Folds only choose: they stop at this many times the tolerance, at most at this one, and never
-# below the tolerance itself
-# (docs/mathematics.md, section 9, has their errors with both).
+# below the tolerance itself (docs/mathematics.md, section 9, has their errors with both).
 _COARSER, _COARSEST = 5, 5e-4
 
 
 class ConditionedTransformCV(SparsifyingTransform):
     """A :class:`ConditionedTransform` whose bound is chosen by cross-validation.
 
-    For each fold a path over the bounds is learned from the other folds, each bound from what the
-    one before it found. The bound with the least mean error on the folds left out is chosen, and
-    the transform is learned from all signals, from the best that a fold found and fresh starts.
-    Folds stop at five times `tol`, or at 5e-4 if that is less, but never below `tol` itself; no
-    fold sees what another found.
+    For each fold a path over the bounds is learned from the other folds, each bound starting from
+    the previous solution. The bound with the least mean error on the held-out folds is chosen, and
+    the transform is learned from all signals, starting from the best solution of a fold and from
+    fresh initialisations. Folds stop at five times `tol`, or at 5e-4 if that is less, but never
+    below `tol` itself; no fold uses the solution of another.
     With ``fit(X, validation=others)`` these signals choose instead, and one path is learned.
 
-    There is no `partial_fit`. A file has the transform with its bound: `load` gives a
+    There is no `partial_fit`. A file holds the transform with its bound: `load` returns a
     :class:`ConditionedTransform`.
 
     Parameters
@@ -67,8 +65,8 @@ class ConditionedTransformCV(SparsifyingTransform):
         Number of folds, by default 5, of rows that follow one another; or how to split. Signals
         that are sorted are better shuffled, ``KFold(5, shuffle=True)``.
     choose_by : {"reconstruction", "relative", "absolute"}
-        The error that chooses: that of rebuilt signals or a sparsification error, on signals that
-        were not learned from. The last two tend to fall with the bound for ever.
+        The error that chooses: that of reconstructed signals or a sparsification error, on held-out
+        signals. The last two tend to decrease with the bound for ever.
     norm, objective, variant, n_rounds, max_iter, tol
         As for :class:`ConditionedTransform`, for every bound.
     coding, sparse_output
@@ -110,7 +108,7 @@ class ConditionedTransformCV(SparsifyingTransform):
 
     _specification = Conditioned
     _streams = False
-    _tells_iterations = 2
+    _prints_iterations = 2
 
     def __init__(
         self,
@@ -231,7 +229,7 @@ class ConditionedTransformCV(SparsifyingTransform):
     ) -> ConditionPath:
         """The path of a fold, or of given validation signals."""
 
-        def tell(row: dict[str, float]) -> bool:
+        def after_bound(row: dict[str, float]) -> bool:
             if self.verbose:
                 bound, error = row["max_condition"], row[f"validation_{self.choose_by}"]
                 self._say(f"{where}, max_condition={bound:g}: {self.choose_by} error {error:.6g}")
@@ -239,7 +237,7 @@ class ConditionedTransformCV(SparsifyingTransform):
             return False
 
         measure = self.coding, self.choose_by
-        return path_on(engines, methods, options, *measure, after_bound=tell)
+        return path_on(engines, methods, options, *measure, after_bound=after_bound)
 
     def _jobs(self) -> int:
         """Folds to learn at the same time, as joblib counts them."""
@@ -278,10 +276,6 @@ class ConditionedTransformCV(SparsifyingTransform):
         """The method with the bound that was chosen, or with any."""
         bound = getattr(self, "max_condition_", 2.0)
         return Conditioned(bound, self.norm, self.objective, self.variant, self.n_rounds)
-
-    def _as_saved(self) -> SparsifyingTransform:
-        """The estimator that a file has of this one: with the bound that was chosen."""
-        return self._as(ConditionedTransform, {"max_condition": self.max_condition_})
 
 
 def _until(is_over: Event, callback: Callback | None) -> Callback:

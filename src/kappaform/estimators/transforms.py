@@ -30,7 +30,7 @@ class ConditionedTransform(SparsifyingTransform):
     max_condition : float >= 1
         Bound on the condition number of the transform.
     norm : "auto", float from 1e-6 to 1e6, or None
-        Frobenius norm of the transform: that of an orthonormal one, given, or free.
+        Frobenius norm of the transform: that of an orthonormal one, a given one, or free.
     objective : {"absolute", "relative"}
         The error to minimise: absolute, or divided by the norm of the coefficients.
     variant : {"monotone", "paper", "reference", "public"}
@@ -45,11 +45,11 @@ class ConditionedTransform(SparsifyingTransform):
     tol : float
         Stop when the loss changes by no more than this fraction.
     forgetting : "auto" or float from 0 to 1
-        What a batch given to `partial_fit` leaves of the weight of earlier signals: 1 never forgets
-        any. See :func:`kappaform.learn_stream`.
+        Factor by which each batch of `partial_fit` multiplies the weight of earlier signals: 1
+        never forgets any. See :func:`kappaform.learn_stream`.
     coding : {"refit", "largest"}
-        What `transform` gives: codes that rebuild signals best, or the largest coefficients, with
-        which the transform was learned.
+        Codes that `transform` returns: refitted ones, which reconstruct signals best, or the
+        largest coefficients, with which the transform was learned.
     sparse_output : bool
         Whether codes are a sparse CSR array.
     callback : callable, optional
@@ -74,7 +74,7 @@ class ConditionedTransform(SparsifyingTransform):
     result_ : LearnResult
         All about how the transform was reached.
     patch_shape_, patch_mean_
-        What a file says about the signals, after :func:`kappaform.load`; else None and "kept".
+        What a file holds about the signals, after :func:`kappaform.load`; else None and "kept".
     n_features_in_, feature_names_in_
 
     Examples
@@ -139,7 +139,7 @@ class OrthonormalTransform(SparsifyingTransform):
     """Sparse representation in a learned orthonormal basis.
 
     Parameters and attributes are those of :class:`ConditionedTransform`, without a bound. There is
-    no `coding`: of an orthonormal basis the largest coefficients are the ones that rebuild best.
+    no `coding`: in an orthonormal basis the largest coefficients reconstruct best.
 
     Parameters
     ----------
@@ -220,14 +220,14 @@ class LogDetTransform(SparsifyingTransform):
 
 
 class LearnedTransform(SparsifyingTransform):
-    """Invertible sparse representation learned by any method, one of your own for instance.
+    """Invertible sparse representation learned by any method, for instance a custom one.
 
     Parameters
     ----------
     n_nonzero_coefs : int, optional
         Nonzero coefficients of a code. By default a tenth of the features, at least 1.
     method : Method, optional
-        By default ``Conditioned()``. See :class:`kappaform.Method` for one of your own.
+        By default ``Conditioned()``. See :class:`kappaform.Method` for a custom one.
     init, max_iter, tol, forgetting, coding, sparse_output, callback, verbose
         As for :class:`ConditionedTransform`, and so are the attributes.
 
@@ -272,11 +272,6 @@ class LearnedTransform(SparsifyingTransform):
     def _method(self) -> Method:
         return checked_method(self.method)
 
-    def _as_saved(self) -> SparsifyingTransform:
-        """The estimator of its method, where there is one: a file knows methods of this package."""
-        kind = ESTIMATORS.get(type(self._method()), LearnedTransform)
-        return self if kind is LearnedTransform else self._as(kind, parameters_of(self._method()))
-
 
 #: The estimator of each method of this package.
 ESTIMATORS: dict[type[Method], type[SparsifyingTransform]] = {
@@ -284,3 +279,11 @@ ESTIMATORS: dict[type[Method], type[SparsifyingTransform]] = {
     LogDet: LogDetTransform,
     Orthonormal: OrthonormalTransform,
 }
+
+
+def estimator_of(method: Method, **parameters: Any) -> SparsifyingTransform:
+    """The estimator that learns by a method, not fitted."""
+    kind = ESTIMATORS.get(type(method))
+    if kind is None:
+        return LearnedTransform(**parameters | {"method": method})
+    return kind(**parameters_of(method) | parameters)

@@ -1,4 +1,4 @@
-"""A page that lets one drag the bound on the condition number and see what it does to a picture."""
+"""An interactive page: the bound on the condition number, and its effects on a picture."""
 
 from kappaform.explore.exploration import Exploration, View, explore
 from kappaform.explore.page import About, page_of

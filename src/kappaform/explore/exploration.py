@@ -1,4 +1,4 @@
-"""What a path of bounds does to one picture: transforms, their errors, and what they make of it."""
+"""The effects of a path of bounds on one picture: transforms, errors, and resulting pictures."""
 
 from __future__ import annotations
 
@@ -14,32 +14,34 @@ from kappaform.checks import generator
 from kappaform.engines import hard_threshold
 from kappaform.imaging import average_patches, denoise, estimate_noise, extract_patches
 from kappaform.imaging.noise.kinds import Noise
-from kappaform.imaging.patches import grid_of, patches_at
+from kappaform.imaging.patches import random_patches
 from kappaform.learning import LearnResult, condition_path
 from kappaform.learning.path import number_of_least
 from kappaform.plots.pictures import frequency_of
 
-_N_PATCHES = 10_000  # every second one is not learned from
-_LEAST_PATCHES_ALONG = 4  # of a side: then there are nine times as many places as features
-_LEARNING = 0.6  # of the work, about: measured on a photograph of 512 x 512 pixels
+_N_PATCHES = 10_000  # every second one is held out
+_LEAST_PATCHES_ALONG = 4  # per side: then there are nine times as many positions as features
+_LEARNING = 0.6  # approximate fraction of the work: measured on a photograph of 512 x 512 pixels
 _LIMITS: dict[str, Any] = {"max_iter": 100, "tol": 1e-3}
 
 
 class View(NamedTuple):
-    """All that is shown for one bound."""
+    """Everything that is shown for one bound."""
 
     bound: float
     condition_number: float
     spectrum: NDArray
-    atoms: NDArray  #: (n, side, side), in the order and with the signs of the view before
-    sparsification: float  #: error over the norm of the patches, which were not learned from
-    reconstruction: float  #: error of the same patches over their norm
-    rebuilt: NDArray  #: the picture from the largest coefficients of patches that do not overlap
-    cleaned: NDArray  #: the picture denoised with this transform
+    atoms: NDArray  #: (n, side, side), in the order and with the signs of the previous view
+    sparsification: float  #: error over the norm of held-out patches
+    reconstruction: (
+        float  #: error over the norm of the same patches, from their largest coefficients
+    )
+    reconstructed: NDArray  #: from the largest coefficients of patches that do not overlap
+    denoised: NDArray  #: with this transform
 
 
 class Exploration(NamedTuple):
-    """A picture, what was assumed of it, and one view for each bound."""
+    """A picture, the noise assumed in it, and one view for each bound."""
 
     image: NDArray  #: (H, W), or (H, W, channels)
     noise: Noise
@@ -49,7 +51,7 @@ class Exploration(NamedTuple):
 
     @property
     def best(self) -> int:
-        """Number of the view that rebuilds best what was not learned from."""
+        """Number of the view with the smallest reconstruction error."""
         return number_of_least(np.array([view.reconstruction for view in self.views]))
 
 
@@ -65,25 +67,25 @@ def explore(
     rng: int = 0,
     progress: Callable[[float], None] | None = None,
 ) -> Exploration:
-    """Learn a transform of the patches of a picture for each bound, and use each on the picture.
+    """Learn a transform from the patches of a picture for each bound, and apply it to the picture.
 
     Parameters
     ----------
     image : array of shape (H, W), or (H, W, channels)
     bounds : sequence of floats >= 1
     grey : array of shape (H, W), optional
-        What is learned from, if the picture has channels. By default their mean.
+        Image to learn from, if the picture has channels. By default their mean.
     noise : White, Shot, Varying, Correlated or the name of a kind, optional
-        As for `kappaform.denoise`; by default kind and size are estimated.
+        As for `kappaform.denoise`; by default kind and strength are estimated.
     patch_size : int
     n_nonzero : int, optional
-        Coefficients that are kept of a patch. By default a tenth.
+        Coefficients kept per patch. By default a tenth.
     value_range : (low, high), optional
-        Values that are possible.
+        Smallest and largest possible value.
     rng : int
-        Chooses the patches to learn from.
+        Seed of the choice of patches to learn from.
     progress : callable, optional
-        Told the share of the work that is done, a float that never falls and ends at 1.
+        Called with the completed fraction, a float that never decreases and ends at 1.
     """
     if grey is None:
         grey = image.mean(axis=-1) if image.ndim == 3 else image
@@ -93,12 +95,12 @@ def explore(
         channel_axis = -1 if image.ndim == 3 else None
         noise = estimate_noise(image, kind=kind, channel_axis=channel_axis, patch_size=patch_size)
     n_nonzero = max(1, round(0.1 * patch_size**2)) if n_nonzero is None else n_nonzero
-    signals = _random_patches(grey, patch_size, rng)
+    signals = random_patches(grey, patch_size, _N_PATCHES, generator(rng))
     limits = _LIMITS | {"n_nonzero_coefs": n_nonzero, "validation": signals[1::2]}
-    limits |= {"coding": "largest"}  # what the rebuilt picture is made of
+    limits |= {"coding": "largest"}  # as in the reconstructed picture
     path = condition_path(signals[::2], bounds, callback=_watched(bounds, progress), **limits)
-    # All transforms have the same norm. In units of the signals their errors can be compared, and
-    # that of a rotation is its reconstruction error.
+    # All transforms have the same norm. Relative to that of the signals their errors can be
+    # compared, and the error of a rotation equals its reconstruction error.
     sparsification = path["validation_absolute"] / np.linalg.norm(signals[1::2])
     found = Exploration(image, noise, patch_size, n_nonzero, ())
     errors = zip(sparsification, path["validation_reconstruction"], strict=True)
@@ -115,14 +117,14 @@ def _view(
     errors: tuple[float, float],
     value_range: tuple[float, float] | None,
 ) -> View:
-    """What one result does to the picture; `before` has the views of smaller bounds."""
+    """The view of one result; `before` has the views of smaller bounds."""
     image, side = before.image, before.patch_size
-    cleaned = denoise(
+    denoised = denoise(
         image,
         noise=before.noise,
         transform=result.transform,
         patch_size=side,
-        quality="fast",  # sweeps with this transform: what is seen is what the bound does
+        quality="fast",  # sweeps with this transform only: shows the effect of the bound
         value_range=value_range,
         channel_axis=-1 if image.ndim == 3 else None,
     )
@@ -133,23 +135,23 @@ def _view(
         atoms=_atoms(result.transform, before.views),
         sparsification=float(errors[0]),
         reconstruction=float(errors[1]),
-        rebuilt=rebuilt(image, result.transform, side, before.n_nonzero),
-        cleaned=cleaned,
+        reconstructed=reconstructed(image, result.transform, side, before.n_nonzero),
+        denoised=denoised,
     )
 
 
 def _watched(
     bounds: Sequence[float], progress: Callable[[float], None] | None
 ) -> Callable[[LearnResult], None] | None:
-    """A callback of learning that tells the progress."""
+    """A callback of learning that reports progress."""
     if progress is None:
         return None
     ascending = sorted(set(map(float, bounds)))
 
     def watch(result: LearnResult) -> None:
         n_done = ascending.index(getattr(result.method, "max_condition", ascending[0]))
-        share = min(1.0, result.n_iter / _LIMITS["max_iter"])
-        progress(_LEARNING * (n_done + share) / len(ascending))
+        fraction = min(1.0, result.n_iter / _LIMITS["max_iter"])
+        progress(_LEARNING * (n_done + fraction) / len(ascending))
 
     return watch
 
@@ -163,23 +165,15 @@ def _check(grey: NDArray, patch_size: int) -> None:
             f"least {least} × {least}, or a smaller patch_size."
         )
     if not np.isfinite(grey).all():
-        raise ValueError("the picture contains NaN or inf: fill or crop these pixels first.")
+        raise ValueError("the picture contains NaN or inf: fill such pixels first.")
     if grey.min() == grey.max():
-        raise ValueError("the picture is constant, there is nothing to learn: give another one.")
+        raise ValueError("the picture is constant: there is nothing to learn.")
 
 
-def _random_patches(grey: NDArray, side: int, rng: int) -> NDArray:
-    """Mean-free patches from different places, one per row, in random order."""
-    grid = grid_of(grey.shape, (side, side))
-    n_patches = min(_N_PATCHES, grid.n_patches)
-    chosen = generator(rng).choice(grid.n_patches, n_patches, replace=False)
-    return patches_at(grey, grid, chosen)
+def reconstructed(image: NDArray, transform: NDArray, side: int, n_nonzero: int) -> NDArray:
+    """The picture from the mean and the largest coefficients of patches, per channel.
 
-
-def rebuilt(image: NDArray, transform: NDArray, side: int, n_nonzero: int) -> NDArray:
-    """The picture from the mean and the largest coefficients of patches, each channel by itself.
-
-    Patches do not overlap, but for the last ones along a side that is not a multiple of theirs.
+    Patches do not overlap, except the last ones along a side that is not a multiple of theirs.
     """
     inverse = np.linalg.inv(transform)
     planes = []
@@ -192,17 +186,17 @@ def rebuilt(image: NDArray, transform: NDArray, side: int, n_nonzero: int) -> ND
 
 
 def _atoms(transform: NDArray, views: Sequence[View]) -> NDArray:
-    """Atoms as patches of norm 1, each in the place of the one of the view before it is most like.
+    """Rows as patches of norm 1, each at the position of the most similar one of the last view.
 
-    So an atom stays where it is while the bound moves. Those of the first view are in the order of
-    their frequencies.
+    So a row keeps its position while the bound moves. Those of the first view are sorted by
+    frequency.
     """
     side = round(len(transform) ** 0.5)
     rows = transform / np.linalg.norm(transform, axis=1, keepdims=True)
     if not views:
         atoms = rows.reshape(-1, side, side)
         return np.array(sorted(atoms, key=frequency_of))
-    likeness = views[-1].atoms.reshape(rows.shape) @ rows.T
-    places, numbers = linear_sum_assignment(-np.abs(likeness))
-    signs = np.where(likeness[places, numbers] < 0, -1.0, 1.0)
+    similarity = views[-1].atoms.reshape(rows.shape) @ rows.T
+    places, numbers = linear_sum_assignment(-np.abs(similarity))
+    signs = np.where(similarity[places, numbers] < 0, -1.0, 1.0)
     return (signs[:, np.newaxis] * rows[numbers]).reshape(-1, side, side)

@@ -4,7 +4,7 @@
 const data = JSON.parse(document.getElementById("data").textContent);
 const views = data.views;
 const element = (id) => document.getElementById(id);
-const percent = (share) => `${(100 * share).toFixed(1)} %`;
+const percent = (fraction) => `${(100 * fraction).toFixed(1)} %`;
 
 // --- Charts
 
@@ -52,12 +52,12 @@ function errorChart(svg) {
   const largest = Math.max(...views.flatMap((view) => names.map((name) => view[name])));
   const step = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5].find((each) => largest / each <= 5) || 1;
   const highest = step * Math.max(1, Math.ceil(largest / step)); // errors may be zero
-  const y = (share) => bottom + ((top_ - bottom) * share) / highest;
+  const y = (error) => bottom + ((top_ - bottom) * error) / highest;
   const rows = Array.from({ length: Math.round(highest / step) + 1 }, (_, i) => i * step);
   drawAxes(
     svg,
     apart(views.map((view) => [x(view.bound), view.bound]), 26),
-    rows.map((share) => [y(share), `${Math.round(100 * share)} %`]),
+    rows.map((error) => [y(error), `${Math.round(100 * error)} %`]),
     "bound κ",
   );
   const now = draw(svg, "line", { class: "now", y1: top_, y2: bottom });
@@ -97,7 +97,7 @@ function spectrumChart(svg) {
   const low = Math.min(...all, 0.8), high = Math.max(...all, 1.25);
   const round = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50];
   const yTicks = round.filter((value) => value >= low && value <= high).map((value) => [y(value), value]);
-  const places = [1, ...[0.25, 0.5, 0.75, 1].map((share) => Math.round(share * n))];
+  const places = [1, ...[0.25, 0.5, 0.75, 1].map((fraction) => Math.round(fraction * n))];
   drawAxes(svg, places.map((i) => [x(i - 1), i]), apart(yTicks.reverse(), 14), "number, largest first");
   const band = draw(svg, "rect", { class: "band", x: left, width: right - left });
   const line = draw(svg, "polyline", { class: "curve one" });
@@ -127,7 +127,7 @@ function chosenAfter() {
 
 function showPicture(view) {
   const kind = chosenAfter();
-  const how = kind === "cleaned" ? "cleaned" : `rebuilt from ${data.kept}`;
+  const how = kind === "denoised" ? "denoised" : `reconstructed from ${data.kept}`;
   element("after").src = view[kind];
   element("after").alt = `The picture ${how}, with κ ≤ ${view.bound}.`;
   element("after-tag").textContent = `${kind}, κ ≤ ${view.bound}`;
@@ -193,7 +193,7 @@ box.addEventListener("pointermove", (event) => {
 const ready = []; // pictures that are decoded already: the slider then answers at once
 
 async function decodeAll() {
-  for (const kind of ["cleaned", "atoms", "rebuilt"]) {
+  for (const kind of ["denoised", "atoms", "reconstructed"]) {
     for (const view of views) {
       const image = new Image();
       image.src = view[kind];

@@ -1,4 +1,4 @@
-"""The page of an exploration: one HTML file that needs no server and asks no network."""
+"""The page of an exploration: one HTML file that needs neither server nor network."""
 
 from __future__ import annotations
 
@@ -20,29 +20,30 @@ from PIL import Image
 
 from kappaform.explore.exploration import Exploration, View
 from kappaform.imaging.metrics import psnr
+from kappaform.plots.pictures import mosaic
 
 _MOST_BYTES = 4_500_000  # of all pictures together; the rest of the page is below half a megabyte
-_QUALITIES = (92, 85, 75, 60, 45, 30)  # of WebP: the first one with which the pictures fit
+_QUALITIES = (92, 85, 75, 60, 45, 30)  # of WebP: the first one that fits
 
 
 class About(NamedTuple):
-    """What a reader should know of the picture besides its pixels."""
+    """Facts about the picture for the reader."""
 
     name: str
-    source: str = ""  #: the name, and which part of it is shown
+    source: str = ""  #: the name, and the part that is shown
     estimated: bool = True  #: whether the noise was estimated, not given
 
 
 def page_of(
     exploration: Exploration, about: About, reference: NDArray | None = None
 ) -> tuple[str, int]:
-    """The page, and the quality of the pictures in it; `reference` is the picture without noise."""
+    """The page, and the WebP quality of its pictures; `reference` is the picture without noise."""
     quality, pictures = _fitting(exploration)
     images = iter(pictures)
     before = next(images)
     numbers = [_numbers(exploration, view, reference) for view in exploration.views]
     views = [
-        _facts(view) | {"numbers": its, "cleaned": next(images), "rebuilt": next(images)}
+        _facts(view) | {"numbers": its, "denoised": next(images), "reconstructed": next(images)}
         for view, its in zip(exploration.views, numbers, strict=True)
     ]
     kept = f"{exploration.n_nonzero} of {exploration.patch_size**2} numbers"
@@ -50,25 +51,21 @@ def page_of(
         "views": views,
         "best": exploration.best,
         "kept": kept,
-        "notes": {"cleaned": _cleaning(exploration, about), "rebuilt": _rebuilding(exploration)},
+        "notes": _notes(exploration, about),
     }
     texts = _texts(exploration, about) | {"kept": kept, "quality": str(quality)}
-    parts = _parts(document)
     safe = {name: html.escape(text) for name, text in texts.items()}
     ticks = "".join(f"<span>{view.bound:g}</span>" for view in exploration.views)
-    filled = (
-        safe
-        | parts
-        | {"ticks": ticks, "before": before, "table": _table(exploration.views, numbers)}
-    )
-    # All in one go: a name that looks like a place to fill is left alone.
+    made = {"ticks": ticks, "before": before, "table": _table(exploration.views, numbers)}
+    filled = safe | _parts(document) | made
+    # In one pass: a name that looks like a placeholder is left alone.
     return re.sub(r"{{(\w+)}}", lambda place: filled[place[1]], _read("page.html")), quality
 
 
 def _parts(document: dict[str, Any]) -> dict[str, str]:
-    """Style, script and data, and the policy that lets nothing else run or be asked for."""
+    """Style, script and data, and a policy that forbids everything else."""
     style, script = _read("page.css"), _read("page.js")
-    # Of JSON inside HTML only "<" could end the script; U+2028 is a new line to old browsers.
+    # Only "<" could end the script element; U+2028 is a line break in old browsers.
     data = json.dumps(document, ensure_ascii=True).replace("<", "\\u003c")
     rules = {"default-src": "'none'", "img-src": "data:", "base-uri": "'none'"}
     rules |= {"form-action": "'none'", "style-src": _hash(style), "script-src": _hash(script)}
@@ -105,27 +102,21 @@ def _texts(exploration: Exploration, about: About) -> dict[str, str]:
         "s": str(exploration.n_nonzero),
         "best": f"{views[exploration.best].bound:g}",
         "start": str(exploration.best),
-        "first": f"{views[exploration.best].bound:g}",
         "last": str(len(views) - 1),
         "version": version("kappaform"),
     }
 
 
-def _cleaning(exploration: Exploration, about: About) -> str:
-    if not np.any(exploration.noise.level(_mean_brightness(exploration.image))):
-        return "No noise was found, so the cleaned picture is the picture as given."
-    how = "estimated from the picture" if about.estimated else "given"
-    return (
-        f"Cleaned: coefficients of overlapping patches that are noise are removed. The noise is "
-        f"assumed to be {exploration.noise}, {how}."
-    )
-
-
-def _rebuilding(exploration: Exploration) -> str:
-    return (
-        f"Rebuilt: every patch from its mean and the {exploration.n_nonzero} largest of its "
-        f"{exploration.patch_size**2} coefficients. Patches do not overlap."
-    )
+def _notes(exploration: Exploration, about: About) -> dict[str, str]:
+    """How the pictures were computed."""
+    denoised = "No noise was found, so the denoised picture is the original."
+    if np.any(exploration.noise.level(_mean_brightness(exploration.image))):
+        how = "estimated from the picture" if about.estimated else "given"
+        denoised = "Denoised: small coefficients of overlapping patches are set to zero. The noise "
+        denoised += f"is assumed to be {exploration.noise}, {how}."
+    reconstructed = f"Reconstructed: every patch from its mean and the {exploration.n_nonzero} "
+    reconstructed += f"largest of its {exploration.patch_size**2} coefficients. Patches do not "
+    return {"denoised": denoised, "reconstructed": f"{reconstructed}overlap."}
 
 
 def _mean_brightness(image: NDArray) -> NDArray:
@@ -133,21 +124,22 @@ def _mean_brightness(image: NDArray) -> NDArray:
 
 
 def _numbers(exploration: Exploration, view: View, reference: NDArray | None) -> dict[str, str]:
-    """What the page says of a view, as it says it."""
+    """The numbers of a view, as the page shows them."""
     image = exploration.image.astype(np.float64)
     level = exploration.noise.level(_mean_brightness(image))
     assumed = math.sqrt(float(np.mean(np.square(level))))
-    removed = math.sqrt(float(np.mean((view.cleaned - image) ** 2)))
+    removed = math.sqrt(float(np.mean((view.denoised - image) ** 2)))
     facts = {
         "condition number": f"{view.condition_number:.4f}",
         "sparsification error": f"{100 * view.sparsification:.1f} %",
         "reconstruction error": f"{100 * view.reconstruction:.1f} %",
         "noise assumed": f"{assumed:.3g}",
-        "removed by cleaning": f"{removed:.3g}",
+        "removed by denoising": f"{removed:.3g}",
     }
     if reference is not None:
-        for name, made in (("given", image), ("cleaned", view.cleaned), ("rebuilt", view.rebuilt)):
-            facts[f"PSNR, {name}"] = f"{psnr(reference, made):.2f} dB"
+        pictures = {"original": image, "denoised": view.denoised}
+        for name, each in (pictures | {"reconstructed": view.reconstructed}).items():
+            facts[f"PSNR, {name}"] = f"{psnr(reference, each):.2f} dB"
     return facts
 
 
@@ -158,12 +150,12 @@ def _facts(view: View) -> dict[str, Any]:
         "sparsification": view.sparsification,
         "reconstruction": view.reconstruction,
         "spectrum": [float(f"{value:.6g}") for value in view.spectrum],
-        "atoms": _encoded(_mosaic(view.atoms), format="PNG", optimize=True),
+        "atoms": _encoded(_atoms(view.atoms), format="PNG", optimize=True),
     }
 
 
 def _table(views: Iterable[View], numbers: list[dict[str, str]]) -> str:
-    """All numbers of all views, for programs that read pages to people, and without JavaScript."""
+    """All numbers of all views, for screen readers and without JavaScript."""
 
     def row(cells: Iterable[str], begin: str = "<td>", end: str = "</td>") -> str:
         return "<tr>" + "".join(f"{begin}{html.escape(cell)}{end}" for cell in cells) + "</tr>"
@@ -178,9 +170,9 @@ def _table(views: Iterable[View], numbers: list[dict[str, str]]) -> str:
 
 
 def _fitting(exploration: Exploration) -> tuple[int, list[str]]:
-    """All pictures, and the highest quality with which they are small enough together."""
+    """All pictures, and the highest quality with which their total size is small enough."""
     shown = _to_bytes(exploration.image)
-    made = (each for view in exploration.views for each in (view.cleaned, view.rebuilt))
+    made = (each for view in exploration.views for each in (view.denoised, view.reconstructed))
     pixels = [shown(exploration.image), *map(shown, made)]
     for quality in _QUALITIES:
         pictures = [_encoded(each, format="WEBP", quality=quality, method=4) for each in pixels]
@@ -205,29 +197,23 @@ def _shown(exploration: Exploration) -> str:
 
 
 def _to_bytes(image: NDArray) -> Callable[[NDArray], NDArray]:
-    """A function from values of the picture to grey levels or colours of 8 bit."""
+    """A function from values of the picture to 8 bit grey levels or colours."""
     low, high = _limits(image)
 
     def shown(values: NDArray) -> NDArray:
         if values.ndim == 3 and values.shape[-1] != 3:  # channels that are not colours
             values = values.mean(axis=-1)
-        share = (values.astype(np.float64) - low) / (high - low)
-        return np.rint(255 * share.clip(0, 1)).astype(np.uint8)
+        fraction = (values.astype(np.float64) - low) / (high - low)
+        return np.rint(255 * fraction.clip(0, 1)).astype(np.uint8)
 
     return shown
 
 
-def _mosaic(atoms: NDArray) -> NDArray:
+def _atoms(atoms: NDArray) -> NDArray:
     """Atoms in rows, each on its own scale with zero in the middle; transparent between them."""
-    count, side, _ = atoms.shape
-    columns = math.ceil(math.sqrt(count))
-    rows = math.ceil(count / columns)
-    mosaic = np.zeros((rows * (side + 1) - 1, columns * (side + 1) - 1, 2), np.uint8)
-    for place, atom in enumerate(atoms):
-        top, left = (side + 1) * (place // columns), (side + 1) * (place % columns)
-        grey = np.rint(127.5 + 127.5 * atom / (np.abs(atom).max() or 1.0))
-        mosaic[top : top + side, left : left + side] = np.dstack([grey, np.full_like(grey, 255)])
-    return mosaic
+    values = mosaic(atoms)
+    grey = np.rint(127.5 + 127.5 * np.nan_to_num(values, nan=-1.0))
+    return np.dstack([grey, np.where(np.isnan(values), 0, 255)]).astype(np.uint8)
 
 
 def _encoded(pixels: NDArray, **options: Any) -> str:

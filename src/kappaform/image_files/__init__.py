@@ -1,4 +1,4 @@
-"""Pictures in files, with what these say of them: read without loss and written when complete."""
+"""Image files with their metadata: read without loss, and replaced only when complete."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _KINDS |= {".tif": "TIFF", ".tiff": "TIFF", ".npy": "NPY"}
 SUFFIXES = tuple(_KINDS)
 
 _NUMBERS = tuple(f"{kind}{bits}" for kind in ("uint", "int", "float") for bits in (8, 16, 32, 64))
-#: Types of pixels that a format holds; NPY holds any.
+#: Pixel types that a format holds; NPY holds any.
 _TYPES = {"PNG": ("uint8", "uint16"), "TIFF": _NUMBERS}
 _TYPES |= dict.fromkeys(("JPEG", "WEBP", "BMP"), ("uint8",))
 _SIDES = {"JPEG": 65_500, "WEBP": 16_383}  # most pixels: JPEG_MAX_DIMENSION, WEBP_MAX_DIMENSION
 _WITH_ALPHA = ("PNG", "WEBP")
-_LOSSY = ("JPEG", "WEBP")  # formats that have a quality
+_LOSSY = ("JPEG", "WEBP")  # formats that have a quality setting
 LOSSY_SUFFIXES = tuple(suffix for suffix, kind in _KINDS.items() if kind in _LOSSY)
 
 
@@ -42,20 +42,24 @@ LOSSY_SUFFIXES = tuple(suffix for suffix, kind in _KINDS.items() if kind in _LOS
 
 
 def read_image(path: Path) -> Picture:
-    """The picture in a file; of a TIFF, all pages of its first series."""
+    """The picture in a file; for TIFF, all pages of the first series."""
     check_readable(path)
-    kind = _kind_of(path)
-    picture = _read_npy(path) if kind == "NPY" else _decoded(path, kind)
+    picture = _decoded(path, _kind_of(path))
     pixels = picture.pixels
     if pixels.dtype.kind not in "uif" or not pixels.size:
         raise ValueError(
-            f"{path} holds {pixels.dtype} of shape {pixels.shape}: a picture has integers or "
-            "floats, at least one of them."
+            f"{path} contains {pixels.dtype} of shape {pixels.shape}: a picture consists of "
+            "integers or floats."
         )
     return picture
 
 
 def _decoded(path: Path, kind: str) -> Picture:
+    if kind == "NPY":
+        pixels = np.array(load_npy(path))
+        # Three or four values along the last axis are channels, none of them known to be alpha. A
+        # volume can be declared later.
+        return Picture(pixels, pixels.ndim >= 3 and pixels.shape[-1] in (3, 4))
     try:
         if kind == "TIFF":
             from kappaform.image_files.tiff import read_tiff
@@ -68,19 +72,19 @@ def _decoded(path: Path, kind: str) -> Picture:
         raise ValueError(f"{path}: {error}") from None
     except (ImportError, MemoryError):
         raise
-    except Exception as error:  # decoders meet damage each in its own way
+    except Exception as error:  # decoders fail on damage in different ways
         raise _damage(path, kind, error) from error
 
 
 def check_target(path: Path, picture: Picture) -> None:
-    """Refuse, before any work is done, a format that cannot hold a picture like this one."""
+    """Reject, before any work is done, a format that cannot hold a picture like this one."""
     kind = _kind_of(path)
     if misfit := _misfit(kind, picture):
         raise ValueError(f"{path}: {kind} {misfit}.")
 
 
 def _misfit(kind: str, picture: Picture) -> str | None:
-    """Why a format does not hold a picture, and which one does."""
+    """Why a format cannot hold a picture, and which one can."""
     shape, dtype = picture.pixels.shape, picture.pixels.dtype.name
     types = _TYPES.get(kind, (dtype,))
     if dtype not in types:
@@ -93,7 +97,7 @@ def _misfit(kind: str, picture: Picture) -> str | None:
     if picture.has_pages:
         return "holds one page, the picture has more: write TIFF or NPY"
     if max(shape[:2]) > _SIDES.get(kind, np.inf):
-        return f"holds {_SIDES[kind]} pixels a side, the picture has shape {shape}: write PNG"
+        return f"holds {_SIDES[kind]} pixels per side, the picture has shape {shape}: write PNG"
     if picture.has_channels:
         fits_png = shape[-1] in ((2, 4) if picture.has_alpha else (3,))
         if not fits_png or (picture.has_alpha and kind not in _WITH_ALPHA):
@@ -102,50 +106,38 @@ def _misfit(kind: str, picture: Picture) -> str | None:
     return None
 
 
-def write_image(path: Path, picture: Picture, quality: int | None = None) -> None:
-    """Write a picture that `check_target` let pass, in the format that the suffix says.
+def write_image(path: Path, picture: Picture, jpeg_quality: int | None = None) -> None:
+    """Write a picture that `check_target` accepted, in the format of the suffix.
 
-    `quality` is that of JPEG and WebP, from 1 to 100. None is that of the file that was read, if it
-    has the same format; else 95 for JPEG, and no loss for WebP.
+    `jpeg_quality`, from 1 to 100, is for JPEG and WebP. None is the quality of the file that was
+    read, if that has the same format; otherwise 95 for JPEG, and lossless for WebP.
     """
     kind = _kind_of(path)
-    if quality is not None:
-        _check_quality(path, kind, quality)
-    doubts = list(picture.metadata.doubts)
+    omitted = list(picture.metadata.omitted)
     with replaced_when_complete(path) as file:
         if kind == "NPY":
             np.save(file, picture.pixels, allow_pickle=False)
         elif kind == "TIFF":
             from kappaform.image_files.tiff import write_tiff
 
-            doubts += write_tiff(file, picture)
+            omitted += write_tiff(file, picture)
         else:
             from kappaform.image_files.flat import write_flat
 
-            doubts += write_flat(file, picture, kind, quality)
-    if doubts and kind != "NPY":  # which holds nothing but pixels anyway
-        warn(f"{path} is written without {'; without '.join(doubts)}.")
-
-
-def _check_quality(path: Path, kind: str, quality: int) -> None:
-    if kind not in _LOSSY:
-        raise ValueError(
-            f"{path}: quality={quality} is for {' and '.join(_LOSSY)}, {kind} loses nothing: leave "
-            "it out."
-        )
-    if isinstance(quality, bool) or not isinstance(quality, int) or not 1 <= quality <= 100:
-        raise ValueError(f"quality={quality!r}: give an integer from 1 to 100.")
+            omitted += write_flat(file, picture, kind, jpeg_quality)
+    if omitted and kind != "NPY":  # which holds only pixels anyway
+        warn(f"{path} is written without {'; without '.join(omitted)}.")
 
 
 def as_stored(values: NDArray, dtype: DTypeLike) -> NDArray:
-    """Values as a file of that type holds them: clipped to its range, integers rounded."""
+    """Values as a file of that type stores them: clipped to its range, and rounded to integers."""
     dtype = np.dtype(dtype)
     if dtype.kind == "f":
         largest = np.finfo(dtype).max
         return np.clip(values, -largest, largest).astype(dtype)
     limits = np.iinfo(dtype)
     rounded = np.maximum(np.rint(values), limits.min)
-    # The largest integer of 64 bit is not a float; the float beside it would wrap around.
+    # The largest 64 bit integer is not a float; the next larger float would wrap around.
     too_large = rounded >= limits.max
     stored = np.where(too_large, 0, rounded).astype(dtype)
     stored[too_large] = limits.max
@@ -156,7 +148,7 @@ def _kind_of(path: Path) -> str:
     suffix = path.suffix.lower()
     if suffix not in _KINDS:
         known = ", ".join(SUFFIXES)
-        raise ValueError(f"{path}: the suffix {suffix!r} is unknown, use one of {known}.")
+        raise ValueError(f"{path}: the suffix {suffix!r} is unknown: use one of {known}.")
     return _KINDS[suffix]
 
 
@@ -169,7 +161,7 @@ def _damage(path: Path, kind: str, error: Exception) -> ValueError:
 
 
 def load_npy(path: Path) -> NDArray:
-    """The array in a .npy file, mapped into memory, not read.
+    """The array in a .npy file, memory-mapped.
 
     Mapping compares the length of the file with its header before anything is allocated.
     """
@@ -180,10 +172,3 @@ def load_npy(path: Path) -> NDArray:
             return np.lib.format.open_memmap(path, mode="r")
     except Exception as error:  # the header is parsed as Python: damage may raise anything
         raise _damage(path, "NPY", error) from error
-
-
-def _read_npy(path: Path) -> Picture:
-    pixels = np.array(load_npy(path))
-    # Three or four values along the last axis are channels, none of them known to be opacity; a
-    # volume can be declared one later.
-    return Picture(pixels, pixels.ndim >= 3 and pixels.shape[-1] in (3, 4))

@@ -1,4 +1,4 @@
-"""EXIF of a picture that was turned upright: byte by byte as before, but for what that changes."""
+"""EXIF of a picture that was turned upright: unchanged except for what that affects."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from kappaform.image_files.picture import SIDEWAYS, Resolution
 MARK = b"Exif\0\0"  # in front of the block in a JPEG
 ORIENTATION = 0x0112
 RESOLUTION = (0x011A, 0x011B, 0x0128)  # along x, along y, and the unit
-_CAMERA, _PLACE = 0x8769, 0x8825  # tags that say where further tags are
-#: What EXIF holds besides texts and resolution; TIFF is written without it.
-DETAILS = {_CAMERA: "EXIF of the camera", _PLACE: "EXIF of the place"}
+_CAMERA, _PLACE = 0x8769, 0x8825  # tags that point to sub-directories
+#: Sub-directories of EXIF besides texts and resolution; TIFF is written without them.
+SUB_DIRECTORIES = {_CAMERA: "EXIF of the camera", _PLACE: "EXIF of the place"}
 _SIZES = {0xA002: 0, 0xA003: 1, 0x0100: 0, 0x0101: 1}  # width and height of the picture
 _ALONG_X_AND_Y = (RESOLUTION[:2], (0xA20E, 0xA20F))  # resolutions: of the picture, of the sensor
 _LONG, _SHORT = 4, 3  # types of values
@@ -28,17 +28,17 @@ TEXTS = (269, 270, 271, 272, 285, 305, 306, 315, 316, 33432)
 def upright(
     block: bytes, size: tuple[int, int], orientation: int, without: Collection[int] = ()
 ) -> bytes:
-    """The block of a picture that was turned upright, without preview and some tags.
+    """The EXIF block of a picture that was turned upright, without preview and some tags.
 
-    The orientation becomes 1, width and height are those of `size`, and resolutions along x and y
-    change places if the picture was on its side. All else stays where it is: notes of a maker refer
-    to places within the block.
+    The orientation becomes 1, width and height become those of `size`, and resolutions along x and
+    y are exchanged if the picture was on its side. Everything else keeps its offset: maker notes
+    refer to offsets within the block.
     """
     data = bytearray(block)
     order = {b"II": "<", b"MM": ">"}[block[:2]]
 
     def directory(start: int) -> dict[int, int]:
-        """Where the entries of tags are."""
+        """Offsets of the entries of tags."""
         (n_entries,) = struct.unpack_from(f"{order}H", data, start)
         places = range(start + 2, start + 2 + 12 * n_entries, 12)
         return {struct.unpack_from(f"{order}H", data, place)[0]: place for place in places}
@@ -46,7 +46,7 @@ def upright(
     (start,) = struct.unpack_from(f"{order}I", data, 4)
     main = directory(start)
     stop = start + 2 + 12 * struct.unpack_from(f"{order}H", data, start)[0]
-    struct.unpack_from(f"{order}I", data, stop)  # where the preview is: it must be there
+    struct.unpack_from(f"{order}I", data, stop)  # offset of the preview: it must exist
     directories = [main]
     if _CAMERA in main:
         directories.append(directory(*struct.unpack_from(f"{order}I", data, main[_CAMERA] + 8)))
@@ -68,29 +68,32 @@ def upright(
 
 
 def upright_xmp(xmp: bytes) -> bytes:
-    """The text with the orientation 1, if it has one."""
+    """The XMP text with orientation 1, if it has one."""
     return re.sub(rb"(tiff:Orientation(?:=[\"']|>))\d", rb"\g<1>1", xmp)
 
 
 def texts_of(block: bytes) -> dict[int, bytes]:
-    """Texts of a block that TIFF has, too."""
-    exif = Image.Exif()
-    if block:
-        exif.load(MARK + block)
+    """Texts of a block that TIFF can store."""
+    exif = _loaded(block)
     texts = {tag: exif[tag] for tag in TEXTS if isinstance(exif.get(tag), str)}
     return {tag: text.encode("latin-1") for tag, text in texts.items()}  # as Pillow decodes it
 
 
-def details_of(block: bytes) -> list[str]:
-    """Names of the `DETAILS` of a block."""
+def sub_directories_of(block: bytes) -> list[str]:
+    """Names of the sub-directories of a block."""
+    exif = _loaded(block)
+    return [name for tag, name in SUB_DIRECTORIES.items() if tag in exif]
+
+
+def _loaded(block: bytes) -> Image.Exif:
     exif = Image.Exif()
     if block:
         exif.load(MARK + block)
-    return [name for tag, name in DETAILS.items() if tag in exif]
+    return exif
 
 
 def block_of(texts: dict[int, bytes], resolution: Resolution | None) -> bytes:
-    """A block of texts and resolution; none if there are none."""
+    """A block of texts and resolution; empty if there are none."""
     exif = Image.Exif()
     for tag, text in texts.items():
         exif[tag] = text

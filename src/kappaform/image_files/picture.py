@@ -1,4 +1,4 @@
-"""A picture: the pixels of a file, what their axes are, and what else the file says of them."""
+"""A picture: the pixels of a file, their axes, and its metadata."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from numpy.typing import NDArray
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 NO_UNIT, INCH, CENTIMETRE = 1, 2, 3  # units of resolution, as TIFF and EXIF number them
-#: Axes of pages that may be the depth of a volume or the time of a movie, the likeliest first.
+#: Axes of pages that may be the depth of a volume or the time of a movie, in order of preference.
 #: Channels are neither.
 VOLUME, MOVIE = "ZQIT", "TQIZ"
-_ALONG = {VOLUME: "the depth of a volume", MOVIE: "the time of a movie"}
+_ALONG = {
+    VOLUME: "the depth of a volume: leave out --volume",
+    MOVIE: "the time of a movie: leave out --movie",
+}
 #: Orientations of EXIF that exchange width and height.
 SIDEWAYS = (5, 6, 7, 8)
 _LUMINANCE = (0.2126, 0.7152, 0.0722)  # of red, green and blue, ITU-R BT.709
@@ -40,26 +43,26 @@ class Resolution(NamedTuple):
 
 
 class Metadata(NamedTuple):
-    """What a file says besides its pixels, so that another file can say it too."""
+    """What a file contains besides its pixels, to be copied to another file."""
 
     kind: str = ""  #: format of the file
-    options: Mapping[str, Any] = _NOTHING  #: how a file of that format is written alike
+    options: Mapping[str, Any] = _NOTHING  #: how to write a similar file of that format
     resolution: Resolution | None = None
-    exif: bytes = b""  #: without the mark in front; its orientation is 1
+    exif: bytes = b""  #: without the leading mark; its orientation is 1
     xmp: bytes = b""
-    texts: Mapping[str, str] = _NOTHING  #: of PNG
-    doubts: tuple[str, ...] = ()  #: what is left out, each with its reason
+    texts: Mapping[str, str] = _NOTHING  #: PNG only
+    omitted: tuple[str, ...] = ()  #: what is not copied, each with the reason
     is_bilevel: bool = False  #: whether the file has one bit per pixel
-    no_data: float | None = None  #: value of pixels without data, by GDAL
+    no_data: float | None = None  #: value of pixels without data (GDAL)
 
 
 class Picture(NamedTuple):
-    """Pixels of a file in their own type: (H, W), with channels last and pages first, if any."""
+    """Pixels in the type of the file: (H, W), with pages first and channels last, if any."""
 
     pixels: NDArray
     has_channels: bool
     profile: bytes | None = None  #: ICC colour profile
-    has_alpha: bool = False  #: whether the file says that the last channel is opacity
+    has_alpha: bool = False  #: whether the file declares the last channel as alpha
     page_axes: str = ""  #: a letter for each axis of pages ("TZC"); empty if the file has none
     metadata: Metadata = Metadata()
 
@@ -69,18 +72,18 @@ class Picture(NamedTuple):
 
     @property
     def value_range(self) -> tuple[int, int] | None:
-        """The least and the largest possible value of 8 and 16 bit without a sign, else None."""
+        """The smallest and largest possible value of unsigned 8 and 16 bit, else None."""
         dtype = self.pixels.dtype
         is_bounded = dtype.kind == "u" and dtype.itemsize <= 2  # whatever the order of its bytes
         return (0, int(np.iinfo(dtype).max)) if is_bounded else None
 
     @property
     def n_without_data(self) -> int:
-        """How many values say that there is no data."""
+        """Number of values that mean "no data"."""
         value = self.metadata.no_data
         if value is None:
             return 0
-        if self.pixels.dtype.kind == "f":  # rounded as they are
+        if self.pixels.dtype.kind == "f":  # rounded to the same precision
             with np.errstate(over="ignore"):
                 missing = self.pixels.dtype.type(value)
             if np.isinf(missing) and not np.isinf(value):
@@ -92,25 +95,25 @@ class Picture(NamedTuple):
 
     @property
     def axes(self) -> str:
-        """A letter for each axis of the pixels; Q where the file does not say."""
+        """A letter for each axis of the pixels; Q where the file does not name it."""
         n_pages = self.pixels.ndim - 2 - self.has_channels
         return (self.page_axes or "Q" * n_pages) + "YX" + "S" * self.has_channels
 
     @property
     def colours(self) -> NDArray:
-        """The pixels without opacity; without an axis for channels if only one is left."""
+        """The pixels without alpha; without an axis for channels if only one is left."""
         colours = self.pixels[..., :-1] if self.has_alpha else self.pixels
         return colours if self.channel_axis or not self.has_channels else colours[..., 0]
 
     @property
     def channel_axis(self) -> int | None:
-        """Of the colours, if there are several."""
+        """The axis of the colours, if there are several."""
         n_colours = self.pixels.shape[-1] - self.has_alpha
         return -1 if self.has_channels and n_colours > 1 else None
 
     @property
     def grey(self) -> NDArray:
-        """One number for each pixel: the luminance of colours, else the first channel."""
+        """One number per pixel: the luminance of colours, else the first channel."""
         colours = self.colours
         if self.channel_axis is None:
             return colours
@@ -120,23 +123,23 @@ class Picture(NamedTuple):
         """The same picture with other `colours`."""
         if self.has_channels:
             colours = colours.reshape(*self.pixels.shape[:-1], -1)
-            opacity = self.pixels[..., colours.shape[-1] :]
-            colours = np.concatenate([colours, opacity], axis=-1)
+            alpha = self.pixels[..., colours.shape[-1] :]
+            colours = np.concatenate([colours, alpha], axis=-1)
         return self._replace(pixels=colours)
 
     def as_stack(self, along: str = "") -> NDArray:
-        """The colours as (n, Y, X), every plane an image of its own.
+        """The colours as (n, Y, X), where every plane is a separate image.
 
-        `along` is VOLUME for n volumes (n, Z, Y, X), or MOVIE for n movies (n, T, Y, X). Channels
-        of colour, if any, come last. Channels of a microscope (C) are pages, and so images,
-        volumes or movies of their own.
+        `along` is VOLUME for n volumes (n, Z, Y, X), or MOVIE for n movies (n, T, Y, X). Colour
+        channels, if any, come last. Channels of a microscope (C) are pages, and so separate
+        images, volumes or movies.
         """
         colours, n_pages = self._with_last(along)
         n_pages -= bool(along)
         return colours.reshape(-1, *colours.shape[n_pages:])
 
     def with_stack(self, stack: NDArray, along: str = "") -> Picture:
-        """The same picture with other colours, given as `as_stack` gives them."""
+        """The same picture with other colours, in the layout of `as_stack`."""
         colours, n_pages = self._with_last(along)
         colours = stack.reshape(colours.shape)
         if along:
@@ -144,7 +147,7 @@ class Picture(NamedTuple):
         return self.with_colours(colours)
 
     def _with_last(self, along: str) -> tuple[NDArray, int]:
-        """The colours, with depth or time as the last axis of pages; the number of these axes."""
+        """The colours with depth or time as the last page axis, and the number of page axes."""
         n_pages = self.axes.index("Y")
         colours = self.colours
         if along:
@@ -152,19 +155,18 @@ class Picture(NamedTuple):
         return colours, n_pages
 
     def _axis(self, along: str) -> int:
-        """The axis of pages that is the depth or the time."""
+        """The page axis that is depth or time."""
         pages = self.axes[: self.axes.index("Y")]
         for letter in along:
             if letter in pages:
                 return pages.rindex(letter)
         raise ValueError(
-            f"the axes of the picture are {self.axes}, none of which is {_ALONG[along]}: "
-            "denoise it plane by plane."
+            f"the axes of the picture are {self.axes}, none of which is {_ALONG[along]}."
         )
 
 
 def turned(pixels: NDArray, orientation: int, y: int) -> NDArray:
-    """Pixels as EXIF says that they are seen; `y` is their first axis, followed by x."""
+    """Pixels turned upright by their EXIF orientation; `y` is their first axis, followed by x."""
     if orientation in SIDEWAYS:
         pixels = pixels.swapaxes(y, y + 1)
     if orientation in (3, 4, 7, 8):
@@ -175,11 +177,11 @@ def turned(pixels: NDArray, orientation: int, y: int) -> NDArray:
 
 
 def resolution_of(
-    x: Any, y: Any, unit: Any, orientation: int, doubts: list[str]
+    x: Any, y: Any, unit: Any, orientation: int, omitted: list[str]
 ) -> Resolution | None:
-    """The resolution of a picture that is turned upright, given as that of the stored pixels.
+    """The resolution of a picture that is turned upright, from that of the stored pixels.
 
-    None if it cannot be true: both numbers must be finite and positive.
+    None if it is invalid: both numbers must be finite and positive.
     """
     try:
         across, down = (Fraction(*n) if isinstance(n, tuple) else Fraction(n) for n in (x, y))
@@ -188,14 +190,14 @@ def resolution_of(
                 across, down = down, across
             return Resolution(across, down, int(unit))
     except (ArithmeticError, TypeError, ValueError):
-        pass  # no numbers, or none that are finite
-    doubts.append(f"the resolution: it is {x} x {y}, unit {unit}")
+        pass  # not numbers, or not finite
+    omitted.append(f"the resolution: it is {x} x {y}, unit {unit}")
     return None
 
 
 @contextmanager
 def complaints_of(package: str) -> Iterator[list[str]]:
-    """What a package would write to the terminal."""
+    """Collect what a package would log."""
     messages: list[str] = []
 
     def keep(record: logging.LogRecord) -> bool:

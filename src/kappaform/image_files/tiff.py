@@ -1,4 +1,4 @@
-"""TIFF of any type and number of pages, by tifffile."""
+"""TIFF of any type and any number of pages, by tifffile."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from kappaform.image_files.tiff_checks import (
     harmless,
 )
 
-_OPACITY = (1, 2)  # kinds of extra samples: colours multiplied by it, or not
+_ALPHA = (1, 2)  # kinds of extra samples: premultiplied or not
 _WHITE_IS_ZERO, _GREY, _RGB, _PALETTE, _CMYK, _YCBCR = 0, 1, 2, 3, 5, 6  # kinds of colours
 _JPEG, _DEFLATE = 7, 8  # compressions
 _LOSSLESS = (1, 5, 8, 32773, 34925, 50000)  # none, LZW, deflate, PackBits, LZMA, Zstandard
@@ -39,41 +39,41 @@ _MAX_RATIONAL = 2**32 - 1  # of numerator and denominator
 _JPEG_QUALITY = {"compressionargs": {"level": 95}, "subsampling": (1, 1)}  # as that of JPEG files
 
 _DESCRIPTION, _ORIENTATION, _XMP, _PROFILE = 270, 274, 700, 34675  # tags
-_IMAGEJ = 50839  # ranges and colours of its channels, labels, regions
-_NO_DATA = 42113  # the value that means it, by GDAL
-#: Where the picture lies on Earth, and which value means no data: GeoTIFF and GDAL.
+_IMAGEJ = 50839  # ranges and colours of channels, labels, regions
+_NO_DATA = 42113  # the value that means "no data" (GDAL)
+#: Georeference, and the value that means "no data": GeoTIFF and GDAL.
 _ON_EARTH = (33550, 33922, 34264, 34735, 34736, 34737, 42112, _NO_DATA)
-_IN_DOUBT = "the description"
-#: Kinds of description that tell shapes, so that a wrong one misleads its readers.
+_DESCRIBED = "the description"
+#: Kinds of description that contain shapes, so that a wrong one misleads readers.
 _STRUCTURED = ("ome", "imagej", "shaped")
 
 
 def read_tiff(path: Path) -> Picture:
     """All pages of the first series of a file."""
-    doubts: list[str] = []
+    omitted: list[str] = []
     with _opened(path) as (file, complaints):
         sizes = check_pages(file)
         misfit = description_misfit(file, sizes, complaints)
     plain: dict[str, Any] = {}
     if misfit:
-        doubts.append(f"{_IN_DOUBT}: {misfit}")
+        omitted.append(f"{_DESCRIBED}: {misfit}")
         plain = {f"is_{kind}": False for kind in _STRUCTURED}
     with _opened(path, **plain) as (file, complaints):
         series = file.series[0]
         _check_colours(series.keyframe)
         check_pixels(series, file.filehandle.size)
         pixels = series.asarray()
-        doubts += harmless(complaints)
+        omitted += harmless(complaints)
         if len(file.series) > 1:
-            doubts.append(f"all but the first of its {len(file.series)} pictures")
+            omitted.append(f"all except the first of its {len(file.series)} pictures")
         if len(series.levels) > 1:
-            doubts.append(f"the {len(series.levels) - 1} smaller levels of its pyramid")
-        return _picture(file, pixels, doubts)
+            omitted.append(f"the {len(series.levels) - 1} smaller levels of its pyramid")
+        return _picture(file, pixels, omitted)
 
 
 @contextmanager
 def _opened(path: Path, **flags: Any) -> Iterator[tuple[Any, list[str]]]:
-    """The file, without other files that it names, and what tifffile complains about."""
+    """The file, without other files that it names, and complaints of tifffile."""
     with (
         complaints_of("tifffile") as complaints,
         tifffile.TiffFile(path, _multifile=False, **flags) as file,
@@ -81,11 +81,11 @@ def _opened(path: Path, **flags: Any) -> Iterator[tuple[Any, list[str]]]:
         yield file, complaints
 
 
-# --- What a file says
+# --- Reading
 
 
-def _picture(file: Any, pixels: NDArray, doubts: list[str]) -> Picture:
-    """The picture that the pixels of the first series are."""
+def _picture(file: Any, pixels: NDArray, omitted: list[str]) -> Picture:
+    """The picture of the first series, whose pixels are given."""
     series = file.series[0]
     page, axes = series.keyframe, series.axes
     if pixels.size == page.size:  # a single page may have axes of length 1
@@ -96,14 +96,14 @@ def _picture(file: Any, pixels: NDArray, doubts: list[str]) -> Picture:
     upright = turned(_as_shown(stored, file), _value(page, _ORIENTATION, 1), len(page_axes))
     is_same = upright.shape == stored.shape and upright.dtype == stored.dtype
     options: dict[str, Any] = {"shape": upright.shape, "dtype": upright.dtype}
-    options["arguments"] = _layout(file) | _description(file, is_same, doubts)
+    options["arguments"] = _layout(file) | _description(file, is_same, omitted)
     if is_same:
         options["order"] = tuple(int(axis) for axis in np.argsort(order))
         options["arguments"] |= _colours(page)
-    has_alpha = "S" in axes and any(int(kind) in _OPACITY for kind in page.extrasamples[-1:])
+    has_alpha = "S" in axes and any(int(kind) in _ALPHA for kind in page.extrasamples[-1:])
     has_channels = upright.ndim - len(page_axes) > 2
     profile = _value(page, _PROFILE)
-    metadata = _metadata(file, options, doubts)
+    metadata = _metadata(file, options, omitted)
     return Picture(upright, has_channels, profile, has_alpha, page_axes, metadata)
 
 
@@ -112,38 +112,38 @@ def _order(axes: str) -> list[int]:
     samples = [axes.index("S")] if "S" in axes else []
     others = [axis for axis in range(len(axes)) if axis not in samples]
     y, x = axes.rfind("Y"), axes.rfind("X")
-    if min(y, x) < 0:  # axes of somebody's own: the last two are those of a page
+    if min(y, x) < 0:  # unknown axes: the last two are those of a page
         y, x = others[-2:]
     return [*(axis for axis in others if axis not in (y, x)), y, x, *samples]
 
 
 def _check_colours(page: Any) -> None:
     kind, compression = int(page.photometric), int(page.compression)
-    is_rgb_at_last = kind == _YCBCR and compression == _JPEG  # tifffile converts it
-    if kind not in (_WHITE_IS_ZERO, _GREY, _RGB, _PALETTE) and not is_rgb_at_last:
+    is_converted = kind == _YCBCR and compression == _JPEG  # to RGB, by tifffile
+    if kind not in (_WHITE_IS_ZERO, _GREY, _RGB, _PALETTE) and not is_converted:
         name = "CMYK" if kind == _CMYK else getattr(page.photometric, "name", kind)
         raise UnsupportedError(f"its colours are {name}: convert it to RGB first.")
 
 
 def _as_shown(pixels: NDArray, file: Any) -> NDArray:
-    """Pixels whose values are colours or grey levels, white above black."""
+    """Pixels whose values are colours or grey levels, where white is larger than black."""
     page = file.series[0].keyframe
     kind = int(page.photometric)
     if pixels.dtype == bool:
         pixels = pixels * np.uint8(255)
     if kind == _WHITE_IS_ZERO and pixels.dtype.kind == "u":
         return np.iinfo(pixels.dtype).max - pixels
-    # Of a microscope, values are measured, and the palette only says how to show them.
+    # Microscopes store measured values, and a palette only for display.
     if kind != _PALETTE or file.is_imagej or file.is_ome:
         return pixels
     colours = np.moveaxis(page.colormap, 0, -1)
     high, low = colours >> 8, colours & 255
-    is_8_bit = ((low == 0) | (low == high)).all()  # as writers fill up 8 bit colours
+    is_8_bit = ((low == 0) | (low == high)).all()  # as writers expand 8 bit colours
     return (high.astype(np.uint8) if is_8_bit else colours)[pixels]
 
 
 def _layout(file: Any) -> dict[str, Any]:
-    """Arguments of tifffile for a file that is stored alike."""
+    """Arguments of tifffile for a file with the same layout."""
     page = file.series[0].keyframe
     arguments: dict[str, Any] = {"bigtiff": True} if file.is_bigtiff else {}
     compression = int(page.compression)
@@ -172,44 +172,42 @@ def _colours(page: Any) -> dict[str, Any]:
         arguments["planarconfig"] = "contig" if page.axes.endswith("S") else "separate"
         n_extra = page.samplesperpixel - (3 if kind == _RGB else 1)
         if n_extra != len(page.extrasamples):
-            return {
-                "planarconfig": arguments["planarconfig"]
-            }  # the page does not say what they are
+            return {"planarconfig": arguments["planarconfig"]}  # the page does not declare them
         arguments["extrasamples"] = [int(each) for each in page.extrasamples] or None
     if kind == _PALETTE:
         arguments["colormap"] = page.colormap
     return arguments
 
 
-def _description(file: Any, is_same: bool, doubts: list[str]) -> dict[str, Any]:
-    """Arguments of tifffile for a description that is true of the same pixels in a new file."""
+def _description(file: Any, is_same: bool, omitted: list[str]) -> dict[str, Any]:
+    """Arguments of tifffile for a description that is valid for the new file."""
     page, series = file.pages.first, file.series[0]
     if not (page.is_ome or page.is_imagej):
         arguments: dict[str, Any] = {"description": _plain_text(page).encode() or None}
         if is_same and series.kind == "shaped":
-            told = file.shaped_metadata[0]
-            told = {key: told[key] for key in told if key not in ("shape", "truncated")}
-            arguments["metadata"] = told
+            shaped = file.shaped_metadata[0]
+            shaped = {key: shaped[key] for key in shaped if key not in ("shape", "truncated")}
+            arguments["metadata"] = shaped
         return arguments
     if not is_same or series.kind not in _STRUCTURED:
-        if not any(doubt.startswith(_IN_DOUBT) for doubt in doubts):
-            doubts.append(f"{_IN_DOUBT}: it tells of other axes or of another shape")
+        if not any(text.startswith(_DESCRIBED) for text in omitted):
+            omitted.append(f"{_DESCRIBED}: it has other axes or another shape")
         return {}
     if series.kind == "ome":
         n_planes = series.size // series.keyframe.size
-        text = ome_of_the_first(page.description, n_planes, len(file.series), doubts)
+        text = ome_of_the_first(page.description, n_planes, len(file.series), omitted)
     else:
-        text = imagej_text(page.description, doubts)
+        text = imagej_text(page.description, omitted)
     return {"description": text} if text else {}
 
 
 def _plain_text(page: Any) -> str:
-    """The description, unless it is one of those that tell shapes."""
+    """The description, unless it contains shapes."""
     is_plain = not (page.is_ome or page.is_imagej or page.description == page.shaped_description)
     return str(page.description) if is_plain else ""
 
 
-def _metadata(file: Any, options: dict[str, Any], doubts: list[str]) -> Metadata:
+def _metadata(file: Any, options: dict[str, Any], omitted: list[str]) -> Metadata:
     page = file.pages.first
     tags: list[Any] = []
     is_imagej = file.series[0].kind == "imagej"
@@ -220,23 +218,23 @@ def _metadata(file: Any, options: dict[str, Any], doubts: list[str]) -> Metadata
         found = (page.tags.get(code) for code in _ON_EARTH)
         tags += [(tag.code, int(tag.dtype), tag.count, tag.value, True) for tag in found if tag]
     options["arguments"]["extratags"] = tags
-    doubts += [name for tag, name in exif.DETAILS.items() if tag in page.tags]
+    omitted += [name for tag, name in exif.SUB_DIRECTORIES.items() if tag in page.tags]
     resolution = None
     if exif.RESOLUTION[0] in page.tags:
         x, y, unit = (_value(page, tag, INCH) for tag in exif.RESOLUTION)
-        resolution = resolution_of(x, y, int(unit), orientation, doubts)
+        resolution = resolution_of(x, y, int(unit), orientation, omitted)
     texts = {tag: _value(page, tag) for tag in exif.TEXTS} | {_DESCRIPTION: _plain_text(page)}
     texts = {tag: text.encode() for tag, text in texts.items() if text and isinstance(text, str)}
     xmp = _value(page, _XMP)
     xmp = exif.upright_xmp(xmp.encode() if isinstance(xmp, str) else xmp or b"")
     block = exif.block_of(texts, resolution)
     is_bilevel = file.series[0].keyframe.bitspersample == 1
-    metadata = Metadata("TIFF", options, resolution, block, xmp, doubts=tuple(doubts))
+    metadata = Metadata("TIFF", options, resolution, block, xmp, omitted=tuple(omitted))
     return metadata._replace(is_bilevel=is_bilevel, no_data=_no_data(page))
 
 
 def _no_data(page: Any) -> float | None:
-    """The value that means no data, where the file says one."""
+    """The value that means "no data", if the file declares one."""
     try:
         return float(_value(page, _NO_DATA))
     except (TypeError, ValueError):
@@ -251,7 +249,7 @@ def _value(page: Any, tag: int, default: Any = None) -> Any:
 
 
 def write_tiff(file: BinaryIO, picture: Picture) -> list[str]:
-    """Write a picture, every page of it; what of its metadata is left out."""
+    """Write all pages of a picture; returns what is omitted of its metadata."""
     metadata, pixels = picture.metadata, picture.pixels
     arguments = _plain_colours(picture) | {"iccprofile": picture.profile, "software": False}
     if metadata.kind == "TIFF":
@@ -264,8 +262,8 @@ def write_tiff(file: BinaryIO, picture: Picture) -> list[str]:
     if not arguments.get("description"):
         arguments["description"] = description
     if "metadata" not in arguments:
-        is_told = arguments["description"] or picture.page_axes == "I"  # as pages are by themselves
-        needs_axes = picture.has_pages and not is_told
+        is_described = arguments["description"] or picture.page_axes == "I"  # the default
+        needs_axes = picture.has_pages and not is_described
         arguments["metadata"] = {"axes": picture.axes} if needs_axes else None
     tags = [(tag, "s", 0, text, True) for tag, text in texts.items()]
     if metadata.xmp:
@@ -275,7 +273,7 @@ def write_tiff(file: BinaryIO, picture: Picture) -> list[str]:
         arguments["resolution"] = (_rational(resolution.x), _rational(resolution.y))
         arguments["resolutionunit"] = resolution.unit
     tifffile.imwrite(file, pixels, **arguments)
-    return exif.details_of(metadata.exif)
+    return exif.sub_directories_of(metadata.exif)
 
 
 def _plain_colours(picture: Picture) -> dict[str, Any]:
@@ -292,6 +290,6 @@ def _plain_colours(picture: Picture) -> dict[str, Any]:
 
 
 def _rational(number: Fraction) -> tuple[int, int]:
-    """Numerator and denominator of 32 bit."""
+    """Numerator and denominator of 32 bits."""
     most = max(1, int(_MAX_RATIONAL / max(Fraction(1), number)))
     return number.limit_denominator(most).as_integer_ratio()

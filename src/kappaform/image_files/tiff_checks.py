@@ -1,4 +1,4 @@
-"""Which TIFF files are refused, and which descriptions are ignored, before memory is reserved."""
+"""TIFF files that are rejected, and descriptions that are ignored, before memory is allocated."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any
 from kappaform.files import UnsupportedError
 from kappaform.image_files.descriptions import ome_misfit
 
-_MAX_PIXELS = 178_956_970  # what Pillow refuses by itself, for TIFF too
+_MAX_PIXELS = 178_956_970  # the limit of Pillow, for TIFF too
 _MAX_BYTES = 8 * _MAX_PIXELS  # as many pixels of RGBA, 16 bit, the most that PNG holds
-_MAX_RATIO = 20  # of pixels to file, above these limits: noise hardly shrinks, a trap does
+_MAX_RATIO = 20  # of pixels to file, above these limits: noise hardly compresses, a bomb does
 #: Layouts of pages. tifffile compares each with every other one: 300 take about a second.
 _MAX_LAYOUTS = 300
 
 _WIDTH, _HEIGHT = 256, 257
-#: Tags with one number by which tifffile tells layouts apart: size, bits, compression, photometric,
+#: Tags with one number that distinguish layouts in tifffile: size, bits, compression, photometric,
 #: fill order, samples, rows per strip, predictor, tiles, extra samples, sample format, depth.
 _LAYOUT = (_WIDTH, _HEIGHT, 258, 259, 262, 266, 277, 278, 317, 322, 323, 338, 339, 32997, 32998)
-#: Tags without which pixels cannot be read: these, where pixels are, their arrangement and palette,
-#: tables and sampling of JPEG.
+#: Tags without which pixels cannot be read: these, offsets, arrangement and palette, tables and
+#: sampling of JPEG.
 _OF_PIXELS = {*_LAYOUT, 273, 279, 284, 320, 324, 325, 347, 530}
 _INTEGERS = {1: "B", 3: "H", 4: "I", 16: "Q"}  # types of values, as struct names them
 _TAG = re.compile(r"TiffTag (\d+)")
@@ -34,15 +34,15 @@ _OF_DESCRIPTION = re.compile(r"(OME|ImageJ|shaped) series")
 def check_pages(file: Any) -> list[tuple[int, int]]:
     """Width and height of every page.
 
-    A circle of pages is refused: tifffile would read it for ever. Many different layouts are, too:
-    tifffile would look for pyramids among them in quadratic time.
+    A cycle of pages is rejected, because tifffile would read it forever, and so are many different
+    layouts, among which it would search for pyramids in quadratic time.
     """
     handle = file.filehandle
     offset, seen = file.pages.first.offset, set()
     sizes, layouts = [], set()
     while offset:
         if offset in seen:
-            raise ValueError("its pages follow each other in a circle.")
+            raise ValueError("its pages form a cycle.")
         seen.add(offset)
         handle.seek(offset)
         tags, offset = _numbers(file)
@@ -57,13 +57,13 @@ def check_pages(file: Any) -> list[tuple[int, int]]:
 
 
 def _numbers(file: Any) -> tuple[dict[int, int], int]:
-    """Tags with one number at the current place in the file, and where the next page is."""
+    """Tags with one number at the current offset of the file, and the offset of the next page."""
     layout, handle = file.tiff, file.filehandle
     (n_tags,) = struct.unpack(layout.tagnoformat, handle.read(layout.tagnosize))
     entries = handle.read(n_tags * layout.tagsize)
     (following,) = struct.unpack(layout.offsetformat, handle.read(layout.offsetsize))
     order, found = layout.byteorder, {}
-    counted = "Q" if file.is_bigtiff else "I"  # type of the number of values, and of a place
+    counted = "Q" if file.is_bigtiff else "I"  # type of the number of values, and of an offset
     for start in range(0, len(entries), layout.tagsize):
         code, kind, n_values = struct.unpack_from(f"{order}HH{counted}", entries, start)
         if n_values == 1 and kind in _INTEGERS:
@@ -73,7 +73,7 @@ def _numbers(file: Any) -> tuple[dict[int, int], int]:
 
 
 def check_pixels(series: Any, n_bytes_of_file: int) -> None:
-    """Refuse what may have been made to exhaust the memory of its reader, and missing pixels."""
+    """Reject decompression bombs and missing pixels."""
     page = series.keyframe
     n_pixels = math.prod(series.shape) // max(1, page.samplesperpixel)
     n_bytes = max(series.nbytes, math.prod(page.chunks) * series.dtype.itemsize)
@@ -86,11 +86,11 @@ def check_pixels(series: Any, n_bytes_of_file: int) -> None:
     if series.dataoffset is None:  # else tifffile reads all pages at once, or fails
         _check_parts(series.pages, n_bytes_of_file)
     elif series.dataoffset + series.nbytes > n_bytes_of_file:
-        raise ValueError(f"it lacks some of the {series.nbytes} bytes of its pixels.")
+        raise ValueError(f"some of the {series.nbytes} bytes of its pixels are missing.")
 
 
 def _check_parts(pages: Any, n_bytes: int) -> None:
-    """Refuse tiles and strips that are not in the file: tifffile would read them as zeros."""
+    """Reject tiles and strips outside of the file: tifffile would read them as zeros."""
     for number, page in enumerate(pages):
         if page is None:
             raise ValueError(f"page {number} is missing.")
@@ -100,14 +100,14 @@ def _check_parts(pages: Any, n_bytes: int) -> None:
             raise ValueError(f"page {number} has {len(offsets)} of its {n_parts} tiles or strips.")
         for offset, length in zip(offsets, lengths, strict=False):
             if not 0 < length <= n_bytes - offset:
-                raise ValueError(f"page {number} has tiles or strips that are not in the file.")
+                raise ValueError(f"page {number} has tiles or strips outside of the file.")
 
 
 # --- Descriptions and other tags
 
 
 def description_misfit(file: Any, sizes: list[tuple[int, int]], complaints: list[str]) -> str:
-    """Why what a description tells of axes and shape cannot be true; empty if it can."""
+    """Why axes and shape of a description cannot be right; empty if they can."""
     if file.is_ome:
         page = file.pages.first
         if misfit := ome_misfit(page.description, sizes, page.samplesperpixel):
@@ -117,7 +117,7 @@ def description_misfit(file: Any, sizes: list[tuple[int, int]], complaints: list
         if series.dataoffset is None:  # else the pixels of all pages follow each other
             n_values = sum(page.size for page in series.pages if page is not None)
             if n_values != series.size:
-                return f"it tells of the shape {series.shape}, the pages hold {n_values} values"
+                return f"it declares the shape {series.shape}, the pages hold {n_values} values"
     except Exception as error:  # whatever the text makes tifffile do
         return f"it cannot be read ({error})"
     about = [text for text in complaints if not _TAG.search(text) and "TiffTag" not in text]
@@ -127,20 +127,20 @@ def description_misfit(file: Any, sizes: list[tuple[int, int]], complaints: list
 
 
 def _check_rest(file: Any) -> None:
-    """Refuse a stack of ImageJ that is cut: only its first plane has a page, the others follow."""
+    """Reject a truncated stack of ImageJ: only its first plane has a page, the others follow."""
     page = file.pages.first
     if not page.is_contiguous:
         return
     start = page.dataoffsets[0]
     if page.offset < start and start + page.nbytes < file.filehandle.size:
-        raise ValueError("it lacks some of the pixels that its description tells of.")
+        raise ValueError("some of the pixels that its description declares are missing.")
 
 
 def harmless(complaints: list[str]) -> list[str]:
-    """What tifffile found wrong besides the pixels, once each; an error if it is the pixels."""
+    """Defects besides the pixels, once each; raises an error if the pixels are affected."""
     found = []
     for complaint in complaints:
-        if "GDAL_NODATA" in complaint:  # kept as it is, and often beyond the type of the pixels
+        if "GDAL_NODATA" in complaint:  # copied unchanged, and often beyond the type of the pixels
             continue
         tag = _TAG.search(complaint)
         if tag and int(tag[1]) not in _OF_PIXELS:

@@ -4,12 +4,7 @@ from kappaform.imaging.denoise import DenoiseResult, denoise, denoise_with_detai
 from kappaform.imaging.noise.correlated import Correlated
 from kappaform.imaging.noise.estimate import estimate_noise, estimate_sigma
 from kappaform.imaging.noise.kinds import Shot, Varying, White
-from kappaform.imaging.patches import (
-    average_patches,
-    extract_patches,
-    iterate_patches,
-    sum_patches,
-)
+from kappaform.imaging.patches import average_patches, extract_patches
 from kappaform.imaging.shared import learn_from_images
 from kappaform.imaging.simulate import add_noise
 
@@ -26,7 +21,5 @@ __all__ = [
     "estimate_noise",
     "estimate_sigma",
     "extract_patches",
-    "iterate_patches",
     "learn_from_images",
-    "sum_patches",
 ]

@@ -1,43 +1,57 @@
-"""Which axes of an image are space, channels and slices."""
+"""An image as given: which axes are space, channels and a stack, and its extreme values."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from kappaform.checks import library_of, representable
 from kappaform.errors import warn
 from kappaform.imaging.patches import check_axis
 
+ANY_VALUE = (-math.inf, math.inf)
+
 
 class Axes(NamedTuple):
-    """Where slices and channels are in an image that has been given the axes that it lacks."""
+    """Where the stack and the channels are in an image that has been given the axes that it lacks.
+
+    The stack of a movie is one image, whose first axis of space is that of the frames.
+    """
 
     stack: int
     channel: int
     added: tuple[int, ...]
+    movie: bool = False
 
     def to_stack(self, image: Any) -> Any:
-        """The image as (slices, *space, channels), one of each where it has none."""
+        """The image as (images, *space, channels), one of each where it has none."""
         image = np.expand_dims(image, self.added)
-        return np.moveaxis(image, (self.stack, self.channel), (0, -1))
+        stack = np.moveaxis(image, (self.stack, self.channel), (0, -1))
+        return stack[np.newaxis] if self.movie else stack
 
     def from_stack(self, stack: Any) -> Any:
-        """The way back from `to_stack`."""
+        """The inverse of `to_stack`."""
+        stack = stack[0] if self.movie else stack
         image = np.moveaxis(stack, (0, -1), (self.stack, self.channel))
         return np.squeeze(image, self.added)
 
     def map_from_stack(self, maps: Any) -> Any:
-        """The same of maps (slices, *space), which have no channels."""
+        """The same for maps (images, *space), which have no channels."""
         without = self._replace(added=tuple({*self.added, self.channel}))
         return without.from_stack(maps[..., np.newaxis])
 
 
 def checked_axes(
-    shape: Sequence[int], channel_axis: int | None, stack_axis: int | None = None
+    shape: Sequence[int],
+    channel_axis: int | None,
+    stack_axis: int | None = None,
+    movie: bool = False,
 ) -> Axes:
-    """Which axes are what, of an image of 2 or 3 dimensions of space."""
+    """The axes of an image of 2 or 3 dimensions of space."""
     check_axis(channel_axis, shape, "channel_axis")
     check_axis(stack_axis, shape, "stack_axis")
     named = [axis % len(shape) for axis in (stack_axis, channel_axis) if axis is not None]
@@ -61,23 +75,23 @@ def checked_axes(
     added = (0,) * first + (n_axes - 1,) * last
     stack = 0 if stack_axis is None else stack_axis % len(shape)
     channel = n_axes - 1 if channel_axis is None else channel_axis % len(shape) + first
-    return Axes(stack, channel, added)
+    return Axes(stack, channel, added, movie)
 
 
 def looks_like_colour(shape: Sequence[int]) -> bool:
-    """Whether three axes are those of a picture and of its colours."""
+    """Whether three axes look like those of a picture and its colours."""
     return shape[2] in (3, 4) and min(shape[:2]) > 4
 
 
 def check_not_colour(shape: Sequence[int], space: Sequence[int]) -> None:
-    """Refuse three axes of space of which the last looks like colours; warn of the first."""
+    """Reject three axes of space of which the last looks like colours; warn about the first."""
     if len(space) != 3:
         return
     first, middle, last = (shape[axis] for axis in space)
     if looks_like_colour((first, middle, last)):
         raise ValueError(
             f"image has shape {tuple(shape)}, which looks like colour: give channel_axis=-1 (or "
-            "stack_axis=-1 for unrelated images); of a volume with so few slices, move that axis "
+            "stack_axis=-1 for unrelated images); for a volume with so few slices, move that axis "
             "to the front."
         )
     if first in (3, 4) and min(middle, last) > 4:
@@ -86,3 +100,58 @@ def check_not_colour(shape: Sequence[int], space: Sequence[int]) -> None:
             f"image has shape {tuple(shape)} and is taken for a volume of {first} slices: for "
             f"colours give channel_axis={axis}, for unrelated images stack_axis={axis}."
         )
+
+
+# --- Extreme values
+
+_LARGEST_VALUE = 1e300  # sums over a patch stay within float64
+_LARGEST_PEAK = 2.0**52  # distance from the centre over noise: float64 has no more digits
+
+
+def extremes_of(stack: Any) -> tuple[NDArray, NDArray]:
+    """Lowest and highest value of each image and channel of a stack, as float64."""
+    space = tuple(range(1, stack.ndim - 1))
+    lowest, highest = computed(stack.min(space), stack.max(space))
+    check_finite(lowest, highest)
+    return lowest.astype(np.float64), highest.astype(np.float64)
+
+
+def check_finite(lowest: NDArray, highest: NDArray) -> None:
+    """Reject an image, or a stack, with such extreme values: NaN is one wherever it occurs."""
+    are_finite = np.isfinite(lowest) & np.isfinite(highest)
+    if not are_finite.all():
+        where = ""
+        if are_finite.ndim and len(are_finite) > 1:
+            first = np.argwhere(~are_finite)[0, 0]
+            where = f", first in image {first} of the stack (counted from 0)"
+        raise ValueError(f"image contains NaN or inf{where}: fill such pixels first.")
+
+
+def check_scale(lowest: NDArray, highest: NDArray, sigmas: NDArray) -> None:
+    """Reject an image that exceeds float64, or has too many digits for its noise to be seen."""
+    too_large = np.maximum(-lowest, highest) > _LARGEST_VALUE
+    too_far = ((highest / 2 - lowest / 2) / _LARGEST_PEAK > sigmas) & (sigmas > 0)
+    for where in np.argwhere(too_large | too_far)[:1].tolist():
+        at = tuple(where)
+        raise ValueError(
+            f"image has values from {lowest[at]:.3g} to {highest[at]:.3g}, and sigma is "
+            f"{sigmas[at]:.3g}: more than the 16 digits of float64, or near its largest number. "
+            "Fill outliers, such as pixels without data; scale huge values and sigma; give sigma=0 "
+            "where there is no noise."
+        )
+
+
+def computed(*arrays: Any) -> tuple[Any, ...]:
+    """The same arrays in memory, those of a Dask array together."""
+    if library_of(arrays[0]) != "dask":
+        return arrays
+    from dask.base import compute
+
+    return compute(*arrays)
+
+
+def within(values: Any, value_range: tuple[float, float], dtype: np.dtype) -> Any:
+    """Values clipped to a range and to what a dtype holds; float64 holds all of them."""
+    if value_range == ANY_VALUE and dtype == np.float64:
+        return values
+    return values.clip(*representable(value_range, dtype))

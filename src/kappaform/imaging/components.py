@@ -1,27 +1,32 @@
-"""An image and its noise; its parts of one channel each, with the same noise everywhere.
+"""An image and its noise; its components, of one channel each, with the same noise everywhere.
 
-Noise that depends on brightness is stabilised first. Then colours are rotated to their principal
-components, which share no signal on average.
+Noise that depends on brightness is stabilised first. Then channels are rotated to their principal
+components, which are uncorrelated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.checks import as_real_array, float_dtype, library_of, representable
+from kappaform.checks import as_real_array, float_dtype, library_of
+from kappaform.imaging.axes import ANY_VALUE, computed, extremes_of, within
+from kappaform.imaging.cleaning.stages import Recipe
+from kappaform.imaging.cleaning.tiles import HostBackend, Outputs
 from kappaform.imaging.noise.correlated import Correlated
 from kappaform.imaging.noise.estimate import check_kind, noise_of, typical_frame
 from kappaform.imaging.noise.kinds import Noise, White, as_numbers
-from kappaform.imaging.options import ANY_VALUE, Options, Sigma, computed, limits
+from kappaform.imaging.options import Options, Quality, Sigma
+from kappaform.imaging.patches import Grid
+from kappaform.imaging.work import Progress
 
 
-class Part(NamedTuple):
-    """One channel or component of an image, and the noise in it."""
+class Component(NamedTuple):
+    """One channel or principal component of an image, and its noise."""
 
     image: Any
     sigma: float
@@ -31,66 +36,96 @@ class Part(NamedTuple):
     value_range: tuple[float, float]
 
     @property
-    def is_clean(self) -> bool:
-        """Whether there is nothing to remove."""
-        return self.sigma == 0 or self.lowest == self.highest
+    def is_noisy(self) -> bool:
+        """Whether there is noise to remove."""
+        return self.sigma > 0 and self.lowest < self.highest
 
 
 class Components(NamedTuple):
-    """The parts of an image, and what makes an image (channels last) of them."""
+    """The components of an image, and what makes an image (channels last) of them."""
 
-    parts: list[Part]
+    parts: list[Component]
     restored: Callable[[Sequence[Any]], Any]
 
 
-# --- An image as it is given
+# --- Where the pixels are
 
 
-def pixels_of(image: Any, channel_axis: int | None, preset: str | None = None) -> tuple[Any, Any]:
-    """The values of an image of any library, and its device of torch; None: it is on the host."""
+class Backend(Protocol):
+    """The components of an image, where their pixels are."""
+
+    def patches(self, component: int, rounds: Iterable[tuple[Grid, NDArray]]) -> Iterable[Any]:
+        """Mean-free patches (rows, float64) of a component: for each round, some of a grid."""
+
+    def denoised(self, recipes: Sequence[Recipe], quality: Quality, progress: Progress) -> Outputs:
+        """The components in their float dtypes."""
+
+
+def backend_of(components: Sequence[Any], device: Any) -> Backend:
+    """The backend of components: arrays, of Dask or not, or arrays for a device of torch."""
+    if library_of(components[0]) == "dask":
+        from kappaform.imaging.cleaning.dask import DaskBackend
+
+        return DaskBackend(components)
+    if device is not None:
+        from kappaform.imaging.cleaning.torch import TorchBackend
+
+        return TorchBackend(components, device)
+    return HostBackend(components)
+
+
+# --- An image as given
+
+
+def pixels_of(image: Any, channel_axis: int | None, device: Any = None) -> tuple[Any, Any]:
+    """The values of an image of any library, and where it is processed; None: on the host.
+
+    That is the device of a tensor, or the given one.
+    """
     library = library_of(image)
     if library == "dask":
         from kappaform.imaging.cleaning.dask import check_dask_image
 
-        check_dask_image(image, channel_axis, preset)
+        check_dask_image(image, channel_axis)
         return image, None
     if library == "torch":
-        from kappaform.imaging.cleaning.torch import on_host
+        from kappaform.imaging.cleaning.torch import as_array
 
-        device = None if image.device.type == "cpu" else image.device
-        return as_real_array(on_host(image, "image"), "image"), device
-    return as_real_array(image, "image"), None
+        image, device = as_array(image, "image"), image.device
+    is_host = device is None or device.type == "cpu"
+    return as_real_array(image, "image"), None if is_host else device
 
 
-def noises_of(sigma: Sigma | None, noise: Any, stack: Any, options: Options) -> list[Noise]:
+def noises_of(
+    sigma: Sigma | None, noise: Any, stack: Any, patch_shape: tuple[int, ...]
+) -> list[Noise]:
     """The noise of each image of a stack: as given, or estimated."""
-    n_slices, n_channels = stack.shape[0], stack.shape[-1]
+    n_images, n_channels = stack.shape[0], stack.shape[-1]
     if sigma is not None and noise is not None:
         raise ValueError(f"sigma={sigma!r} and noise={noise!r}: give one of them.")
     if sigma is not None:
-        return [White(row) for row in _deviations(sigma, n_slices, n_channels)]
+        return [White(row) for row in _sigmas(sigma, n_images, n_channels)]
     if noise is None or isinstance(noise, str):
         check_kind(noise, "noise")
-        kind = "white" if options.paper and noise is None else noise
-        noises = [noise_of(image, kind, options.patch_shape) for image in stack]
+        noises = [noise_of(image, noise, patch_shape) for image in stack]
     else:
-        noises = list(noise) if isinstance(noise, Sequence) else [noise] * n_slices
-    if len(noises) != n_slices or not all(isinstance(each, Noise) for each in noises):
+        noises = list(noise) if isinstance(noise, Sequence) else [noise] * n_images
+    if len(noises) != n_images or not all(isinstance(each, Noise) for each in noises):
         raise TypeError(
-            f"noise={noise!r}: give White, Shot or Correlated, the name of a kind, or one for each "
-            f"of the {n_slices} images."
+            f"noise={noise!r}: give White, Shot, Varying or Correlated, the name of a kind, or one "
+            f"for each of the {n_images} images."
         )
-    if options.paper and not all(isinstance(each, White) for each in noises):
-        raise ValueError("preset='paper' knows white noise only: give sigma.")
     for each in noises:
         each.check_channels(n_channels)
     return noises
 
 
-def noise_of_movie(sigma: Sigma | None, noise: Any, stack: Any, options: Options) -> list[Noise]:
-    """The noise of all frames of a movie: as given, or estimated in a typical one.
+def noise_of_movie(
+    sigma: Sigma | None, noise: Any, stack: Any, patch_shape: tuple[int, ...]
+) -> list[Noise]:
+    """The noise of all frames of a movie: as given, or estimated in a typical frame.
 
-    That is the frame whose noise level is the median, so that a few bad frames do not matter.
+    That is the frame with the median noise level, so that a few bad frames do not matter.
     """
     number, n_channels = 0, stack.shape[-1]
     shape = () if sigma is None else as_numbers("sigma", sigma).shape
@@ -103,44 +138,45 @@ def noise_of_movie(sigma: Sigma | None, noise: Any, stack: Any, options: Options
         )
     if sigma is None and (noise is None or isinstance(noise, str)):
         number = typical_frame(stack[0])
-    frame = stack[:, number]
-    (found,) = noises_of(sigma, noise, frame, replace(options, patch_shape=options.patch_shape[1:]))
+    (found,) = noises_of(sigma, noise, stack[:, number], patch_shape[1:])
     if isinstance(found, Correlated) and found.autocovariance is not None:
         found = replace(found, autocovariance=np.asarray(found.autocovariance)[np.newaxis])
     return [found]
 
 
-def _deviations(sigma: Sigma, n_slices: int, n_channels: int) -> NDArray:
+def _sigmas(sigma: Sigma, n_images: int, n_channels: int) -> NDArray:
     """Standard deviation of the noise for each image and channel of a stack."""
     values = as_numbers("sigma", sigma).astype(np.float64)
     if not (np.isfinite(values) & (values >= 0)).all():
-        raise ValueError(f"sigma={sigma!r}: a deviation is finite and >= 0; None estimates it.")
-    shape = n_slices, n_channels
-    if values.shape == (n_slices,) and n_slices != n_channels:
-        values = values[:, np.newaxis]
-    elif values.shape == (n_channels,) and n_slices == n_channels > 1:
         raise ValueError(
-            f"sigma={sigma!r} is ambiguous, the stack has {n_slices} images of as many channels: "
-            f"give an array of shape {(1, n_channels)} for channels, {(n_slices, 1)} for images, "
+            f"sigma={sigma!r}: a standard deviation is finite and >= 0; None estimates it."
+        )
+    shape = n_images, n_channels
+    if values.shape == (n_images,) and n_images != n_channels:
+        values = values[:, np.newaxis]
+    elif values.shape == (n_channels,) and n_images == n_channels > 1:
+        raise ValueError(
+            f"sigma={sigma!r} is ambiguous, the stack has {n_images} images of as many channels: "
+            f"give an array of shape {(1, n_channels)} for channels, {(n_images, 1)} for images, "
             f"or {shape} for both."
         )
-    if values.shape not in ((), (n_channels,), shape, (n_slices, 1), (1, n_channels)):
+    if values.shape not in ((), (n_channels,), shape, (n_images, 1), (1, n_channels)):
         raise ValueError(
             f"sigma has shape {values.shape}: give one number, or one for each of the "
-            f"{n_channels} channels or {n_slices} images of the stack."
+            f"{n_channels} channels or {n_images} images of the stack."
         )
     return np.broadcast_to(values, shape)
 
 
 def levels_of(noises: list[Noise], stack: Any) -> NDArray:
-    """Deviation of the noise of each image and channel, at its mean brightness."""
+    """Standard deviation of the noise of each image and channel, at its mean brightness."""
     means = np.zeros((stack.shape[0], stack.shape[-1]))
     if not all(isinstance(each, White) for each in noises):
         (means,) = computed(stack.mean(axis=tuple(range(1, stack.ndim - 1))))
     return np.array([each.level(row) for each, row in zip(noises, means, strict=True)])
 
 
-# --- Its parts
+# --- Its components
 
 
 def components_of(
@@ -152,7 +188,7 @@ def components_of(
     values = image if is_constant.all() else noise.stabilised(image)
     if values is image:
         return _rotated(image, noise, lowest, highest, options.value_range, options)
-    low, high = (noise.stabilised(limit) for limit in (lowest, highest))
+    low, high = (noise.stabilised(ends) for ends in (lowest, highest))
     # Stabilising keeps the order of values, so the extremes decide the precision of all of them:
     # chunks of Dask, which are computed later, have that of an array.
     values = values.astype(np.result_type(low, high), copy=False)
@@ -163,8 +199,8 @@ def components_of(
 
     def restored(images: Sequence[Any]) -> Any:
         means = noise.restored(components.restored(images))
-        means = means.clip(*representable(options.value_range, dtype)).astype(dtype)
-        return np.where(is_constant, image, means) if is_constant.any() else means
+        means = np.where(is_constant, image, means) if is_constant.any() else means
+        return within(means, options.value_range, dtype).astype(dtype, copy=False)
 
     return components._replace(restored=restored)
 
@@ -177,19 +213,19 @@ def _rotated(
     value_range: tuple[float, float],
     options: Options,
 ) -> Components:
-    """Channels by their principal components, in units of their noise.
+    """Principal components of the channels, which are in units of their noise.
 
-    The noise of a component is that of the sum of channels that it is.
+    The noise of a component is that of the linear combination of channels that it is.
     """
     n_channels = image.shape[-1]
     sigmas = noise.deviations(n_channels, options.patch_shape)
 
-    def channel(c: int) -> Part:
+    def channel(c: int) -> Component:
         _, covariance = noise.mixed(np.eye(n_channels)[c], options.patch_shape)
         ends = float(lowest[c]), float(highest[c])
-        return Part(image[..., c], float(sigmas[c]), covariance, *ends, value_range)
+        return Component(image[..., c], float(sigmas[c]), covariance, *ends, value_range)
 
-    if n_channels == 1 or options.paper:
+    if n_channels == 1 or not options.decorrelate:
         return Components([channel(c) for c in range(n_channels)], together)
     if np.all(image == image[..., :1]):  # grey that is stored as colour
         return Components([channel(0)], lambda images: together(list(images) * n_channels))
@@ -202,19 +238,18 @@ def _rotated(
     basis = np.linalg.eigh(pixels.T @ pixels)[1][:, ::-1]
     rotated = (pixels @ basis).reshape(image.shape)
     del pixels
-    lows, highs = limits(rotated[np.newaxis])
+    (lows,), (highs,) = extremes_of(rotated[np.newaxis])
     parts = []
-    for c in range(n_channels):
+    for c, ends in enumerate(zip(lows.tolist(), highs.tolist(), strict=True)):
         sigma, covariance = noise.mixed(basis[:, c] / units * noisy, options.patch_shape)
-        ends = float(lows[0, c]), float(highs[0, c])
-        parts.append(Part(rotated[..., c], sigma, covariance, *ends, ANY_VALUE))
+        parts.append(Component(rotated[..., c], sigma, covariance, *ends, ANY_VALUE))
 
     def restored(images: Sequence[Any]) -> Any:
         flat = together(images).reshape(-1, n_channels)
         whole = ((flat @ basis.T + means) * units + centres).reshape(image.shape)
+        whole = whole if noisy.all() else np.where(noisy, whole, image)
         dtype = float_dtype(image.dtype)
-        whole = whole.clip(*representable(value_range, dtype)).astype(dtype, copy=False)
-        return np.where(noisy, whole, image)
+        return within(whole, value_range, dtype).astype(dtype, copy=False)
 
     return Components(parts, restored)
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kappaform.checks import float_dtype, library_of, representable
-from kappaform.imaging.axes import checked_axes
+from kappaform.checks import float_dtype, library_of
+from kappaform.imaging.axes import check_scale, extremes_of, within
 from kappaform.imaging.cleaning.stages import EFFORTS, Recipe
 from kappaform.imaging.components import (
-    Part,
+    Component,
+    backend_of,
     components_of,
     levels_of,
     noise_of_movie,
@@ -29,63 +30,56 @@ from kappaform.imaging.options import (
     Options,
     Quality,
     Sigma,
-    check_movie,
-    check_scale,
-    checked_options,
-    checked_quality,
-    equal_parts,
-    limits,
     of_ordinary_scale,
-    patch_of_frames,
 )
-from kappaform.imaging.shared import learned_from_all
-from kappaform.imaging.training import Source, learned_at_scales, place_of, share_of_learning
-from kappaform.imaging.work import Progress, checked_progress, section
+from kappaform.imaging.shared import NoisyImage, learned_from_all
+from kappaform.imaging.training import learned_at_scales, learning_fraction, sources_of
+from kappaform.imaging.work import Listener, Progress
 from kappaform.learning import LearnResult
 from kappaform.threads import single_threaded_blas
 
-# Above this distance from the centre, in units of the noise, single precision would show. Patches
-# are rounded by 2**-24 times as much, 1/4000 of the noise. Groups need squares: products of their
-# patches are rounded by less than the noise adds to them.
+# Largest distance from the centre, in units of the noise, for single precision. Patches are rounded
+# by 2**-24 times as much, 1/4000 of the noise. Groups need squares: products of their patches are
+# rounded by less than the noise adds to them.
 _SINGLE_PRECISION_PEAK = 4096
 _SINGLE_PRECISION_PEAK_OF_GROUPS = 256
-# Components that have a transform of their own, those of colour and the strongest of more channels.
-# The others, of which most are noise, share one: the time of learning does not grow with them.
+# Components with a transform of their own: those of colour, or the strongest of more channels. The
+# others are mostly noise and have one in common: more of them do not prolong learning.
 _MOST_LEARNED = 4
 
 
 @dataclass(frozen=True, eq=False)
 class DenoiseResult:
-    """A cleaned image and how it was cleaned.
+    """A denoised image, and how it was denoised.
 
     Attributes
     ----------
     image : array
-        Of the shape and axes of the input.
-    noise : White, Shot or Correlated, or a tuple of them
-        The noise that was assumed; of a stack, that of each image.
+        The denoised image, with the shape and axes of the input.
+    noise : White, Shot, Varying or Correlated, or a tuple of them
+        The noise that was assumed; for a stack, one for each image.
     sigma : float or array
-        Its deviation, in units of the image; one for each channel and image. Of noise that depends
-        on brightness, that at the mean brightness.
+        Standard deviation of the noise, in image units; one for each channel and image. If the
+        noise depends on brightness, that at the mean brightness.
     patch_shape : tuple of int
     transforms : tuple of float64 arrays of shape (n, n)
-        One for each (decorrelated) channel and slice; none where there was nothing to do. After the
-        four strongest, components share one. Those of the halved image are in `history` only.
+        One for each (decorrelated) channel and image that has noise. Components after the four
+        strongest have one in common. Transforms of coarser scales are in `history` only.
     sparsity_map : array
-        Mean number of coefficients of the patches over each pixel, over all channels.
+        Mean number of coefficients of the patches over each pixel, averaged over channels.
     history : tuple of LearnResult
         One for each round of learning.
 
     Examples
     --------
-    What was found in one picture is good for others of the same camera.
+    Noise and transform of one picture can be used for others of the same camera.
 
     >>> from skimage.data import camera
     >>> import kappaform as kf
     >>> noisy = kf.add_noise(camera()[100:164, 200:264], sigma=20)
     >>> details = kf.denoise_with_details(noisy)
     >>> other = kf.add_noise(camera()[200:264, 200:264], sigma=20, rng=1)
-    >>> cleaned = kf.denoise(other, noise=details.noise, transform=details.transform)
+    >>> denoised = kf.denoise(other, noise=details.noise, transform=details.transform)
     """
 
     image: NDArray
@@ -98,12 +92,12 @@ class DenoiseResult:
 
     @property
     def transform(self) -> NDArray | None:
-        """The only transform, or the first one: in colour, that of the strongest component."""
+        """The first or only transform: in colour, that of the strongest component."""
         return self.transforms[0] if self.transforms else None
 
     @property
     def condition_number(self) -> float:
-        """The largest of the transforms used, 1 if there are none."""
+        """The largest condition number of the transforms, 1 if there are none."""
         return max((float(np.linalg.cond(each)) for each in self.transforms), default=1.0)
 
 
@@ -125,87 +119,90 @@ def denoise(
     share: bool = False,
     rng: int | np.random.Generator | None = None,
     callback: Callback | None = None,
-    progress: Progress | None = None,
+    progress: Listener | None = None,
 ) -> NDArray:
-    """Remove noise from an image, a volume or a stack.
+    """Remove noise from an image, a volume or a stack of images.
 
-    A transform is learned from the noisy patches. Its coefficients well above the noise give a
-    first estimate, which then says how much of each coefficient is signal (Wiener's rule);
-    overlapping patches are averaged, the sparser ones with more weight. What is smooth is taken
-    from the image at half its size. From there on, groups of similar patches are estimated together
-    (`quality`). Values are never rescaled or clipped unless `value_range` is given.
+    A transform is learned from the noisy patches. Hard thresholding of its coefficients gives a
+    first estimate, which guides empirical Wiener filtering. Overlapping patches are averaged, the
+    sparser ones with more weight. Smooth content is estimated at coarser scales. Finally, groups of
+    similar patches are denoised jointly (`quality`). Values are never rescaled, and clipped only if
+    `value_range` is given.
 
     Parameters
     ----------
     image : array
-        2-D or 3-D, beside the axes of channels and of a stack. Floats keep their dtype, integers
-        come back as float64 in their own range. A Dask array is cleaned chunk by chunk when
-        the result is computed, without `channel_axis` and `preset`. A torch tensor comes back as
-        one on its device; on a GPU it is learned from and cleaned there.
+        2-D or 3-D, not counting the axes of channels and of a stack. Floats keep their dtype;
+        integers become float64 in their own range. A Dask array is denoised chunk by chunk when the
+        result is computed; it excludes `channel_axis` and `preset`. A torch tensor is returned as a
+        tensor on its device; on a GPU it is also processed there.
     sigma : float, or one for each channel or image of a stack, optional
         Standard deviation of the white noise, in image units. With 0 the image is returned
-        unchanged, but for `value_range`. One number for each of 3 channels in a stack of 3 images
-        is ambiguous: give shape (1, 3) for channels, (3, 1) for images.
-    noise : White, Shot, Correlated, or the name of a kind, optional
-        In place of `sigma`: the noise of the image, or one for each image of a stack. Of a kind
-        ("white", "shot", "correlated") its size is estimated; without both, so is the kind, as by
-        `estimate_noise`.
+        unchanged, except for `value_range`. For a stack of 3 images with 3 channels, three numbers
+        are ambiguous: give shape (1, 3) for channels, (3, 1) for images.
+    noise : White, Shot, Varying, Correlated, or the name of a kind, optional
+        In place of `sigma`: the noise of the image, or a sequence with that of each image of a
+        stack. A name ("white", "shot", "correlated") fixes the kind and estimates its strength. If
+        neither `sigma` nor `noise` is given, both are estimated, as by `estimate_noise`.
     method : {"conditioned", "log-det", "orthonormal"}
+        How the transform is learned.
     max_condition : float >= 1
-        Bound on the condition number of the conditioned transform.
+        Bound on the condition number, for the method "conditioned".
     patch_size : int or tuple, optional
-        By default 11 in 2-D and 4 in 3-D, or less in a smaller image.
+        Side of the patches. Default: 11 in 2-D and 4 in 3-D, or the size of a smaller image.
     quality : {"fast", "balanced", "best"}, optional
-        "fast" cleans every patch on its own, with transforms learned from the image and from its
-        halves. "balanced", the default, and "best" then let similar patches, wherever they are
-        near, clean each other: better, in up to three and seven times the time of "fast".
+        "fast" denoises every patch on its own, with transforms learned from the image and from
+        coarser scales. "balanced" (default) and "best" then denoise groups of similar patches
+        jointly, which is better and takes up to three and seven times the time of "fast".
     preset : {"paper"}, optional
         The settings of the paper, for comparison: grey levels from 0 to 255, coding to an error,
-        bound and norm taken from a log-det transform, so that `max_condition` has no effect. It
-        has one quality only.
+        bound and norm taken from a log-det transform. `max_condition` has no effect, and `quality`
+        cannot be chosen.
     transform : array of shape (n, n), LearnResult or fitted estimator, optional
         Used instead of learning one. Its scale does not matter.
     value_range : (low, high), optional
-        Values that are possible: patches (but those of colour) and image are clipped to them, also
-        where there is no noise to remove.
+        Range of possible values. The image and (except in colour) the patches are clipped to it,
+        even if there is no noise to remove.
     channel_axis : int, optional
         Axis of the channels, which are decorrelated by their principal components. A given
         `sigma` means noise that is independent between channels.
     stack_axis : int, optional
-        Axis along which images are denoised each on its own: as if it came alone.
+        Axis of a stack of images. Each image is denoised as if it were given alone.
     movie : bool
-        The images of the stack are the frames of a movie, in order: similar patches are looked for
-        in the frames before and after as well (with "fast" frames share a transform only). All
-        frames have the same noise, estimated in the frame whose noise level is the median. In
-        memory only.
+        Whether the images of the stack are consecutive frames of a movie. Similar patches are then
+        searched in neighbouring frames too (with "fast", frames only have a transform in common).
+        All frames have the same noise, estimated in the frame with the median noise level. The
+        movie must be in memory.
     share : bool
-        Learn one transform from the patches of all images of the stack, instead of one for each
-        image and channel.
+        Whether one transform is learned from the patches of all images of the stack, instead of one
+        for each image and channel.
     rng : int or Generator, optional
-        Chooses the patches to learn from. None: 0, the same call gives the same result.
+        Seed for drawing the patches to learn from. None is seed 0: the same call gives the same
+        result.
     callback : callable, optional
-        Called with the LearnResult after every iteration (with the preset, after every round);
-        returning True ends that learning.
+        Called with the LearnResult after every iteration (with the preset, after every round).
+        Returning True ends that learning.
     progress : callable, optional
-        Told the share of the work that is done, a float that never falls and ends at 1, in the
-        thread of the caller. Of a Dask image that is the work of the call, which learns: cleaning
-        comes later and is not told.
+        Called with the completed fraction of the work, which never decreases and ends at 1, in the
+        thread of the caller. For a Dask image, progress covers this call only (learning); denoising
+        runs when the result is computed.
 
     Returns
     -------
-    array of the shape and axes of `image`
+    array
+        The denoised image, with the shape and axes of `image`.
 
     See Also
     --------
-    denoise_with_details : the same image with the transform, sigma and map of sparsities.
+    denoise_with_details : also returns the noise, the transforms and a map of sparsities.
 
     Examples
     --------
     >>> from skimage.data import camera
     >>> import kappaform as kf
     >>> noisy = kf.add_noise(camera()[100:164, 200:264], sigma=20)
-    >>> cleaned = kf.denoise(noisy, sigma=20, value_range=(0, 255))
-    >>> bool(abs(cleaned - camera()[100:164, 200:264]).mean() < 8)
+    >>> denoised = kf.denoise(noisy, sigma=20, value_range=(0, 255))
+    >>> bool(abs(denoised - camera()[100:164, 200:264]).mean() < 8)
     True
     """
     return denoise_with_details(**locals()).image  # every argument by its name
@@ -229,9 +226,9 @@ def denoise_with_details(
     share: bool = False,
     rng: int | np.random.Generator | None = None,
     callback: Callback | None = None,
-    progress: Progress | None = None,
+    progress: Listener | None = None,
 ) -> DenoiseResult:
-    """Remove noise, and tell how: `denoise` with all that it found.
+    """Remove noise as `denoise` does, and return everything that was estimated and learned.
 
     Parameters
     ----------
@@ -255,69 +252,32 @@ def denoise_with_details(
     >>> details.condition_number <= 1.1 * (1 + 1e-9)
     True
     """
-    library = library_of(image)
-    if library == "torch":
-        from kappaform.imaging.cleaning.torch import as_given, on_host
-
-        sigma = on_host(sigma, "sigma")
-    pixels, device = pixels_of(image, channel_axis, preset)
-    if movie:
-        check_movie(pixels.shape, (stack_axis, channel_axis), preset, share, library)
-    axes = checked_axes(pixels.shape, channel_axis, stack_axis)
-    stack = frames = axes.to_stack(pixels)
-    if movie:
-        stack = frames[np.newaxis]
-        patch_size = patch_of_frames(patch_size, stack.shape[2:-1], transform)
-    space = stack.shape[1:-1]
-    options = checked_options(
-        space, method, max_condition, patch_size, preset, transform, value_range, rng, callback
-    )
-    options = replace(
-        options,
-        quality=checked_quality(quality, preset),
-        device=device,
-        progress=checked_progress(progress),
-    )
-    if share and (options.paper or options.transform is not None):
-        raise ValueError("share=True learns a transform: leave out transform and preset.")
-    with single_threaded_blas():
-        lowest, highest = limits(frames)
-        if movie:
-            lowest, highest = lowest.min(0, keepdims=True), highest.max(0, keepdims=True)
-            noises = noise_of_movie(sigma, noise, stack, options)
-        else:
-            noises = noises_of(sigma, noise, stack, options)
-        levels = levels_of(noises, stack)
-        check_scale(lowest, highest, levels)
-        images = list(zip(stack, noises, lowest, highest, strict=True))
-        if share:
-            history = learned_from_all(images, options)
-            options = replace(options, transform=history[-1].transform if history else None)
-        parts = zip(images, equal_parts(options, len(images)), strict=True)
-        slices = [_denoise_slice(*each, part) for each, part in parts]
-    cleaned = together([each.images[0] for each in slices], axis=0)
-    counts = together([each.counts[0] for each in slices], axis=0)
-    if movie:
-        cleaned, counts = cleaned[0], counts[0]
-    cleaned = axes.from_stack(cleaned)
-    if not share:
-        history = [result for each in slices for result in each.history]
-    return DenoiseResult(
-        image=as_given(cleaned, cast(Any, image)) if library == "torch" else cleaned,
-        noise=noises[0] if len(noises) == 1 else tuple(noises),
-        sigma=float(levels[0, 0]) if levels.size == 1 else np.squeeze(levels),
-        patch_shape=options.patch_shape,
-        transforms=tuple(matrix for each in slices for matrix in each.transforms),
-        sparsity_map=axes.map_from_stack(counts),
-        history=tuple(history),
-    )
+    return denoise_on(None, **locals())  # every argument by its name
 
 
-# --- One image after another
+def denoise_on(
+    device: Any,
+    image: Any,
+    sigma: Any = None,
+    *,
+    noise: Any = None,
+    preset: str | None = None,
+    channel_axis: int | None = None,
+    **settings: Any,
+) -> DenoiseResult:
+    """`denoise_with_details` of an array on a torch device: pixels go there and back once."""
+    if preset is not None:
+        # The only import from a layer above: the preset is the paper's, and its code is there.
+        from kappaform.paper.denoiser import denoise_as_published
+
+        return denoise_as_published(image, sigma, noise, preset, channel_axis, **settings)
+    pixels, device = pixels_of(image, channel_axis, device)
+    options = Options.checked(pixels, channel_axis=channel_axis, device=device, **settings)
+    return denoised(image, pixels, sigma, noise, options, _denoised_components)
 
 
-class _Cleaned(NamedTuple):
-    """What was cleaned, and the transforms and rounds of learning behind it."""
+class Denoised(NamedTuple):
+    """Denoised images, and the transforms and rounds of learning behind them."""
 
     images: list[Any]
     counts: list[Any]
@@ -325,73 +285,103 @@ class _Cleaned(NamedTuple):
     history: list[LearnResult]
 
 
-def _denoise_slice(
-    image: Any, noise: Noise, lowest: NDArray, highest: NDArray, options: Options
-) -> _Cleaned:
+ComponentsDenoiser = Callable[[list[Component], Options, Progress], Denoised]
+
+
+def denoised(
+    image: Any,
+    pixels: Any,
+    sigma: Any,
+    noise: Any,
+    options: Options,
+    by: ComponentsDenoiser,
+) -> DenoiseResult:
+    """An image with these pixels denoised, its components by the given function."""
+    axes, is_tensor = options.axes, library_of(image) == "torch"
+    if is_tensor:
+        from kappaform.imaging.cleaning.torch import as_array, as_given
+
+        sigma = as_array(sigma, "sigma")
+    stack = axes.to_stack(pixels)
+    with single_threaded_blas():
+        lowest, highest = extremes_of(stack[0] if axes.movie else stack)
+        if axes.movie:
+            lowest, highest = lowest.min(0, keepdims=True), highest.max(0, keepdims=True)
+        find = noise_of_movie if axes.movie else noises_of
+        noises = find(sigma, noise, stack, options.patch_shape)
+        levels = levels_of(noises, stack)
+        check_scale(lowest, highest, levels)
+        images = list(zip(stack, noises, lowest, highest, strict=True))
+        shared: list[LearnResult] = []
+        if options.share:
+            shared = learned_from_all(images, options)
+            options = replace(options, transform=shared[-1].transform if shared else None)
+        parts = zip(images, options.progress.sections([1] * len(images)), strict=True)
+        found = [_denoised_image(each, options, by, progress) for each, progress in parts]
+    result = axes.from_stack(together([each.images[0] for each in found], axis=0))
+    counts = together([each.counts[0] for each in found], axis=0)
+    return DenoiseResult(
+        image=as_given(result, image) if is_tensor else result,
+        noise=noises[0] if len(noises) == 1 else tuple(noises),
+        sigma=float(levels[0, 0]) if levels.size == 1 else np.squeeze(levels),
+        patch_shape=options.patch_shape,
+        transforms=tuple(matrix for each in found for matrix in each.transforms),
+        sparsity_map=axes.map_from_stack(counts),
+        history=tuple(shared or (result for each in found for result in each.history)),
+    )
+
+
+# --- One image after another
+
+
+def _denoised_image(
+    image: NoisyImage, options: Options, by: ComponentsDenoiser, progress: Progress
+) -> Denoised:
     """One image of a stack: its components together."""
-    components = components_of(image, noise, lowest, highest, options)
-    noisy = [part for part in components.parts if not part.is_clean]
-    if not noisy:
-        if options.progress is not None:
-            options.progress(1.0)
-        found = _Cleaned([], [], [], [])
-    else:
-        found = (_as_published if options.paper else _denoise_parts)(noisy, options)
-    cleaned, counts = iter(found.images), iter(found.counts)
-    images, totals = [], []
-    for part in components.parts:
-        values = part.image
-        images.append(values.astype(float_dtype(values.dtype)) if part.is_clean else next(cleaned))
-        totals.append(np.zeros_like(values, np.float32) if part.is_clean else next(counts))
-    mean = sum(totals) / np.float32(len(totals))
-    whole = components.restored(images)
-    whole = whole.clip(*representable(options.value_range, whole.dtype))
-    return found._replace(images=[whole], counts=[mean])
+    components = components_of(*image, options)
+    noisy = [part for part in components.parts if part.is_noisy]
+    found = by(noisy, options, progress) if noisy else Denoised([], [], [], [])
+    progress(1.0)
+    pairs = zip(found.images, found.counts, strict=True)
+    every = [next(pairs) if part.is_noisy else _unchanged(part) for part in components.parts]
+    images, counts = zip(*every, strict=True)
+    mean = sum(counts) / np.float32(len(counts))
+    return found._replace(images=[components.restored(images)], counts=[mean])
 
 
-def _as_published(parts: Sequence[Part], options: Options) -> _Cleaned:
-    """Each component on its own, with the settings of the paper."""
-    from kappaform.imaging.published import denoise_as_published
-
-    found = _Cleaned([], [], [], [])
-    for part, its_options in zip(parts, equal_parts(options, len(parts)), strict=True):
-        image, counts, rounds = denoise_as_published(part.image, part.sigma, its_options)
-        found.images.append(image)
-        found.counts.append(counts)
-        found.transforms.append(rounds[-1].transform)
-        found.history.extend(rounds)
-    return found
+def _unchanged(part: Component) -> tuple[Any, Any]:
+    """A component without noise, and its numbers of coefficients."""
+    dtype = float_dtype(part.image.dtype)
+    image = within(part.image.astype(dtype), part.value_range, dtype)
+    return image, np.zeros_like(part.image, np.float32)
 
 
-def _denoise_parts(parts: Sequence[Part], options: Options) -> _Cleaned:
-    """Learn transforms or take the given one, then clean all components, where the pixels are."""
+def _denoised_components(parts: list[Component], options: Options, progress: Progress) -> Denoised:
+    """Learn transforms or take the given one, then denoise all components, where the pixels are."""
     rng = np.random.default_rng(options.seed)
-    place = place_of([part.image for part in parts], options.device)
-    learning = share_of_learning(parts[0].image, options)
-    told = replace(options, progress=section(options.progress, 0, learning))
+    backend = backend_of([part.image for part in parts], options.device)
+    learning = learning_fraction(parts[0].image, options)
     scales: list[list[NDArray]] = [[]] * len(parts)  # the transforms of each component
     history: list[LearnResult] = []
     if options.transform is not None:
         scales = [[options.transform]] * len(parts)
     else:
-        sources = [
-            Source(place, c, part.image.shape, part.sigma, part.covariance)
-            for c, part in enumerate(parts)
-        ]
+        sources = sources_of(parts, backend)
         groups = [sources[c : c + 1] for c in range(_MOST_LEARNED)] + [sources[_MOST_LEARNED:]]
         groups = [group for group in groups if group]
-        for group, its_options in zip(groups, equal_parts(told, len(groups)), strict=True):
-            rounds = learned_at_scales(group, its_options, rng)
+        of_groups = progress.section(0, learning).sections([1] * len(groups))
+        for group, its in zip(groups, of_groups, strict=True):
+            rounds = learned_at_scales(group, options, rng, its)
             history.extend(result for scale in rounds for result in scale)
             for source in group:
                 scales[source.component] = [scale[-1].transform for scale in rounds]
     recipes = [_recipe(*each, options) for each in zip(parts, scales, strict=True)]
-    transforms = [each[0] for each in scales]
-    rest = section(options.progress, learning, 1)
-    return _Cleaned(*place.cleaned(recipes, options.quality, rest), transforms, history)
+    rest = progress.section(learning, 1)
+    images, counts = backend.denoised(recipes, options.quality, rest)
+    return Denoised(images, counts, [each[0] for each in scales], history)
 
 
-def _recipe(part: Part, transforms: Sequence[NDArray], options: Options) -> Recipe:
+def _recipe(part: Component, transforms: Sequence[NDArray], options: Options) -> Recipe:
     peak = (part.highest / 2 - part.lowest / 2) / part.sigma
     is_fast = EFFORTS[options.quality] is None
     largest = _SINGLE_PRECISION_PEAK if is_fast else _SINGLE_PRECISION_PEAK_OF_GROUPS

@@ -1,4 +1,4 @@
-"""How near a picture is to its reference."""
+"""PSNR and SSIM: how similar an image is to its reference."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _FEWEST_BITS = 8  # a dark picture of 8 bit is still one of 8 bit
 
 
 def data_range(reference: NDArray) -> float:
-    """What the reference could span.
+    """The range of values that the reference could have.
 
-    Floats span their own values. Integers span 2^b - 1, with b the fewest bits, at least 8, that
-    hold every value of the reference: cameras store 10, 12 or 14 bit in files of 16. Below zero,
-    one bit is the sign.
+    For floats it is the range of their values. For integers it is 2^b - 1, with b the fewest bits,
+    at least 8, that hold every value: cameras store 10, 12 or 14 bits in files of 16. With negative
+    values, one bit is the sign.
     """
     if reference.dtype.kind not in "iu":
         return float(np.ptp(reference))
@@ -44,10 +44,10 @@ def ssim(
     channel_axis: int | None = None,
     stack_axis: int | None = None,
 ) -> float:
-    """Structural similarity, 1 for equal pictures; of a stack, the mean over its slices.
+    """Structural similarity, 1 for equal pictures; for a stack, the mean over its images.
 
-    The window has 7 pixels a side, or fewer where the picture has; NaN where that leaves less
-    than 3. `channel_axis` counts from the end (-1) if there is a stack.
+    The window has 7 pixels per side, or fewer in a smaller picture; NaN if fewer than 3 remain.
+    `channel_axis` counts from the end (-1) if there is a stack.
     """
     from skimage.metrics import structural_similarity
 

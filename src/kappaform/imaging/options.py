@@ -1,19 +1,19 @@
-"""What `denoise` is asked for: its arguments, checked, and which axes of the image are what."""
+"""The arguments of `denoise`, checked."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from itertools import count
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.checks import as_real_array, generator, library_of
+from kappaform.imaging.axes import ANY_VALUE, Axes, checked_axes
 from kappaform.imaging.patches import checked_patch_shape
-from kappaform.imaging.work import Progress, sections
+from kappaform.imaging.work import Progress
 from kappaform.learning import Conditioned, LearnResult, LogDet, Method, Orthonormal
 from kappaform.learning.result import transform_of
 
@@ -23,7 +23,7 @@ Callback = Callable[[LearnResult], bool | None]
 
 
 class HasArray(Protocol):
-    """An array of any library, or a number of NumPy."""
+    """An array of any library, or a NumPy scalar."""
 
     def __array__(self) -> NDArray[Any]: ...
 
@@ -31,209 +31,143 @@ class HasArray(Protocol):
 #: Standard deviation of white noise: one number, or one for each channel or image, or for both.
 Sigma = float | HasArray | Sequence[float] | Sequence[Sequence[float]]
 
-ANY_VALUE = (-math.inf, math.inf)
-GREY_LEVELS = (0.0, 255.0)  #: of the paper's images
-
-_PAPER_PATCH_SIDE = 11
-_PATCH_SIDE = {2: _PAPER_PATCH_SIDE, 3: 4}  # in 3-D about half as many pixels
-_LARGEST_VALUE = 1e300  # sums over a patch stay within float64
-_LARGEST_PEAK = 2.0**52  # distance from the centre over noise: float64 has no more digits
+PATCH_SIDES = {2: 11, 3: 4}  #: by dimensions of space; in 3-D about half as many pixels
 _WORST_CONDITION = 1e12  # of a given transform: its inverse still has some digits
 
 
 @dataclass(frozen=True, eq=False)
 class Options:
-    """The arguments of `denoise`, the same for every channel and slice."""
+    """The arguments of `denoise` that are the same for every channel and image of a stack."""
 
+    axes: Axes
+    patch_shape: tuple[int, ...]
     method_name: MethodName
     method: Method
-    patch_shape: tuple[int, ...]
-    paper: bool
-    transform: NDArray | None  #: as it was given, float64; None: learn one
+    transform: NDArray | None  #: as given, float64; None: learn one
+    quality: Quality
     value_range: tuple[float, float]
-    seed: int  #: of the patches that are drawn from each image
+    share: bool
+    seed: int  #: for drawing patches from each image
     callback: Callback | None
-    quality: Quality = "balanced"
-    device: Any = None  #: of torch, where images are learned from and cleaned; None: the host
-    progress: Progress | None = None
+    progress: Progress
+    device: Any = None  #: of torch, where images are learned from and denoised; None: the host
+    decorrelate: bool = True  #: denoise principal components, not channels
 
-
-def checked_quality(quality: Any, preset: str | None) -> Quality:
-    if quality is None:
-        return "balanced"
-    if quality not in get_args(Quality):
-        raise ValueError(f"quality={quality!r} is unknown: choose one of {get_args(Quality)}.")
-    if preset is not None:
-        raise ValueError(
-            f"quality={quality!r} has no effect with preset={preset!r}, which has one quality: "
-            "leave one of them out."
-        )
-    return quality
-
-
-def equal_parts(options: Options, number: int) -> list[Options]:
-    """The options of equal parts of the work, each with its part of the progress."""
-    return [replace(options, progress=part) for part in sections(options.progress, [1] * number)]
-
-
-def telling_callback(options: Options, n_iter: int) -> Callback | None:
-    """The callback of a round of learning, which tells progress of each of its iterations."""
-    callback, progress = options.callback, options.progress
-    if progress is None:
-        return callback
-    iterations = count(1)
-
-    def tell(result: LearnResult) -> bool | None:
-        progress(next(iterations) / n_iter)
-        return None if callback is None else callback(result)
-
-    return tell
-
-
-def limits(stack: NDArray) -> tuple[NDArray, NDArray]:
-    """Lowest and highest value of each slice and channel of a stack, as float64."""
-    space = tuple(range(1, stack.ndim - 1))
-    lowest, highest = computed(stack.min(space), stack.max(space))
-    check_finite(lowest, highest)
-    return lowest.astype(np.float64), highest.astype(np.float64)
-
-
-def check_finite(lowest: NDArray, highest: NDArray) -> None:
-    """Refuse an image, or a stack, with such extreme values: NaN is one wherever it occurs."""
-    are_finite = np.isfinite(lowest) & np.isfinite(highest)
-    if not are_finite.all():
-        where = ""
-        if are_finite.ndim and len(are_finite) > 1:
-            first = np.argwhere(~are_finite)[0, 0]
-            where = f", first in image {first} of the stack (counted from 0)"
-        raise ValueError(f"image contains NaN or inf{where}: fill such pixels first.")
-
-
-def check_scale(lowest: NDArray, highest: NDArray, sigmas: NDArray) -> None:
-    """Refuse an image for which float64 has no room, or too few digits to see the noise."""
-    too_large = np.maximum(-lowest, highest) > _LARGEST_VALUE
-    too_far = ((highest / 2 - lowest / 2) / _LARGEST_PEAK > sigmas) & (sigmas > 0)
-    for where in np.argwhere(too_large | too_far)[:1].tolist():
-        at = tuple(where)
-        raise ValueError(
-            f"image has values from {lowest[at]:.3g} to {highest[at]:.3g}, and sigma is "
-            f"{sigmas[at]:.3g}: more than the 16 digits of float64, or near its largest number. "
-            "Fill outliers, such as pixels without data; scale huge values and sigma; give sigma=0 "
-            "where there is no noise."
+    @classmethod
+    def checked(
+        cls,
+        pixels: Any,
+        *,
+        method: MethodName = "conditioned",
+        max_condition: float = 1.1,
+        patch_size: int | tuple[int, ...] | None = None,
+        quality: Quality | None = None,
+        transform: Any = None,
+        value_range: tuple[float, float] | None = None,
+        channel_axis: int | None = None,
+        stack_axis: int | None = None,
+        movie: bool = False,
+        share: bool = False,
+        rng: int | np.random.Generator | None = None,
+        callback: Callback | None = None,
+        progress: Any = None,
+        device: Any = None,
+        decorrelate: bool = True,
+        patch_sides: dict[int, int] = PATCH_SIDES,
+    ) -> Options:
+        """Check the arguments for an image; `patch_sides` are the default ones."""
+        if movie:
+            _check_movie(pixels, stack_axis, channel_axis, share)
+        axes = checked_axes(pixels.shape, channel_axis, stack_axis, movie)
+        space = axes.to_stack(pixels).shape[1:-1]
+        methods = _methods(max_condition)
+        if method not in methods:
+            raise ValueError(f"method={method!r} is unknown: choose one of {tuple(methods)}.")
+        if quality is not None and quality not in get_args(Quality):
+            raise ValueError(f"quality={quality!r} is unknown: choose one of {get_args(Quality)}.")
+        if callback is not None and not callable(callback):
+            raise TypeError(f"callback={callback!r}: give a function of a LearnResult, or None.")
+        if share and transform is not None:
+            raise ValueError("share=True learns a transform: leave out transform and preset.")
+        matrix = _matrix(transform)
+        patch_shape = (1,) * movie + _patch_shape(patch_size, space[movie:], matrix, patch_sides)
+        if matrix is not None:
+            _check_matrix(matrix, patch_shape)
+        return cls(
+            axes,
+            patch_shape,
+            method,
+            methods[method],
+            matrix,
+            quality or "balanced",
+            checked_range(value_range),
+            share,
+            _seed(rng),
+            callback,
+            Progress.checked(progress),
+            device,
+            decorrelate,
         )
 
 
-def computed(*arrays: NDArray) -> tuple[NDArray, ...]:
-    """The same arrays in memory, those of a Dask array together."""
-    if library_of(arrays[0]) != "dask":
-        return arrays
-    from dask.base import compute
-
-    return compute(*arrays)
-
-
-def checked_options(
-    space: tuple[int, ...],
-    method: MethodName,
-    max_condition: float,
-    patch_size: int | tuple[int, ...] | None,
-    preset: str | None,
-    transform: Any,
-    value_range: tuple[float, float] | None,
-    rng: int | np.random.Generator | None,
-    callback: Callback | None,
-) -> Options:
-    """Check everything but the image, of which `space` is the shape without stack and channels."""
+def _methods(max_condition: float) -> dict[MethodName, Method]:
     # Few rounds: iterations on noisy patches need not be exact, and passes are cheap.
     conditioned = Conditioned(max_condition, objective="relative", n_rounds=3)
-    methods: dict[MethodName, Method] = {
-        "conditioned": conditioned,
-        "log-det": LogDet(),
-        "orthonormal": Orthonormal(),
-    }
-    if method not in methods:
-        raise ValueError(f"method={method!r} is unknown: choose one of {tuple(methods)}.")
-    if preset not in (None, "paper"):
-        raise ValueError(f"preset={preset!r} is unknown: give 'paper', or None for the default.")
-    paper = preset == "paper"
-    values = _checked_range(value_range)
-    if paper and values not in (ANY_VALUE, GREY_LEVELS):
-        raise ValueError(
-            f"value_range={value_range!r} with preset='paper': its grey levels are 0 to 255."
-        )
-    if paper and transform is not None:
-        raise ValueError("transform and preset='paper' exclude each other: the preset learns one.")
-    if callback is not None and not callable(callback):
-        raise TypeError(f"callback={callback!r}: give a function of a LearnResult, or None.")
-    matrix = _matrix(transform)
-    patch_shape = _patch_shape(patch_size, space, matrix, paper)
-    if matrix is not None:
-        _check_matrix(matrix, patch_shape)
-    # One seed for all images of a stack, so that each becomes what it becomes alone.
-    seed = int(rng.integers(2**62)) if isinstance(rng, np.random.Generator) else rng
-    generator(seed)  # refuses what is not a seed
-    seed = 0 if seed is None else seed
-    return Options(method, methods[method], patch_shape, paper, matrix, values, seed, callback)
+    return {"conditioned": conditioned, "log-det": LogDet(), "orthonormal": Orthonormal()}
 
 
-def check_movie(
-    shape: Sequence[int],
-    axes: tuple[int | None, int | None],
-    preset: str | None,
-    share: bool,
-    library: str,
+def _check_movie(
+    pixels: Any, stack_axis: int | None, channel_axis: int | None, share: bool
 ) -> None:
-    """Refuse what a movie cannot be; `axes` are those of the stack and of the channels."""
-    if axes[0] is None:
+    """Reject what a movie cannot be."""
+    if stack_axis is None:
         raise ValueError("movie=True needs stack_axis, the axis of the frames.")
-    n_axes = len(shape) - sum(axis is not None for axis in axes)
-    if n_axes != 2 and axes[0] != axes[1]:  # one axis twice is refused with the axes
+    n_axes = len(pixels.shape) - 1 - (channel_axis is not None)
+    if n_axes != 2 and stack_axis != channel_axis:  # one axis twice is rejected with the axes
         raise ValueError(
-            f"movie=True: image has shape {tuple(shape)}, frames of {n_axes} dimension(s): planes "
-            "are needed."
+            f"movie=True: image has shape {tuple(pixels.shape)}, frames of {n_axes} dimension(s): "
+            "planes are needed."
         )
     if share:
         raise ValueError(
             "share=True has no effect with movie=True, whose frames share a transform already: "
             "leave out share."
         )
-    if preset is not None:
+    if library_of(pixels) == "dask":
         raise ValueError(
-            f"preset={preset!r} with movie=True: the preset denoises each image on its own; leave "
-            "out one of them."
-        )
-    if library == "dask":
-        raise ValueError(
-            "movie=True with a Dask image: frames are cleaned together in memory only, "
+            "movie=True with a Dask image: frames are denoised together in memory only, "
             "image.compute()."
         )
 
 
-def patch_of_frames(patch_size: Any, frame: tuple[int, ...], transform: Any) -> tuple[int, ...]:
-    """The shape of a patch of one frame of a movie, whose frames are planes."""
-    return (1, *_patch_shape(patch_size, frame, _matrix(transform)))
-
-
 def _patch_shape(
-    patch_size: Any, space: tuple[int, ...], matrix: NDArray | None, paper: bool = False
+    patch_size: Any, space: tuple[int, ...], matrix: NDArray | None, sides: dict[int, int]
 ) -> tuple[int, ...]:
     if patch_size is None and matrix is not None:
         patch_size = round(len(matrix) ** (1 / len(space)))
     elif patch_size is None:
-        patch_size = default_patch_shape(space, paper)
+        patch_size = default_patch_shape(space, sides)
     return checked_patch_shape(patch_size, space)
 
 
-def default_patch_shape(space: tuple[int, ...], paper: bool = False) -> tuple[int, ...]:
-    """The patches of an image of this shape, if nobody says otherwise."""
-    largest = _PAPER_PATCH_SIDE if paper else _PATCH_SIDE[len(space)]
-    return tuple(min(largest, size) for size in space)
+def default_patch_shape(
+    space: tuple[int, ...], sides: dict[int, int] = PATCH_SIDES
+) -> tuple[int, ...]:
+    """The patches of an image of this shape, unless `patch_size` is given."""
+    return tuple(min(sides[len(space)], size) for size in space)
+
+
+def _seed(rng: Any) -> int:
+    """One seed for all images of a stack, so that each is denoised as it would be alone."""
+    seed = int(rng.integers(2**62)) if isinstance(rng, np.random.Generator) else rng
+    generator(seed)  # rejects what is not a seed
+    return 0 if seed is None else seed
 
 
 def of_ordinary_scale(transform: NDArray) -> NDArray:
     """A transform times the power of two that brings its largest entry between 1/2 and 1.
 
-    The scale of a transform does not matter to what is cleaned, but to squares of its entries.
+    The result does not depend on the scale of a transform, but squares of its entries do.
     """
     return np.ldexp(transform, -int(np.frexp(np.abs(transform).max())[1]))
 
@@ -257,7 +191,7 @@ def _check_matrix(matrix: NDArray, patch_shape: tuple[int, ...]) -> None:
         raise ValueError("transform is singular or not finite: its codes could not be inverted.")
 
 
-def _checked_range(value_range: tuple[float, float] | None) -> tuple[float, float]:
+def checked_range(value_range: tuple[float, float] | None) -> tuple[float, float]:
     if value_range is None:
         return ANY_VALUE
     try:

@@ -1,7 +1,7 @@
 """Images as overlapping patches, and back.
 
-Patches are the rows of a matrix, in C order of their places. Each is flattened in C order, with the
-channels, if any, last.
+Patches are the rows of a matrix, in C order of their positions. Each is flattened in C order, with
+the channels, if any, last.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from kappaform.checks import Array, as_real_array, float_dtype
 
 Size = int | Sequence[int]
 
-_BLOCK_BYTES = 2**20  # of the patches that are made or added at once: they stay in the cache
+_BLOCK_BYTES = 2**20  # of the patches that are added at once: they stay in the cache
 
 
 class Grid(NamedTuple):
-    """Places of the patches of an image, as indices of the flattened image.
+    """Positions of the patches of an image, as indices of the flattened image.
 
-    Along each axis a patch starts at 0, stride, 2 * stride, ... and at the last place where it
+    Along each axis a patch starts at 0, stride, 2 * stride, ... and at the last position where it
     fits, so that with stride <= patch size every pixel is covered. Patches are numbered in C order.
     """
 
@@ -83,7 +83,7 @@ def grid_of(
 
 
 def mean_free(patches: Any) -> Any:
-    """Patches (rows of an array or a tensor), of each of which the mean is removed in place."""
+    """Patches (rows of an array or a tensor) whose means are subtracted in place."""
     patches -= patches.mean(axis=1, keepdims=True)
     return patches
 
@@ -108,6 +108,15 @@ def patches_at(image: Array, grid: Grid, numbers: Array) -> Array:
     return mean_free(rows_at(image, grid, numbers).astype(np.float64, copy=False))
 
 
+def random_patches(
+    image: Array, side: int, n_patches: int, rng: np.random.Generator, *, in_order: bool = False
+) -> Array:
+    """At most `n_patches` different mean-free square patches, in random order or `in_order`."""
+    grid = grid_of(image.shape, (side, side))
+    numbers = rng.choice(grid.n_patches, min(n_patches, grid.n_patches), replace=False)
+    return patches_at(image, grid, np.sort(numbers) if in_order else numbers)
+
+
 def extract_patches(
     image: npt.ArrayLike,
     patch_size: Size,
@@ -119,25 +128,24 @@ def extract_patches(
 
     With stride <= patch_size, `average_patches` undoes it:
     ``average_patches(extract_patches(x, p), x.shape, p) == x`` for every x and p, patch as large as
-    the image included. Whatever the stride, `sum_patches` is its adjoint:
-    ``vdot(extract_patches(x, p), P) == vdot(x, sum_patches(P, x.shape, p))``.
+    the image included.
 
     Parameters
     ----------
     image : array of any number of dimensions
     patch_size : int or tuple of int
-        Along every axis, or one for each axis but that of the channels.
+        Side along every axis, or one for each axis except that of the channels.
     stride : int or tuple of int
-        From one patch to the next. The last patch that fits is always included.
+        Step from one patch to the next. The last patch that fits is always included.
     channel_axis : int, optional
         The axis of the channels, all of which belong to a patch, last in its flattened order.
 
     Returns
     -------
     array of shape (m, n)
-        Patches in C order of their places, flattened in C order: all in memory, about patch_size /
-        stride along every axis as large as the image. (`kappaform.imaging.iterate_patches` gives
-        them block by block.) Floats keep their dtype, integers become float64.
+        Patches in C order of their positions, flattened in C order. All are in memory: along every
+        axis about patch_size / stride times the size of the image. Floats keep their dtype,
+        integers become float64.
 
     Examples
     --------
@@ -146,34 +154,11 @@ def extract_patches(
     >>> kf.extract_patches(np.arange(16).reshape(4, 4), 2, stride=2)[0]
     array([0., 1., 4., 5.])
     """
-    array, grid = _laid_out(image, patch_size, stride, channel_axis)
+    array = as_real_array(image, "image")
+    grid = _checked_grid(array.shape, patch_size, stride, channel_axis)
+    if channel_axis is not None:
+        array = np.moveaxis(array, channel_axis, -1)
     return rows_at(array, grid).astype(float_dtype(array.dtype), copy=False)
-
-
-def iterate_patches(
-    image: npt.ArrayLike,
-    patch_size: Size,
-    stride: Size = 1,
-    *,
-    channel_axis: int | None = None,
-    max_patches: int | None = None,
-) -> Iterator[tuple[slice, Array]]:
-    """Blocks of the rows of `extract_patches`, in order, each with its slice of row numbers.
-
-    A block has `max_patches` rows (by default about 1 MB), the last one fewer. Then
-    ``average_patches((f(block) for _, block in iterate_patches(x, p)), x.shape, p)`` never has more
-    than one block in memory.
-    """
-    if max_patches is not None and max_patches < 1:
-        raise ValueError(f"max_patches={max_patches} is less than 1: a block has a patch or more.")
-    array, grid = _laid_out(image, patch_size, stride, channel_axis)
-    dtype = float_dtype(array.dtype)
-    length, n_patches = max_patches or _block_rows(grid, dtype), grid.n_patches
-    blocks = (slice(i, min(i + length, n_patches)) for i in range(0, n_patches, length))
-    return (
-        (rows, rows_at(array, grid, np.arange(rows.start, rows.stop)).astype(dtype, copy=False))
-        for rows in blocks
-    )
 
 
 def average_patches(
@@ -185,7 +170,7 @@ def average_patches(
     *,
     channel_axis: int | None = None,
 ) -> Array:
-    r"""Image whose pixels are the averages of all that patches say of them.
+    r"""Image whose pixels are the weighted means of the patches over them.
 
     .. math:: \arg\min_x \sum_i w_i \|R_i x - p_i\|^2
               = \Big(\sum_i w_i R_i^T R_i\Big)^{-1} \sum_i w_i R_i^T p_i
@@ -201,7 +186,7 @@ def average_patches(
     patch_size, stride, channel_axis
         As given to `extract_patches`.
     weights : array of shape (m,), optional
-        How much each patch counts: 0 or more, with a positive one over every pixel.
+        Weight of each patch: 0 or more, with a positive one over every pixel.
 
     Returns
     -------
@@ -227,23 +212,10 @@ def average_patches(
     if not totals.all():
         pixel = tuple(map(int, np.argwhere(totals == 0)[0]))
         raise ValueError(f"pixel {pixel} is in no patch that counts: {remedy}.")
-    return _summed(patches, grid, channel_axis, weights, totals[..., np.newaxis])
-
-
-def sum_patches(
-    patches: npt.ArrayLike | Iterator[npt.ArrayLike],
-    shape: Sequence[int],
-    patch_size: Size,
-    stride: Size = 1,
-    *,
-    channel_axis: int | None = None,
-) -> Array:
-    r"""Image whose pixels are the sums of all that patches say of them: :math:`\sum_i R_i^T p_i`.
-
-    The adjoint of `extract_patches`; arguments as for `average_patches`.
-    """
-    grid = _checked_grid(shape, patch_size, stride, channel_axis)
-    return _summed(patches, grid, channel_axis)
+    image, dtype = _summed(patches, grid, weights)
+    image /= totals[..., np.newaxis]
+    arranged = image[..., 0] if channel_axis is None else np.moveaxis(image, -1, channel_axis)
+    return np.ascontiguousarray(arranged, dtype=dtype)
 
 
 def per_axis(value: Size, n_axes: int, name: str) -> tuple[int, ...]:
@@ -275,7 +247,7 @@ def checked_patch_shape(patch_size: Size, space: tuple[int, ...]) -> tuple[int, 
 
 
 def check_axis(axis: int | None, shape: Sequence[int], name: str) -> None:
-    """Refuse an argument of the user that is not an axis of an image."""
+    """Reject an argument of the user that is not an axis of an image."""
     if axis is not None and not -len(shape) <= axis < len(shape):
         raise ValueError(f"{name}={axis} is not an axis of an image of shape {tuple(shape)}.")
 
@@ -296,27 +268,8 @@ def _checked_grid(
     return grid_of(tuple(space), patch_shape, steps, n_channels)
 
 
-def _laid_out(
-    image: npt.ArrayLike, patch_size: Size, stride: Size, channel_axis: int | None
-) -> tuple[Array, Grid]:
-    """The image with its channels last, and its patches."""
-    array = as_real_array(image, "image")
-    grid = _checked_grid(array.shape, patch_size, stride, channel_axis)
-    return array if channel_axis is None else np.moveaxis(array, channel_axis, -1), grid
-
-
-def _block_rows(grid: Grid, dtype: np.dtype) -> int:
-    return max(1, _BLOCK_BYTES // (grid.offsets.size * dtype.itemsize))
-
-
-def _summed(
-    patches: Any,
-    grid: Grid,
-    channel_axis: int | None,
-    weights: Array | None = None,
-    totals: Array | float = 1.0,
-) -> Array:
-    """Image that is the weighted sum of patches, divided by `totals`, channels where wanted."""
+def _summed(patches: Any, grid: Grid, weights: Array | None) -> tuple[Array, np.dtype]:
+    """Image (channels last) that is the weighted sum of patches, and the dtype of the average."""
     image = np.zeros(math.prod(grid.shape) * grid.n_channels)
     dtype, done = np.dtype(np.float64), 0
     for block in _given_blocks(patches, grid):
@@ -336,15 +289,13 @@ def _summed(
             f"patches has {'more than ' * (done > grid.n_patches)}{min(done, grid.n_patches)} "
             f"rows: this image, patch_size and stride have {grid.n_patches} patches."
         )
-    image = image.reshape(*grid.shape, grid.n_channels)
-    image /= totals
-    arranged = image[..., 0] if channel_axis is None else np.moveaxis(image, -1, channel_axis)
-    return np.ascontiguousarray(arranged, dtype=dtype)
+    return image.reshape(*grid.shape, grid.n_channels), dtype
 
 
 def _given_blocks(patches: Any, grid: Grid) -> Iterator[Array]:
     """Blocks of rows small enough to be copied, whether one array is given or an iterator."""
-    n_features, length = grid.offsets.size, _block_rows(grid, np.dtype(np.float64))
+    n_features = grid.offsets.size
+    length = max(1, _BLOCK_BYTES // (8 * n_features))
     for given in patches if isinstance(patches, Iterator) else [patches]:
         block = as_real_array(given, "patches")
         if block.ndim != 2 or block.shape[1] != n_features:
@@ -356,7 +307,7 @@ def _given_blocks(patches: Any, grid: Grid) -> Iterator[Array]:
 
 
 def _checked_weights(values: npt.ArrayLike, grid: Grid) -> Array:
-    """One for each patch, as the patches lie."""
+    """One weight for each patch, in the shape of the grid."""
     weights = as_real_array(values, "weights")
     if weights.shape != (grid.n_patches,):
         raise ValueError(

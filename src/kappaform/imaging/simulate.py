@@ -1,4 +1,4 @@
-"""Adding noise to an image, to see what a denoiser makes of it."""
+"""Adding noise to an image, to test a denoiser."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ def add_noise(
     *,
     noise: Noise | None = None,
 ) -> Array:
-    """Image plus noise, by default white Gaussian noise of deviation `sigma`; not clipped.
+    """Image plus noise, by default white Gaussian noise of standard deviation `sigma`; not clipped.
 
     Parameters
     ----------
     image : array
     sigma : float
-        In the image's own units; 0 or more.
+        Standard deviation in image units, 0 or more.
     rng : int or numpy.random.Generator, optional
-        One seed is one noise. None: 0, the same call gives the same result.
-    noise : White, Shot or Correlated, optional
-        In place of `sigma`. Of `Shot`, the image holds the mean brightness. `Correlated` needs an
+        Seed of the noise. None is seed 0: the same call gives the same result.
+    noise : White, Shot, Varying or Correlated, optional
+        In place of `sigma`. For `Shot`, the image holds the mean brightness. `Correlated` needs an
         autocovariance of as many axes as the image, and no `stabiliser`.
 
     Returns
     -------
     ndarray
-        A new array of the image's shape and dtype; float64 for integers.
+        A new array with the shape and dtype of the image; float64 for integers.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def add_noise(
     if sigma is not None and not (as_numbers("sigma", sigma).ndim == 0 and 0 <= sigma < math.inf):
         raise ValueError(f"sigma={sigma} is not a noise level: give one finite number >= 0.")
     random = generator(rng)
-    # Drawn in float64 for every dtype: one seed is one noise.
+    # Drawn in float64 for every dtype, so that a seed gives the same noise.
     noisy = random.standard_normal(image.shape)
     if noise is not None:
         noisy = _with_noise(image.astype(np.float64), noise, noisy, random)
@@ -60,12 +60,12 @@ def add_noise(
         noisy *= sigma
         noisy += image
     dtype = float_dtype(image.dtype)
-    limits = representable((-math.inf, math.inf), dtype)
-    return noisy.clip(*limits, out=noisy).astype(dtype, copy=False)
+    lowest, highest = representable((-math.inf, math.inf), dtype)
+    return noisy.clip(lowest, highest, out=noisy).astype(dtype, copy=False)
 
 
 def _with_noise(image: Array, noise: Noise, normal: Array, random: np.random.Generator) -> Array:
-    """The image with noise that is made of independent normal numbers."""
+    """The image with noise made from independent normal numbers."""
     if isinstance(noise, White) and noise.correlation is None:
         return image + normal * noise.sigma
     if isinstance(noise, Varying) and np.ndim(noise.sigma) == 1:
@@ -74,7 +74,7 @@ def _with_noise(image: Array, noise: Noise, normal: Array, random: np.random.Gen
         photons = (image - noise.offset) / noise.gain
         if photons.min() < 0:
             raise ValueError(
-                f"image has values below offset={noise.offset}: there are no fewer photons than 0."
+                f"image has values below offset={noise.offset}: photon counts are not negative."
             )
         return random.poisson(photons) * noise.gain + noise.offset + normal * noise.read_noise
     known = isinstance(noise, Correlated) and noise.stabiliser is None

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.checks import Coding, as_real_array, checked_coding, memory_map, sparsity_of
+from kappaform.checks import Coding, as_real_array, checked_coding, sparsity_of
 from kappaform.engines import Engine, engine_for
 from kappaform.learning.evaluate import evaluate_on
 from kappaform.learning.learn import (
@@ -270,9 +270,7 @@ def validation_engine(validation: Any, n_features: int) -> Engine:
             f"validation has {engine.n_features} features: its signals must have {n_features}, as "
             "the others."
         )
-    values: Any = getattr(engine, "signals", None)
-    if isinstance(values, np.ndarray) and memory_map(values) is None:
-        engine.gram  # noqa: B018 - reads all signals, and raises if they are not finite
+    engine.check_in_memory()
     return engine
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import dct
 
-from kappaform.checks import generator, max_magnitude
+from kappaform.checks import generator
 
 #: So small a proximal term moves nothing that the data determine, and decides what they leave open.
 PROXIMITY = 1e-10
@@ -80,14 +80,14 @@ def polar(matrix: NDArray, near: NDArray | None = None, proximity: float = PROXI
 
 
 def scaled_inverse(matrix: NDArray) -> tuple[NDArray, int]:
-    r"""The transposed inverse times 2**exponent, and this exponent. A singular matrix is refused.
+    r"""The transposed inverse times 2**exponent, and this exponent. Rejects a singular matrix.
 
     The inverse itself may be beyond the range of float64. What is inverted is the transposed
     matrix: so :math:`W^T M - I` is within rounding times the condition number, and signals come
     back from their coefficients :math:`Y W^T`. ``inv(W).T`` was seen to lose ten times as much, and
     the factors of an SVD lose it also where only the rows of W differ in scale.
     """
-    exponent = math.frexp(max_magnitude(matrix))[1]
+    exponent = math.frexp(float(np.abs(matrix).max()))[1]
     scaled = np.ldexp(matrix, -exponent)
     spectrum = np.linalg.svd(scaled, compute_uv=False)
     # Half of what the bound on a learned transform leaves at least.
@@ -95,7 +95,7 @@ def scaled_inverse(matrix: NDArray) -> tuple[NDArray, int]:
         largest, smallest = np.ldexp(spectrum[[0, -1]], exponent)
         raise ValueError(
             f"transform is singular (singular values from {largest:.3g} to {smallest:.3g}): "
-            "signals cannot be rebuilt from its codes, give a regular one."
+            "signals cannot be reconstructed from its codes, give a regular one."
         )
     return np.linalg.inv(scaled.T), exponent
 

@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 _LARGEST_BOUND, _SMALLEST_WEIGHT, _SMALLEST_NORM = 1e50, 1e-50, 1e-50
 # Rescaling to the norm costs the square of the relative error that it corrects.
 _NORM_ERROR = 1e-12
-# Of Newton's method for one set of independent entries. Of 4500 spectra of three kinds (n = 64),
-# at least 94 % of each end within 7 steps, all within 10; more than 5 spare no `_minimiser`.
+# Steps of Newton's method for one set of independent entries. In 4500 spectra of three kinds
+# (n = 64), at least 94 % of each end within 7 steps, all within 10; more than 5 spare no
+# `_minimiser`.
 _MAX_NEWTON_STEPS = 7
 
 
@@ -144,7 +145,7 @@ def _minimiser(
 ) -> tuple[NDArray, NDArray, NDArray]:
     """Spectrum that minimises the Lagrangian at `shift`, also as independent entries.
 
-    `lightest` is the least of the weights. An infinite spectrum says that the Lagrangian has no
+    `lightest` is the least of the weights. An infinite spectrum means that the Lagrangian has no
     minimum there.
     """
     quadratic = weights + shift
@@ -216,7 +217,7 @@ def _newton_shift(quadratic: NDArray, entries: NDArray, norm: float) -> float:
 
 
 def _middle(low: float, high: float) -> float:
-    """Of magnitudes where the signs agree: weights differ by orders of magnitude."""
+    """Middle of magnitudes where the signs agree, as weights differ by orders of magnitude."""
     if low < 0 < high or low == 0 or high == 0:
         return 0.5 * (low + high)
     return math.copysign(math.sqrt(abs(low)) * math.sqrt(abs(high)), low)
@@ -270,8 +271,8 @@ def _on_sphere(
         direction[cheapest] = 1.0
         step = math.sqrt((norm**2 - inside) / float(direction @ direction))
         return np.hypot(within, step * direction)
-    share = (norm**2 - inside) / (float(beyond @ beyond) - inside)
-    return np.hypot(math.sqrt(1 - share) * within, math.sqrt(share) * beyond)
+    fraction = (norm**2 - inside) / (float(beyond @ beyond) - inside)
+    return np.hypot(math.sqrt(1 - fraction) * within, math.sqrt(fraction) * beyond)
 
 
 def _power_of_two(value: float) -> float:

@@ -1,4 +1,4 @@
-"""The table and the figures of the paper: settings → parts on disk → csv → picture.
+"""Table and figures of the paper: settings → parts on disk → CSV → figure.
 
 Pătrașcu, Rusu and Irofti, *Learning Explicitly Conditioned Sparsifying Transforms*,
 arXiv:2403.03168.

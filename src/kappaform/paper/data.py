@@ -1,4 +1,4 @@
-"""What the paper gives: its settings, its printed table, and its images as they are published."""
+"""Data of the paper: its settings, its printed table, and its images as published."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ IMAGES = ("Barbara", "Cameraman", "Couple", "Hill", "Lena", "Man", "MRI")  # MRI
 SIGMAS = (5, 10, 15, 20, 100)
 METHODS = ("conditioned", "log-det", "orthonormal")
 
-#: Of Figures 1 and 2: images, numbers of nonzeros and weights of the log-det penalty.
+#: Figures 1 and 2: images, numbers of nonzeros and weights of the log-det penalty.
 FIGURE_IMAGES = ("barbara", "peppers", "lena")
 SPARSITIES = (6, 8)
 WEIGHTS = (2.1e-5, 2.1e-6, 2.1e-8, 1e-9)
 
 _CLEAN, _NOISY = "I7.mat", "I1.mat"
-_LEAST_SIDE = 11  # of the largest patches, and of the window of SSIM
+_LEAST_SIDE = 11  # side of the largest patches and of the window of SSIM
 
 
 @cache
 def printed_table() -> dict[tuple[str, int, str], dict[str, float]]:
-    """Table 1, patches of 11 by 11 pixels: ``psnr`` and ``ssim`` by image, sigma and method."""
+    """Table 1 for patches of 11 × 11 pixels: ``psnr`` and ``ssim`` by image, sigma and method."""
     with files("kappaform.paper").joinpath("table1.csv").open(encoding="utf-8") as file:
         return {
             (row["image"], int(row["sigma"]), method): {
-                quality: float(row[f"{method} {quality}"]) for quality in ("psnr", "ssim")
+                metric: float(row[f"{method} {metric}"]) for metric in ("psnr", "ssim")
             }
             for row in csv.DictReader(file)
             for method in METHODS
@@ -44,7 +44,7 @@ def printed_table() -> dict[tuple[str, int, str], dict[str, float]]:
 
 
 class Pair(NamedTuple):
-    """A picture without and with noise, in grey levels, and whether the noise was made here."""
+    """An image without and with noise, in grey levels, and whether the noise is simulated."""
 
     clean: NDArray  #: uint8
     noisy: NDArray  #: float64
@@ -52,20 +52,20 @@ class Pair(NamedTuple):
 
 
 def check_data(folder: Path) -> None:
-    """Refuse a folder that cannot hold the images."""
+    """Reject a folder without the images."""
     if not (folder / "img").is_dir():
         raise FileNotFoundError(
-            f"{folder / 'img'}: no such folder. Expected img/NAME/sigmaLEVEL/{_CLEAN} (clean) and "
-            f"{_NOISY} (noisy), as in the public repository pirofti/ConditionedTransformLearning."
+            f"{folder / 'img'}: no such folder. It contains NAME/sigmaLEVEL/{_CLEAN} (clean) and "
+            f"{_NOISY} (noisy) in the public repository pirofti/ConditionedTransformLearning."
         )
 
 
 def read_pair(folder: Path, name: str, sigma: int) -> Pair:
-    """An image and the same with noise, as published.
+    """An image without and with noise, as published.
 
-    Of an image that is published without any noisy one (in the table: Man), noise is made that
-    depends on the name and the level only. It is stored as the published ones are: in float32,
-    neither rounded nor clipped.
+    For an image without published noise (in the table: Man), noise is simulated that depends on the
+    name and the level only. It has the precision of the published images, float32, and is neither
+    rounded nor clipped.
     """
     home = folder / "img" / name
     level = home / f"sigma{sigma}"
@@ -73,8 +73,8 @@ def read_pair(folder: Path, name: str, sigma: int) -> Pair:
         clean, noisy = _read_clean(level / _CLEAN), _read_mat(level / _NOISY)
         if noisy.shape != clean.shape:
             raise ValueError(
-                f"{level / _NOISY} has shape {noisy.shape}, {level / _CLEAN} {clean.shape}: they "
-                "must be of the same size."
+                f"{level / _NOISY} has shape {noisy.shape}, {level / _CLEAN} {clean.shape}: the "
+                "shapes must be equal."
             )
         return Pair(clean, noisy.astype(np.float64), made=False)
     only = home / "clean" / _CLEAN
@@ -85,12 +85,12 @@ def read_pair(folder: Path, name: str, sigma: int) -> Pair:
 
 
 def seed_of(name: str) -> int:
-    """A number that a name gives on every machine."""
+    """A seed from a name, the same on every machine."""
     return zlib.crc32(name.encode())
 
 
 def clean_pictures(folder: Path) -> dict[str, Path]:
-    """Files of the clean pictures img/NAME and NAME.png, by their names in small letters."""
+    """Files of the clean pictures img/NAME and NAME.png, by their names in lower case."""
     found = {path.stem.lower(): path for path in folder.glob("*.png")}
     for path in sorted(folder.glob(f"img/*/*/{_CLEAN}"), reverse=True):  # equal for all levels
         found[path.parts[-3].lower()] = path
@@ -98,7 +98,7 @@ def clean_pictures(folder: Path) -> dict[str, Path]:
 
 
 def signals_of(pictures: Iterable[Path], side: int = 8) -> NDArray:
-    """Mean-free patches of clean pictures that do not overlap, one per row."""
+    """Non-overlapping mean-free patches of clean pictures, one per row."""
     blocks = []
     for path in pictures:
         picture = _read_clean(path) if path.suffix == ".mat" else read_image(path).pixels
@@ -112,9 +112,11 @@ def signals_of(pictures: Iterable[Path], side: int = 8) -> NDArray:
 def _read_clean(path: Path) -> NDArray:
     values = _read_mat(path)
     if values.min() < 0 or values.max() > 255 or (values != np.rint(values)).any():
-        raise ValueError(f"{path}: a clean picture holds whole numbers from 0 to 255.")
+        raise ValueError(f"{path}: a clean picture consists of integers from 0 to 255.")
     if min(values.shape) < _LEAST_SIDE:
-        raise ValueError(f"{path} has shape {values.shape}: give {_LEAST_SIDE} pixels a side.")
+        raise ValueError(
+            f"{path} has shape {values.shape}: at least {_LEAST_SIDE} pixels per side are needed."
+        )
     return values.astype(np.uint8)
 
 
@@ -123,14 +125,14 @@ def _read_mat(path: Path) -> NDArray:
 
     try:
         (values,) = (value for name, value in loadmat(str(path)).items() if name[:2] != "__")
-    except Exception as error:  # the decoder meets damage in many ways
+    except Exception as error:  # the decoder fails on damage in many ways
         if isinstance(error, MemoryError) or getattr(error, "errno", None) is not None:
             raise
         reason = " ".join(str(error).split())
         raise ValueError(f"{path} is not a MAT file of one picture ({reason}).") from error
     if values.ndim != 2 or not values.size or values.dtype.kind not in "uif":
         raise ValueError(
-            f"{path} holds {values.dtype} of shape {values.shape}: expected a picture."
+            f"{path} contains {values.dtype} of shape {values.shape}: a picture is expected."
         )
     if not np.isfinite(values).all():
         raise ValueError(f"{path} contains NaN or inf: every pixel must be finite.")

@@ -1,4 +1,4 @@
-"""Figures 1 and 2 of the paper, errors over the iterations; and a third one, over the bound."""
+"""Figures 1 and 2 of the paper, errors over the iterations, and a third one over the bound."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kappaform.paper.run import Part, Watch, run_parts
 
 Curve = dict[str, Any]
 
-#: Errors of an iterate; then the same with the codes of the iterate before it, as the authors'
+#: Errors of an iterate; then the same with the codes of the previous iterate, as the authors'
 #: public code reports them.
 ERRORS = ("absolute", "relative", "per_norm")
 COLUMNS = (*ERRORS, *(f"{error}_before" for error in ERRORS))
@@ -39,10 +39,10 @@ _RISE = 1e-9  # relative: a smaller rise is rounding
 
 
 class Figures(NamedTuple):
-    """What the figures show."""
+    """Data of the figures."""
 
     points: list[Curve]  #: errors over the iterations, by setting and method
-    curves: list[Curve]  #: the same with the last errors only, and how they were reached
+    curves: list[Curve]  #: the same with the last errors only, and their settings
     paths: list[dict[str, Any]]  #: errors over the bound, by variant and objective
     settings: dict[str, Any]
     seconds: dict[str, float]
@@ -59,19 +59,19 @@ def reproduce_figures(
     quick: bool = False,
     watch: Watch | None = None,
 ) -> Figures:
-    """Learn what the figures show; what `out` holds already is kept.
+    """Compute the data of the figures; finished parts in `out` are reused.
 
-    Without `images`, those of the paper's three that are there. The seed says which half of the
-    signals validates the third figure; the others use all of them.
+    By default `images` are those of the paper's three that exist. The seed selects the half of the
+    signals that validates the third figure; the other figures use all signals.
     """
     paper.check_data(data)
     pictures, missing = _chosen(data, images)
     signals = paper.signals_of(pictures.values())[:: 8 if quick else 1]
     n_iter = n_iter or (60 if quick else 300)
-    parts = []  # those that take longest come first
+    parts = []  # the longest first
     for variant, objective in VARIANTS[1:]:
         setting: dict[str, Any] = {"variant": variant, "objective": objective, "seed": seed}
-        setting |= {"bounds": _QUICK_BOUNDS if quick else BOUNDS, "max_iter": n_iter}
+        setting |= {"bounds": _QUICK_BOUNDS if quick else BOUNDS, "n_iter": n_iter}
         parts.append(Part(f"path-{variant}-{objective}", learn_path, (signals,), setting))
     for n_nonzero in paper.SPARSITIES[:1] if quick else paper.SPARSITIES:
         for weight in (None, *(paper.WEIGHTS[::2] if quick else paper.WEIGHTS)):
@@ -96,18 +96,18 @@ def reproduce_figures(
 
 
 def _chosen(data: Path, wanted: Sequence[str] | None) -> tuple[dict[str, Path], list[str]]:
-    """Pictures that are there, by name, and the names of those of the paper that are missing."""
+    """Existing pictures by name, and the names of missing ones."""
     there = paper.clean_pictures(data)
     names = [name.lower() for name in wanted or paper.FIGURE_IMAGES]
     found = {name: there[name] for name in names if name in there}
     missing = [name for name in names if name not in there]
     if missing and (wanted or not found):
         raise FileNotFoundError(
-            f"{data} holds neither img/NAME nor NAME.png for {', '.join(missing)}: available are "
+            f"{data} has neither img/NAME nor NAME.png for {', '.join(missing)}: available are "
             f"{', '.join(sorted(there)) or 'none'}; choose among them with --images."
         )
     if missing:
-        message = f"{data} does not hold {', '.join(missing)}: the figures show {', '.join(found)}."
+        message = f"{data} lacks {', '.join(missing)}: the figures show {', '.join(found)}."
         warnings.warn(message, stacklevel=3)
     return found, missing
 
@@ -117,7 +117,7 @@ def learn_curves(
 ) -> list[Curve]:
     """Curves of one setting: log-det, then conditioned with its final bound and norm.
 
-    Without a weight, the orthonormal one.
+    If there is no weight, the orthonormal one.
     """
 
     def curve(method: Method) -> Curve:
@@ -126,20 +126,20 @@ def learn_curves(
 
     if weight is None:
         return [curve(Orthonormal())]
-    beside = curve(LogDet(weight))
-    bound, norm = beside["condition_number"], beside["norm"]
+    log_det = curve(LogDet(weight))
+    bound, norm = log_det["condition_number"], log_det["norm"]
     methods = (
         Conditioned(bound, norm=norm, objective=objective, variant=variant)
         for variant, objective in VARIANTS
     )
-    return [beside, *map(curve, methods)]
+    return [log_det, *map(curve, methods)]
 
 
 def _curve(signals: NDArray, method: Method, n_nonzero: int, n_iter: int) -> Curve:
-    """Errors after each update, of the best transform so far where starts race.
+    """Errors of the best transform so far after each update.
 
-    All updates count, also those of starts that were left: at the same iteration curves have cost
-    the same number of passes, up to one for each start.
+    Updates of abandoned initialisations count, too: at the same iteration, curves have cost the
+    same number of passes, up to one per initialisation.
     """
     errors: dict[str, list[float]] = {name: [] for name in COLUMNS}
 
@@ -169,16 +169,16 @@ def _curve(signals: NDArray, method: Method, n_nonzero: int, n_iter: int) -> Cur
 
 
 def name_of(curve: Curve) -> str:
-    """What tells the curves of a setting, or the paths, apart."""
+    """Name of a curve among those of a setting, or of a path."""
     if curve["variant"] is None:
         return str(curve["method"])
     return f"{curve['variant']}-{curve['objective']}"
 
 
 def summary_of(curves: Sequence[Curve]) -> list[Curve]:
-    """One row for each curve of a setting: final errors, how often and how much they rose.
+    """One row per curve of a setting: final errors, and number and size of their increases.
 
-    ``..._at_most_reference`` says whether a conditioned curve ends at or below that of the
+    ``..._at_most_reference`` tells whether a conditioned curve ends at or below that of the
     reference variant.
     """
     reference: Any = next((curve for curve in curves if curve["variant"] == "reference"), None)
@@ -196,10 +196,10 @@ def summary_of(curves: Sequence[Curve]) -> list[Curve]:
 
 
 def rises(errors: Sequence[float]) -> tuple[int, float]:
-    """How often the error rises by more than rounding, and the largest rise, relative to before."""
+    """Number of increases beyond rounding, and the largest relative increase."""
     values = np.array(errors)
     changes = values[1:] / values[:-1] - 1
-    # The error before the first update of a start is not a number.
+    # The error before the first update is NaN.
     return int(np.sum(changes > _RISE)), float(f"{np.fmax.reduce(changes, initial=0.0):.3g}")
 
 
@@ -209,17 +209,17 @@ def learn_path(
     variant: Variant,
     objective: Objective,
     bounds: Sequence[float],
-    max_iter: int,
+    n_iter: int,
     seed: int,
 ) -> dict[str, Any]:
-    """Errors of one variant over the bounds, on half of the signals and on the other half.
+    """Errors of one variant over the bounds, on half of the signals and on the held-out half.
 
-    The norm is that of an orthonormal transform, so that the bound is all that varies.
+    The norm is that of an orthonormal transform, so that only the bound varies.
     """
     signals = np.random.default_rng(seed).permutation(signals)
     half = len(signals) // 2
     method = Conditioned(objective=objective, variant=variant)
-    options: dict[str, Any] = {"n_nonzero_coefs": PATH_NONZEROS, "max_iter": max_iter}
+    options: dict[str, Any] = {"n_nonzero_coefs": PATH_NONZEROS, "max_iter": n_iter}
     options |= {"coding": "largest"}  # the codes of the paper
     path = condition_path(
         signals[:half], bounds, validation=signals[half:], method=method, **options

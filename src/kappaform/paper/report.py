@@ -1,4 +1,4 @@
-"""The files that a run leaves: csv for programs, Markdown and pictures for people."""
+"""Files of a run: CSV for programs, Markdown and figures for people."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _REACHED = ("condition_number", "norm", "n_iter", "stop_reason", *ERRORS)
 _RISES = ("absolute_rises", "absolute_largest_rise", "relative_rises", "relative_largest_rise")
 _PRINTED = """\
 Differences are ours minus the paper's, which are for patches of 11 × 11 pixels. Where the noise is
-made, no noisy images are public: it was made here with a fixed seed."""
+"made", no noisy images are public: it is simulated with a fixed seed."""
 _PER_NORM = r"error per norm  $\Vert X - YW^{\mathsf{T}}\Vert_F\; / \;\Vert W\Vert_F$"
 
 # Label, colour, width and dashes: distinct for colour-blind readers, and in print.
@@ -42,7 +42,7 @@ _LOOKS: dict[str, tuple[str, str, float, Any]] = {
 
 
 def write_table(out: Path, table: Table) -> list[str]:
-    """Write what was computed of Table 1; names of the files."""
+    """Write the computed part of Table 1; returns the names of the files."""
     files: dict[str, str | Figure] = {
         "table1.csv": _csv(table.cells),
         "table1.md": _table_text(table),
@@ -54,7 +54,7 @@ def write_table(out: Path, table: Table) -> list[str]:
 
 
 def write_figures(out: Path, figures: Figures) -> list[str]:
-    """Write what the figures show, and draw them; names of the files."""
+    """Write the data of the figures, and draw them; returns the names of the files."""
     points = [
         {name: curve[name] for name in _SETTING} | {"iteration": iteration} | point
         for curve in figures.points
@@ -94,7 +94,7 @@ def _rows(**columns: Iterable[Any]) -> Rows:
 
 
 def _csv(rows: Rows, number: str = "") -> str:
-    """Rows that have the same columns, floats in the format `number`; no rows: empty."""
+    """Rows with the same columns, floats in the format `number`; empty if there are none."""
     text = io.StringIO()
     if rows:
         csv.writer(text, lineterminator="\n").writerows(_lines(rows, number))
@@ -132,7 +132,7 @@ def _figures_text(figures: Figures, paths: Rows) -> str:
 
 
 def facts(document: dict[str, Any], mark: str = "") -> list[str]:
-    """Lines that say what a document holds."""
+    """The entries of a document as lines."""
     lines = []
     for name, value in document.items():
         values = list(value.values()) if isinstance(value, dict) else value
@@ -150,7 +150,7 @@ def draw_table(table: Table) -> Figure:
     size = (2.2 + len(panels) * max(1.6, 0.75 * len(sigmas)), 1.9 + 2 * 0.55 * len(images))
     figure = Figure(figsize=size, layout="constrained")
     grid = figure.subplots(2, len(panels), squeeze=False, sharex=True, sharey=True)
-    # The scale of differences covers at least what another choice of patches changes.
+    # The scale of differences covers at least the effect of another choice of patches.
     for line, (quality, least) in zip(grid, (("psnr", 0.3), ("ssim", 0.01)), strict=True):
         limit = max(least, *(abs(row[f"{quality}_difference"]) for row in table.cells))
         for axes, panel in zip(line, panels, strict=True):
@@ -161,7 +161,7 @@ def draw_table(table: Table) -> Figure:
                     values[place] = _draw_cell(axes, place, row, panel, quality, limit)
             colours = axes.imshow(values, cmap="PuOr", vmin=-limit, vmax=limit, aspect="auto")
             axes.set_title(f"{quality.upper()}, {panel}", loc="left", fontsize=10)
-            axes.set_facecolor("0.95")  # what shows where there is no difference
+            axes.set_facecolor("0.95")  # visible where there is no difference
             axes.spines[:].set_visible(False)
             axes.tick_params(length=0)
         figure.colorbar(colours, ax=line.tolist(), shrink=0.9, pad=0.01)
@@ -171,11 +171,11 @@ def draw_table(table: Table) -> Figure:
         axes.set_xlabel(r"noise level $\sigma$")
     _add_title(
         figure,
-        "{}Table 1: patches of {patch_size} pixels a side, variant {variant}, seed {seed}".format(
+        "{}Table 1: patches of {patch_size} pixels per side, variant {variant}, seed {seed}".format(
             "QUICK RUN, " * table.settings["quick"], **table.settings
         ),
-        "In each cell: ours, the paper's (11 pixels a side), the difference; PSNR in dB",
-        "* noise made here with a fixed seed, no noisy images are public" * bool(made),
+        "In each cell: ours, the paper's (11 pixels per side), the difference; PSNR in dB",
+        "* simulated noise with a fixed seed, no noisy images are public" * bool(made),
     )
     return figure
 
@@ -183,7 +183,7 @@ def draw_table(table: Table) -> Figure:
 def _draw_cell(
     axes: Axes, place: tuple[int, int], row: dict[str, Any], panel: str, quality: str, limit: float
 ) -> float:
-    """Write the numbers of a cell; the difference to show as colour, if any."""
+    """Write the numbers of a cell; returns the difference to show as colour, if any."""
     number = ".2f" if quality == "psnr" else ".3f"
     difference, text = math.nan, f"{row[f'noisy_{quality}']:{number}}"
     if panel != "noisy":
@@ -198,13 +198,13 @@ def _draw_cell(
 
 
 def _draw_curves(figures: Figures, number: int, n_nonzero: int) -> Figure:
-    """Errors over the iterations, a column for each weight: Figures 1 and 2 of the paper."""
+    """Errors over the iterations, one column per weight: Figures 1 and 2 of the paper."""
     curves = [curve for curve in figures.points if curve["n_nonzero"] == n_nonzero]
-    beside = [curve for curve in curves if curve["method"] == "log-det"]
-    figure = Figure(figsize=(max(9.5, 0.6 + 3.6 * len(beside)), 9.4), layout="constrained")
-    grid = figure.subplots(len(ERRORS), len(beside), squeeze=False, sharex=True, sharey="row")
+    log_dets = [curve for curve in curves if curve["method"] == "log-det"]
+    figure = Figure(figsize=(max(9.5, 0.6 + 3.6 * len(log_dets)), 9.4), layout="constrained")
+    grid = figure.subplots(len(ERRORS), len(log_dets), squeeze=False, sharex=True, sharey="row")
     for line, error in zip(grid, ERRORS, strict=True):
-        for axes, log_det in zip(line, beside, strict=True):
+        for axes, log_det in zip(line, log_dets, strict=True):
             plain_axes(axes)
             for curve in curves:
                 if curve["weight"] in (None, log_det["weight"]):
@@ -213,7 +213,7 @@ def _draw_curves(figures: Figures, number: int, n_nonzero: int) -> Figure:
             axes.margins(x=0.02)
         line[0].set_ylabel(LABELS.get(error, _PER_NORM), fontsize=9)
         log_scale(line[0], "y")
-    for axes, log_det in zip(grid[0], beside, strict=True):
+    for axes, log_det in zip(grid[0], log_dets, strict=True):
         bound = rf"$\kappa \leq$ {log_det['condition_number']:.4g}"
         norm = rf"$\Vert W\Vert_F$ = {log_det['norm']:.3g}"
         weight = rf"weight $\mu$ = {log_det['weight']:g} $\Vert Y\Vert_F^2$"
@@ -226,7 +226,7 @@ def _draw_curves(figures: Figures, number: int, n_nonzero: int) -> Figure:
 
 
 def _draw_paths(figures: Figures) -> Figure:
-    """Three errors over the bound, on signals that were learned from and on others."""
+    """Three errors over the bound, on training and on held-out signals."""
     figure = Figure(figsize=(14.0, 5.4), layout="constrained")
     lines: list[tuple[dict[str, Any], str, dict[str, Any]]] = []
     for path in figures.paths:
@@ -252,7 +252,7 @@ def _look(name: str) -> dict[str, Any]:
 
 
 def _add_title(figure: Figure, *lines: str) -> None:
-    """A title above all panels, and the legend of the first one below them."""
+    """Add a title above all panels, and the legend of the first one below them."""
     figure.suptitle("\n".join(lines).strip(), x=0.01, ha="left", fontsize=11)
     handles, labels = figure.axes[0].get_legend_handles_labels()
     if handles:

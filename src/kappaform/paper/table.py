@@ -12,23 +12,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.imaging.metrics import psnr
-from kappaform.imaging.published import published_denoise, random_positions
 from kappaform.learning.methods import Variant
 from kappaform.paper import data as paper
+from kappaform.paper.denoiser import published_denoise, random_positions
 from kappaform.paper.run import Part, Watch, run_parts
 
 Choice = TypeVar("Choice")
 Cell = dict[str, Any]
 
-_SSIM_SIDE = 256  # of the size at which pictures are compared, about
+_SSIM_SIDE = 256  # approximate side at which pictures are compared
 
 
 class Table(NamedTuple):
-    """What was computed, beside what the paper prints."""
+    """Computed values, next to those printed in the paper."""
 
     cells: list[Cell]  #: as `denoise_cell` makes them; and ``run``, "full" or "quick"
     summary: dict[str, Any]
-    left_out: dict[str, str]  #: what is wrong with the files of an image and level
+    left_out: dict[str, str]  #: errors of the files of an image and level
     settings: dict[str, Any]
     seconds: dict[str, float]
 
@@ -46,9 +46,9 @@ def reproduce_table(
     quick: bool = False,
     watch: Watch | None = None,
 ) -> Table:
-    """Denoise the paper's noisy images with its settings; what `out` holds already is kept.
+    """Denoise the paper's noisy images with its settings; finished parts in `out` are reused.
 
-    The methods see the same training patches of an image, which depend on the seed, the image and
+    All methods use the same training patches of an image, which depend on the seed, the image and
     the level only. `variant` is that of the conditioned method.
     """
     names = _chosen(images or (["Cameraman"] if quick else paper.IMAGES), paper.IMAGES, "image")
@@ -73,7 +73,7 @@ def reproduce_table(
 
 
 def _chosen(wanted: Sequence[Choice], known: Sequence[Choice], what: str) -> list[Choice]:
-    """Those of the known that are wanted, in the order of the paper; capitals do not matter."""
+    """The wanted ones among the known, in the order of the paper; case does not matter."""
     names = {str(one).lower(): one for one in known}
     for one in wanted:
         if str(one).lower() not in names:
@@ -95,14 +95,14 @@ def denoise_cell(
     variant: Variant,
     seed: int,
 ) -> Cell:
-    """One cell of the table, rounded, beside the paper's; differences are ours minus the paper's.
+    """One cell of the table, rounded, with that of the paper and ours minus the paper's.
 
-    ``noise`` is "public", or "made" here; ``condition_number`` is that of the last transform.
+    ``noise`` is "public" or "made" (simulated). ``condition_number`` is that of the last transform.
     """
     shape = (patch_size, patch_size)
     rng = np.random.default_rng([seed, paper.seed_of(image), sigma])
     positions = random_positions(noisy.shape, shape, rng)
-    cleaned, _, history = published_denoise(
+    denoised, _, history = published_denoise(
         noisy, float(sigma), method, shape, positions, variant=variant
     )
     cell: Cell = {"image": image, "sigma": sigma, "method": method}
@@ -113,23 +113,23 @@ def denoise_cell(
     for name, measure, digits in measures:
         printed = paper.printed_table()[image, sigma, method][name]
         cell[f"paper_{name}"] = printed
-        cell[name] = round(measure(clean, cleaned), digits)
+        cell[name] = round(measure(clean, denoised), digits)
         cell[f"{name}_difference"] = round(cell[name] - printed, digits)
     return cell | {"condition_number": round(history[-1].condition_number, 4)}
 
 
 def downsampled_ssim(reference: NDArray, image: NDArray) -> float:
-    """Mean SSIM of pictures of grey levels 0 to 255, 1 for equal ones, as the paper measures it.
+    """Mean SSIM of images with grey levels 0 to 255, as the paper measures it.
 
-    Both are averaged over f by f pixels, f = max(1, round(shorter side / 256)), and every f-th mean
-    is kept. Then the Gaussian window of 11 by 11 pixels and deviation 1.5 moves over the places
-    where it fits, with the constants (0.01, 0.03).
+    Both are averaged over f × f pixels, f = max(1, round(shorter side / 256)), and every f-th mean
+    is used. The Gaussian window of 11 × 11 pixels has standard deviation 1.5 and moves over all
+    positions inside the image; the constants are (0.01, 0.03).
     """
     from scipy.ndimage import uniform_filter
     from skimage.metrics import structural_similarity
 
     factor = max(1, math.floor(min(reference.shape) / _SSIM_SIDE + 0.5))
-    # The middle of an even window is the earlier of its two middle pixels; SciPy takes the later.
+    # The centre of an even window is the earlier of its two middle pixels; SciPy uses the later.
     origin = -1 if factor % 2 == 0 else 0
     one, other = (
         uniform_filter(array.astype(np.float64), factor, origin=origin)[::factor, ::factor]
@@ -143,8 +143,8 @@ def downsampled_ssim(reference: NDArray, image: NDArray) -> float:
 def summary_of(cells: Sequence[Cell]) -> dict[str, Any]:
     """Mean and largest differences from the paper, over the cells with public noisy images.
 
-    `gain_over_...` is the mean PSNR of the conditioned method minus that of another one; with
-    `paper_`, the same of the paper's numbers.
+    `gain_over_...` is the mean PSNR of the conditioned method minus that of another one;
+    `paper_gain_over_...` is the same for the values of the paper.
     """
     public = [cell for cell in cells if cell["noise"] == "public"]
     facts: dict[str, Any] = {"cells": len(cells), "cells_with_public_noise": len(public)}

@@ -1,4 +1,4 @@
-"""Figures of what was learned, and of what it did to a picture.
+"""Figures of transforms, of their errors, and of denoised pictures.
 
 Every function returns a new matplotlib ``Figure`` that belongs to no window and no global state:
 ``figure.savefig("spectrum.png")`` writes it, a notebook shows it.

@@ -1,4 +1,4 @@
-"""Curves: errors over the iterations, spectra, errors over the bound; and the axes they share."""
+"""Curves: errors over the iterations, spectra, errors over the bound; and their axes."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ def plot_convergence(
 def plot_spectrum(transforms: Any, labels: Sequence[str] | None = None) -> Figure:
     """Singular values of transforms in descending order.
 
-    Where a result's method has a bound on the condition number, a dashed line shows the floor that
-    the bound leaves below the largest singular value: max σ / max_condition.
+    If the method of a result has a bound on the condition number, a dashed line shows the smallest
+    singular value that the bound allows: max σ / max_condition.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def plot_spectrum(transforms: Any, labels: Sequence[str] | None = None) -> Figur
 
 
 def draw_spectra(axes: Axes, items: Sequence[object]) -> list[NDArray]:
-    """Draw the singular values of transforms, with the floors that their bounds leave."""
+    """Draw the singular values of transforms, with the floors of their bounds."""
     spectra = [np.linalg.svd(matrix_of(item), compute_uv=False) for item in items]
     for item, spectrum, colour in zip(items, spectra, _colours(len(items)), strict=True):
         ranks = np.arange(1, spectrum.size + 1)
@@ -133,8 +133,8 @@ def draw_spectra(axes: Axes, items: Sequence[object]) -> list[NDArray]:
 def plot_path(path: ConditionPath) -> Figure:
     """Errors along a `kappaform.condition_path`, for training and (if any) validation signals.
 
-    The bound that the validation signals choose is marked, in the panel of the error that chose it
-    with a ring.
+    The bound chosen by the validation signals is marked by a line, and by a ring in the panel of
+    the error that chose it.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def plot_path(path: ConditionPath) -> Figure:
     """
     if not isinstance(path, ConditionPath):
         raise TypeError(
-            f"path is of type {type(path).__name__}: give what kappaform.condition_path returned."
+            f"path is of type {type(path).__name__}: give a result of kappaform.condition_path."
         )
     figure = Figure(figsize=(11.0, 3.8), layout="constrained")
     lines = [("", {"label": "training", "color": COLOURS[0], "marker": "o"})]
@@ -168,7 +168,7 @@ def plot_path(path: ConditionPath) -> Figure:
 
 
 def _mark_choice(figure: Figure, path: ConditionPath) -> None:
-    """A line at the bound that was chosen, and a ring around the error that chose it."""
+    """Draw a line at the chosen bound, and a ring around the error that chose it."""
     if path.chosen is None:
         return
     for axes, error in zip(figure.axes, LABELS, strict=True):
@@ -177,7 +177,7 @@ def _mark_choice(figure: Figure, path: ConditionPath) -> None:
             least = path[f"validation_{error}"].min()
             style: dict[str, Any] = {"mfc": "none", "mec": "black", "markersize": 11}
             axes.plot(path.chosen, least, "o", label="chosen", **style)
-            # Below the panel: within it, lines may be anywhere.
+            # Below the panel: inside, lines may be anywhere.
             axes.set_xlabel(f"{axes.get_xlabel()}, chosen: {path.chosen:g}")
 
 
@@ -200,7 +200,7 @@ def draw_path_errors(
 
 
 def matrix_of(item: object) -> NDArray:
-    """The transform of a result, of a fitted estimator, or itself."""
+    """The square matrix of a result, a fitted estimator or an array."""
     item = learned(item, "transform")
     matrix = np.asarray(getattr(item, "transform", item))
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
@@ -218,7 +218,7 @@ def plain_axes(axes: Axes) -> Axes:
 def log_scale(axes: Axes, which: Literal["x", "y"], narrowest: float = 1.0) -> None:
     """Logarithmic axis that spans at least the ratio `narrowest`; linear if all values are zero.
 
-    Minor ticks show that it is one, also where it spans so little that its labels hardly do.
+    Minor ticks show that it is logarithmic even where it spans too little for its labels to do so.
     """
     axis = axes.xaxis if which == "x" else axes.yaxis
     if axis.get_data_interval()[1] <= 0:
@@ -290,7 +290,7 @@ def _label_ends(axes: Axes, ends: Sequence[float], labels: Sequence[str]) -> Non
 
 
 def _spread(heights: Sequence[float], gap: float) -> NDArray:
-    """Heights in [0, 1] moved as little as possible (least squares) to be `gap` apart."""
+    """Heights in [0, 1], moved as little as possible (least squares) to be `gap` apart."""
     count = len(heights)
     gap = min(gap, 1 / max(1, count - 1))
     order = np.argsort(heights, kind="stable")

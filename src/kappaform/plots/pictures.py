@@ -1,9 +1,9 @@
-"""Pictures: the atoms of a transform, and what denoising did."""
+"""Pictures: the rows of a transform as patches, and the result of denoising."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from kappaform.plots.curves import draw_spectra, matrix_of, plain_axes
 if TYPE_CHECKING:
     from kappaform.imaging import DenoiseResult
 
-_TITLE_WIDTH = 110  # letters: a line of the usual size of text fits into 12 inches
+_TITLE_WIDTH = 110  # letters: they fit into 12 inches at the default font size
 
 
 def plot_atoms(transform: Any, patch_shape: int | Sequence[int] | None = None) -> Figure:
@@ -32,8 +32,8 @@ def plot_atoms(transform: Any, patch_shape: int | Sequence[int] | None = None) -
     ----------
     transform : LearnResult, fitted estimator or (n, n) array
     patch_shape : int or sequence of 1 to 3 ints, optional
-        Shape of the patches, flattened in C order; by default square. Of a three-dimensional patch
-        the slices along its first axis are shown side by side.
+        Shape of the patches, flattened in C order; by default square. The slices of a
+        three-dimensional patch along its first axis are shown side by side.
 
     Returns
     -------
@@ -44,11 +44,11 @@ def plot_atoms(transform: Any, patch_shape: int | Sequence[int] | None = None) -
     >>> import kappaform as kf
     >>> kf.plots.plot_atoms(kf.dct_basis((8, 8))).savefig("atoms.png")
     """
-    mosaic = _mosaic(transform, patch_shape)
-    height, width = mosaic.shape
+    atoms = _sorted_atoms(transform, patch_shape)
+    height, width = atoms.shape
     longest = 6.0 / max(height, width)
     figure = Figure(figsize=(width * longest, height * longest), layout="constrained")
-    _show_atoms(figure.subplots(), mosaic)
+    _show_atoms(figure.subplots(), atoms)
     return figure
 
 
@@ -59,21 +59,21 @@ def plot_denoising(
     *,
     channel_axis: int | None = None,
 ) -> Figure:
-    """Before, after and their difference; and atoms, spectrum and sparsity map behind them.
+    """Before, after and their difference; and the atoms, spectrum and sparsity map behind them.
 
-    Of a volume or stack the middle slice is shown, of several transforms the first. The title says
-    which noise was assumed in what is shown.
+    For a volume or stack the middle slice is shown, and the first of several transforms. The title
+    reports the noise that was assumed for it.
 
     Parameters
     ----------
     noisy : array
-        What was denoised.
+        The noisy image.
     result : DenoiseResult
-        What `kappaform.denoise_with_details` returned for it.
+        The result of `kappaform.denoise_with_details` for it.
     reference : array, optional
-        The picture without noise: titles then say how near to it the others are.
+        The picture without noise: titles then show the PSNR of the others.
     channel_axis : int, optional
-        Where the colours are, as for `kappaform.denoise`.
+        The axis of the colours, as for `kappaform.denoise`.
 
     Returns
     -------
@@ -89,8 +89,8 @@ def plot_denoising(
     """
     if not hasattr(result, "sparsity_map"):
         raise TypeError(
-            f"result is of type {type(result).__name__}: give what kappaform.denoise_with_details "
-            "returned."
+            f"result is of type {type(result).__name__}: give a result of "
+            "kappaform.denoise_with_details."
         )
     figure = Figure(figsize=(12.0, 8.6), layout="constrained")
     noise = result.noise
@@ -98,38 +98,43 @@ def plot_denoising(
     figure.suptitle(fill(f"noise: {noise}", _TITLE_WIDTH))
     pictures, inside = figure.subplots(2, 3)
     for axes in (*pictures, *inside):
-        axes.set_anchor("N")  # titles of a row in line, whatever the shape of its pictures
-    noisy, cleaned = np.asarray(noisy), np.asarray(result.image)
-    before, after = (_middle_slice(image, channel_axis) for image in (noisy, cleaned))
+        axes.set_anchor("N")  # aligns the titles of a row, whatever the shape of its pictures
+    noisy, denoised = np.asarray(noisy), np.asarray(result.image)
+    before, after = (_middle_slice(image, channel_axis) for image in (noisy, denoised))
     limits = np.quantile(after, (0.001, 0.999))
-    _draw_picture(pictures[0], before, limits, "before" + _nearness(reference, noisy))
-    _draw_picture(pictures[1], after, limits, "after" + _nearness(reference, cleaned))
+    _draw_picture(pictures[0], before, limits, "before" + _psnr(reference, noisy))
+    _draw_picture(pictures[1], after, limits, "after" + _psnr(reference, denoised))
     _draw_difference(pictures[2], before - after.astype(np.float64))
     _draw_transform(inside[0], inside[1], result)
     _draw_sparsity(inside[2], np.asarray(result.sparsity_map))
     return figure
 
 
-def _mosaic(transform: object, patch_shape: int | Sequence[int] | None) -> NDArray:
-    """All atoms in rows, about as wide as high, values in [-1, 1], margins not a number."""
+def _sorted_atoms(transform: object, patch_shape: int | Sequence[int] | None) -> NDArray:
+    """The `mosaic` of all atoms of a transform, from low to high frequency."""
     matrix = matrix_of(transform)
     atoms = matrix.reshape(-1, *_patch_shape(matrix.shape[1], patch_shape))
-    tiles = [_tile(atom) for atom in sorted(atoms, key=frequency_of)]
+    return mosaic(sorted(atoms, key=frequency_of))
+
+
+def mosaic(atoms: Iterable[NDArray]) -> NDArray:
+    """Atoms in rows, about as wide as high, each scaled to [-1, 1], with NaN in the margins."""
+    tiles = [_tile(atom) for atom in atoms]
     height, width = tiles[0].shape
     gap = 2 if width > 2 * height else 1  # more than between the slices of a volume
     columns = max(1, round(math.sqrt(len(tiles) * (height + gap) / (width + gap))))
     rows = -(-len(tiles) // columns)
-    mosaic = np.full((rows * (height + gap) - gap, columns * (width + gap) - gap), np.nan)
+    whole = np.full((rows * (height + gap) - gap, columns * (width + gap) - gap), np.nan)
     for place, tile in enumerate(tiles):
         top, left = (height + gap) * (place // columns), (width + gap) * (place % columns)
-        mosaic[top : top + height, left : left + width] = tile
-    return mosaic
+        whole[top : top + height, left : left + width] = tile
+    return whole
 
 
-def _show_atoms(axes: Axes, mosaic: NDArray, title: str = "") -> None:
-    # Margins in a colour: white or black ones would run into the atoms.
+def _show_atoms(axes: Axes, atoms: NDArray, title: str = "") -> None:
+    # Coloured margins: white or black ones would merge with the atoms.
     grey = colormaps["gray"].with_extremes(bad="#6BA3CF")
-    _show(axes, mosaic, title, cmap=grey, vmin=-1, vmax=1, interpolation="nearest")
+    _show(axes, atoms, title, cmap=grey, vmin=-1, vmax=1, interpolation="nearest")
 
 
 def _patch_shape(n_features: int, given: int | Sequence[int] | None) -> tuple[int, ...]:
@@ -151,7 +156,7 @@ def _patch_shape(n_features: int, given: int | Sequence[int] | None) -> tuple[in
 
 
 def frequency_of(atom: NDArray) -> float:
-    """Mean frequency of an atom: where its energy lies in the DCT domain (0: constant)."""
+    """Mean frequency of an atom, weighted by its energy in the DCT domain (0: constant)."""
     energy = dctn(atom, norm="ortho") ** 2
     squares = [(np.arange(side) / side) ** 2 for side in atom.shape]
     radius = np.sqrt(sum(np.meshgrid(*squares, indexing="ij")))
@@ -168,7 +173,7 @@ def _tile(atom: NDArray) -> NDArray:
     return np.hstack([part for piece in atom for part in (line, piece)][1:])
 
 
-def _nearness(reference: NDArray | None, image: NDArray) -> str:
+def _psnr(reference: NDArray | None, image: NDArray) -> str:
     if reference is None:
         return ""
     from kappaform.imaging.metrics import psnr
@@ -177,7 +182,7 @@ def _nearness(reference: NDArray | None, image: NDArray) -> str:
 
 
 def _middle_slice(image: NDArray, channel_axis: int | None) -> NDArray:
-    """A picture of two dimensions, with its channels, if any, last."""
+    """A picture of two dimensions, with channels last, if any."""
     if channel_axis is not None:
         image = np.moveaxis(image, channel_axis, -1)
     while image.ndim > 2 + (channel_axis is not None):
@@ -186,7 +191,7 @@ def _middle_slice(image: NDArray, channel_axis: int | None) -> NDArray:
 
 
 def _draw_picture(axes: Axes, image: NDArray, limits: NDArray, title: str) -> None:
-    """A picture between the given limits, which are black and white."""
+    """Draw a picture; the limits are black and white."""
     span = float(limits[1] - limits[0]) or 1.0
     scaled = np.clip((image.astype(np.float64) - limits[0]) / span, 0, 1)
     if scaled.ndim == 3 and scaled.shape[2] != 3:
@@ -202,16 +207,16 @@ def _draw_difference(axes: Axes, difference: NDArray) -> None:
 
 
 def _draw_transform(left: Axes, right: Axes, result: DenoiseResult) -> None:
-    """Atoms and spectrum of the (first) transform, with its bound where it was learned."""
+    """Atoms and spectrum of the (first) transform, with its bound if it was learned."""
     if result.transform is None:  # without noise or without structure
         for axes in (left, right):
             axes.set_axis_off()
         left.set_title("atoms of the transform", loc="left")
-        left.text(0.5, 0.5, "none was needed", ha="center", transform=left.transAxes)
+        left.text(0.5, 0.5, "not needed", ha="center", transform=left.transAxes)
         return
     learned = (each for each in result.history if each.transform is result.transform)
     shown: Any = next(learned, result.transform)
-    _show_atoms(left, _mosaic(shown, result.patch_shape), "atoms of the transform")
+    _show_atoms(left, _sorted_atoms(shown, result.patch_shape), "atoms of the transform")
     plain_axes(right)
     (spectrum,) = draw_spectra(right, [shown])
     right.set_title(f"spectrum, condition number {spectrum[0] / spectrum[-1]:.4g}", loc="left")
@@ -222,7 +227,7 @@ def _draw_sparsity(axes: Axes, counts: NDArray) -> None:
     image = _show(axes, _middle_slice(counts, None), title, cmap="cividis", vmin=0)
     figure = axes.get_figure()
     assert figure is not None
-    # Below the panel and not a part of it, so that all panels of the row stay equal.
+    # Below the panel and not part of it, so that all panels of the row have the same size.
     scale = axes.inset_axes((0.1, -0.06, 0.8, 0.025))
     figure.colorbar(image, cax=scale, orientation="horizontal", label="mean number per patch")
 

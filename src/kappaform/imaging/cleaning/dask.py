@@ -1,7 +1,7 @@
-"""The place of Dask images: each tile is a chunk, which brings its margin from its neighbours.
+"""The backend of Dask images: each tile is a chunk, with its margin from the neighbouring chunks.
 
-At the call an image is computed three times: for its noise, for its limits, and for the patches to
-learn from, at every scale. The rest is done when the result is asked for.
+The call computes the image three times: for its noise, for its extremes, and for the patches to
+learn from, at every scale. The rest is done when the result is computed.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from numpy.typing import NDArray
 from kappaform.checks import float_dtype
 from kappaform.engines.dask import check_dask_array
 from kappaform.imaging.cleaning.stages import Recipe
-from kappaform.imaging.cleaning.tiles import Cleaned, clean_tile, cuts, sides_and_margins
+from kappaform.imaging.cleaning.tiles import HostBackend, Outputs, cuts, sides_and_margins
 from kappaform.imaging.options import Quality
 from kappaform.imaging.patches import Grid, grid_of, mean_free, rows_at
 from kappaform.imaging.work import Progress
 from kappaform.threads import at_most_threads, single_threaded_blas
 
 
-def check_dask_image(image: Any, channel_axis: int | None, preset: str | None) -> None:
-    """Refuse what needs the whole image in memory."""
+def check_dask_image(image: Any, channel_axis: int | None) -> None:
+    """Reject what needs the whole image in memory."""
     check_dask_array(image, "image")
     if channel_axis is not None:
         raise ValueError(
@@ -32,30 +32,22 @@ def check_dask_image(image: Any, channel_axis: int | None, preset: str | None) -
             f"only, image.compute() brings all there; in denoise, stack_axis={channel_axis} "
             "denoises each on its own."
         )
-    if preset is not None:
-        raise ValueError(
-            f"preset={preset!r} with a Dask image: the settings of the paper are for images in "
-            "memory, image.compute()."
-        )
 
 
-class DaskImage:
-    """The place of a Dask array: what is cleaned is a Dask array as well."""
+class DaskBackend:
+    """A Dask array, which is denoised to a Dask array."""
 
     def __init__(self, components: Sequence[Any]) -> None:
-        (self.image,) = components  # channels are refused
+        (self.image,) = components  # channels are rejected
 
     def patches(self, _: int, rounds: Iterable[tuple[Grid, NDArray]]) -> Iterator[NDArray]:
         """The patches of all rounds, gathered at once."""
         gathered = _gathered(self.image, list(rounds))
         return (mean_free(patches.astype(np.float64)) for patches in gathered)
 
-    def cleaned(
-        self, recipes: Sequence[Recipe], quality: Quality, progress: Progress | None
-    ) -> Cleaned:
+    def denoised(self, recipes: Sequence[Recipe], quality: Quality, progress: Progress) -> Outputs:
         """Dask arrays, which are computed later: nothing is left to do in this call."""
-        if progress is not None:
-            progress(1.0)
+        progress(1.0)
         from dask.array import map_overlap
         from dask.delayed import delayed
 
@@ -63,10 +55,10 @@ class DaskImage:
         edges = [cuts(n, side) for n, (side, _) in zip(self.image.shape, layout, strict=True)]
         chunks = tuple(tuple(b - a for a, b in pairwise(along)) for along in edges)
         dtype = float_dtype(self.image.dtype)
-        # Both results of cleaning in one array: whoever wants both has them cleaned once.
+        # Both results in one array: whoever wants both has them computed once.
         both = np.dtype([("image", dtype), ("counts", np.float32)])
-        cleaned = map_overlap(
-            _clean_chunk,
+        found = map_overlap(
+            _denoised_chunk,
             self.image.rechunk(chunks),
             depth={a: margin for a, (_, margin) in enumerate(layout) if len(chunks[a]) > 1},
             boundary="none",
@@ -74,18 +66,21 @@ class DaskImage:
             both=both,
             meta=np.empty((0,) * self.image.ndim, both),
         )
-        return [cleaned["image"]], [cleaned["counts"]]
+        return [found["image"]], [found["counts"]]
 
 
-def _clean_chunk(chunk: NDArray, job: tuple[Sequence[Recipe], Quality], both: np.dtype) -> NDArray:
+def _denoised_chunk(
+    chunk: NDArray, job: tuple[Sequence[Recipe], Quality], both: np.dtype
+) -> NDArray:
     whole = np.empty(chunk.shape, both)
     with at_most_threads(1), single_threaded_blas():
-        (whole["image"],), (whole["counts"],) = clean_tile([chunk], *job)
+        found = HostBackend([chunk]).denoised_part((slice(None),) * chunk.ndim, *job)
+    (whole["image"],), (whole["counts"],) = found
     return whole
 
 
 def _gathered(image: Any, rounds: Sequence[tuple[Grid, NDArray]]) -> list[NDArray]:
-    """Of each round, patches of these numbers of a grid, from the chunks that hold them."""
+    """For each round, patches of these numbers of a grid, from the chunks that hold them."""
     from dask.array.overlap import overlap
     from dask.base import compute
 
@@ -108,7 +103,7 @@ def _gathered(image: Any, rounds: Sequence[tuple[Grid, NDArray]]) -> list[NDArra
 def _parts(
     blocks: NDArray, bounds: Sequence[NDArray], grid: Grid, numbers: NDArray
 ) -> list[tuple[NDArray, Any]]:
-    """Which of some patches a block holds, and these, to be computed; for each that holds some."""
+    """Which of some patches a block holds, and these, to be computed; for blocks that hold some."""
     from dask.delayed import delayed
 
     corners = np.stack(grid.corners(numbers), axis=1)
@@ -133,7 +128,7 @@ def _take(chunk: NDArray, corners: NDArray, patch_shape: tuple[int, ...]) -> NDA
 
 
 def _merged(chunks: tuple[int, ...], least: int) -> tuple[int, ...]:
-    """Neighbours put together, so that no chunk is empty or shorter than `least`, if possible."""
+    """Chunks merged with neighbours, so that none is empty or shorter than `least`, if possible."""
     least = max(least, 1)
     merged: list[int] = []
     for size in chunks:

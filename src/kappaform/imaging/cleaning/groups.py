@@ -1,9 +1,9 @@
-"""Groups of similar patches: where they are, and what they say together.
+"""Groups of similar patches: block matching, and joint estimation of the patches of a group.
 
-An image is cleaned little by little. In every round, each group of similar patches is estimated
-from itself: a patch becomes that sum of the noisy ones which would give the best estimate if the
-estimate so far were the truth (ridge regression). Patches are looked for in, and estimated from,
-a mixture that keeps less and less of the noise (docs/denoising.md, step 5).
+The iterative scheme follows LIChI. In every round, each group of similar patches is estimated from
+itself: a patch becomes the linear combination of the noisy ones that would be the best estimate if
+the previous estimate were the truth (ridge regression). Patches are searched in, and estimated
+from, a partially denoised image that keeps less and less of the noise (docs/denoising.md, step 5).
 
 Images are float arrays of three axes in units of their noise; the first axis of a plane has length
 1. Groups are found once for all components of an image.
@@ -12,19 +12,19 @@ Images are float arrays of three axes in units of their noise; the first axis of
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.imaging.cleaning.kernels import clean_groups, nearest
+from kappaform.imaging.cleaning.kernels import denoise_groups, nearest
 from kappaform.imaging.patches import Grid, grid_of
-from kappaform.imaging.work import Progress, sections
+from kappaform.imaging.work import SILENT, Progress
 from kappaform.threads import Workspace, mapped_in_order
 
-_STRIP_LAYERS = 8  # reference rows of a plane that are the work of one thread
-_SEARCH_COST = 0.7  # over that of cleaning groups, per round; it matters to progress only
+_STRIP_LAYERS = 8  # reference rows of a plane that one thread processes at a time
+_SEARCH_COST = 0.7  # relative to denoising the groups, per round; only progress depends on it
 
 
 class Search(NamedTuple):
@@ -32,59 +32,47 @@ class Search(NamedTuple):
 
     patch_shape: tuple[int, ...]
     stride: tuple[int, ...]
-    radius: tuple[int, ...]  #: how far away similar patches are looked for
+    radius: tuple[int, ...]  #: how far away similar patches are searched
     context: int  #: pixels around a patch that are compared as well
     n_members: int
 
 
 class Rounds(NamedTuple):
-    """How often an image is cleaned with groups."""
+    """How often an image is denoised with groups."""
 
     number: int
     per_search: int  #: rounds that use the same groups
-    first_share: float  #: of the noise: what is kept falls from here to 0, in equal steps
-    guided: float  #: part of the estimate in the image in which groups are looked for
+    first_fraction: float  #: of the noise that is kept: it decreases to 0 in equal steps
+    guided: float  #: weight of the estimate in the image in which groups are searched
 
 
 def refined(
-    noisy: Sequence[NDArray],
-    estimates: Sequence[NDArray],
+    noisy: Sequence[Any],
+    estimates: Sequence[Any],
     covariances: Sequence[NDArray | None],
     search: Search,
     rounds: Rounds,
-    progress: Progress | None = None,
-) -> list[NDArray]:
-    """Better estimates of the components of a noisy image than the given ones."""
-    shape = noisy[0].shape
-    groups = Groups(three_axes(shape), search)
-    images, guides = (
-        [np.ascontiguousarray(image).reshape(three_axes(shape)) for image in each]
-        for each in (noisy, estimates)
+    groups_of: Callable[[Any, Search], Any],
+    progress: Progress = SILENT,
+) -> list[Any]:
+    """Better estimates of the components of a noisy image than the given ones.
+
+    `groups_of` makes the groups of arrays or of tensors like an image.
+    """
+    shape = tuple(noisy[0].shape)
+    noisy, guides = (
+        [image.reshape(three_axes(shape)) for image in each] for each in (noisy, estimates)
     )
-    found = in_rounds(groups, images, guides, covariances, rounds, progress)
-    return [image.reshape(shape) for image in found]
-
-
-def in_rounds(
-    groups: Any,
-    noisy: Sequence[Any],
-    guides: Sequence[Any],
-    covariances: Sequence[NDArray | None],
-    rounds: Rounds,
-    progress: Progress | None,
-) -> Sequence[Any]:
-    """The last estimates. `groups` are those of arrays, or those of tensors."""
-    mixed = noisy
-    for i, part in enumerate(sections(progress, [1] * rounds.number)):
-        to_search, *to_clean = sections(part, [_SEARCH_COST, *[1] * len(noisy)])
+    groups, partial = groups_of(noisy[0], search), noisy
+    for i, part in enumerate(progress.sections([1] * rounds.number)):
+        of_search, *of_components = part.sections([_SEARCH_COST, *[1] * len(noisy)])
         if i % rounds.per_search == 0:
-            groups.find((1 - rounds.guided) * mixed[0] + rounds.guided * guides[0], to_search)
-        # What is kept of the noise: less and less, and nothing in the end.
-        share = rounds.first_share * (1 - (i + 1) / rounds.number)
-        parts = zip(noisy, mixed, guides, covariances, to_clean, strict=True)
-        results = [groups.cleaned(*each[:4], share, each[4]) for each in parts]
-        guides, mixed = ([result[j] for result in results] for j in range(2))
-    return guides
+            groups.find((1 - rounds.guided) * partial[0] + rounds.guided * guides[0], of_search)
+        fraction = rounds.first_fraction * (1 - (i + 1) / rounds.number)
+        each = zip(noisy, partial, guides, covariances, of_components, strict=True)
+        results = [groups.denoised(*images, fraction, its) for *images, its in each]
+        guides, partial = ([result[j] for result in results] for j in range(2))
+    return [image.reshape(shape) for image in guides]
 
 
 def three_axes(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -97,9 +85,9 @@ def noise_of_groups(
 ) -> NDArray | None:
     """Covariance of the noise in a smaller patch, as it counts in a group; None: white.
 
-    Neighbours share the noise of overlapping patches, so that these take away less of it. It counts
-    as stronger: by the root of the number of pixels that share it, which was about the best factor
-    for noise smoothed by Gaussians of 0.5, 0.7 and 1.2 pixels in two pictures.
+    Averaging overlapping patches removes less of correlated noise. It counts as stronger, by the
+    square root of the number of correlated pixels: about the best factor for noise smoothed by
+    Gaussians of 0.5, 0.7 and 1.2 pixels in two pictures.
     """
     if covariance is None:
         return None
@@ -111,10 +99,10 @@ def noise_of_groups(
 
 
 class Layout(NamedTuple):
-    """Where the patches are that groups are about, and where their members may be."""
+    """Where the reference patches of groups are, and where their members may be."""
 
     grid: Grid
-    shifts: NDArray  #: from such a patch to a member, three indices each
+    shifts: NDArray  #: from a reference to a member, three indices each
     steps: NDArray  #: the same in the flat image
     n_members: int
     context: tuple[int, ...]  #: pixels that are compared beyond the patch, along each axis
@@ -133,74 +121,70 @@ class Layout(NamedTuple):
 
 
 class Groups:
-    """The groups of an image of some shape."""
+    """The groups of an image, for arrays of the shape of that image."""
 
-    def __init__(self, shape: tuple[int, ...], search: Search) -> None:
-        self.search = search
-        self.layout = Layout.of(shape, search)
-        self.grid = self.layout.grid
+    def __init__(self, image: NDArray, search: Search) -> None:
+        self.search, self.layout = search, Layout.of(image.shape, search)
         self.members: list[NDArray] = []
-        # Work is cut along the first axis that is longer than 1; a strip is a flat part then.
-        self.axis = 0 if shape[0] > 1 else 1
+        # Work is divided along the first axis that is longer than 1: a strip is contiguous then.
+        self.axis = 0 if image.shape[0] > 1 else 1
         self.strips = self._strips()
 
     def _strips(self) -> list[slice]:
         """Numbers of the references, strip by strip."""
-        per_layer = math.prod(self.grid.counts[self.axis + 1 :])
+        per_layer = math.prod(self.layout.grid.counts[self.axis + 1 :])
         size = per_layer * (_STRIP_LAYERS if self.axis == 1 else 1)
-        n = self.grid.n_patches
+        n = self.layout.grid.n_patches
         return [slice(i, min(i + size, n)) for i in range(0, n, size)]
 
-    def find(self, image: NDArray, progress: Progress | None = None) -> None:
+    def find(self, image: NDArray, progress: Progress = SILENT) -> None:
         """Find the groups in an image."""
-        context, columns = self.layout.context, self.grid.places[2]
-        padded = np.pad(image, [(around, around) for around in context], mode="edge")
-        sides, shifts, n_members = self.layout.compared, self.layout.shifts, self.layout.n_members
+        grid, shifts, n_members = self.layout.grid, self.layout.shifts, self.layout.n_members
+        context, columns, sides = self.layout.context, grid.places[2], self.layout.compared
+        around = [(width, width) for width in context]
+        padded = np.pad(np.ascontiguousarray(image), around, mode="edge")
 
         def found(strip: slice, _: Workspace) -> NDArray:
             n_rows = (strip.stop - strip.start) // len(columns)
             members = np.zeros((n_rows, len(columns), n_members), np.uint16)
-            for i, row in enumerate(members):
-                a, b, _column = self.grid.corners(np.array(strip.start + i * len(columns)))
-                nearest(padded, sides, (int(a), int(b)), columns, shifts, row)
+            firsts = grid.corners(strip.start + len(columns) * np.arange(n_rows))
+            for row, a, b in zip(members, *(along.tolist() for along in firsts[:2]), strict=True):
+                nearest(padded, sides, (a, b), columns, shifts, row)
             return members.reshape(-1, n_members)
 
-        watch = None if progress is None else lambda n: progress(n / len(self.strips))
-        self.members = mapped_in_order(found, self.strips, watch)
+        self.members = mapped_in_order(found, self.strips, progress.over(len(self.strips)))
 
-    def cleaned(
+    def denoised(
         self,
         noisy: NDArray,
-        mixed: NDArray,
+        partial: NDArray,
         guide: NDArray,
         covariance: NDArray | None,
-        share: float,
-        progress: Progress | None = None,
+        fraction: float,
+        progress: Progress = SILENT,
     ) -> tuple[NDArray, NDArray]:
-        """An estimate of an image, and the image with this share of its noise."""
-        n = self.grid.offsets.size
-        if covariance is None:
-            covariance = np.eye(n)
-        covariance = covariance.astype(noisy.dtype)
+        """An estimate of an image, and the image with this fraction of its noise."""
+        grid = self.layout.grid
+        n = grid.offsets.size
+        covariance = (np.eye(n) if covariance is None else covariance).astype(noisy.dtype)
         rounding = n * float(np.finfo(noisy.dtype).eps)
         layer = math.prod(noisy.shape[self.axis + 1 :])
         reach = self.search.radius[self.axis]
         side = self.search.patch_shape[self.axis]
-        flat = [np.ascontiguousarray(image).reshape(-1) for image in (noisy, mixed, guide)]
-        values = np.zeros((2, noisy.size), noisy.dtype)
-        weights = np.zeros((2, noisy.size), noisy.dtype)
+        flat = [np.ascontiguousarray(image).reshape(-1) for image in (noisy, partial, guide)]
+        values, weights = np.zeros((2, 2, noisy.size), noisy.dtype)
 
         def sums_of(number: int, _: Workspace) -> tuple[slice, NDArray, NDArray]:
             strip = self.strips[number]
-            corners = self.grid.corners(np.array([strip.start, strip.stop - 1]))[self.axis]
-            first = max(int(corners[0]) - reach, 0)
-            last = min(int(corners[1]) + reach + side, noisy.shape[self.axis])
+            starts = grid.starts(np.arange(strip.start, strip.stop))
+            first = max(int(starts[0]) // layer - reach, 0)
+            last = min(int(starts[-1]) // layer + reach + side, noisy.shape[self.axis])
             part = slice(first * layer, last * layer)
             sums, marks = np.zeros((2, 2, part.stop - part.start), noisy.dtype)
-            starts = self.grid.starts(np.arange(strip.start, strip.stop)) - part.start
-            clean_groups(
-                *(image[part] for image in flat), covariance, starts, self.members[number],
-                self.layout.steps, self.grid.offsets, share, rounding, sums, marks,
+            denoise_groups(
+                *(image[part] for image in flat), covariance, starts - part.start,
+                self.members[number], self.layout.steps, grid.offsets, fraction, rounding, sums,
+                marks,
             )  # fmt: skip
             return part, sums, marks
 
@@ -210,18 +194,17 @@ class Groups:
             weights[:, part] += marks
 
         numbers = range(len(self.strips))
-        watch = None if progress is None else lambda n: progress(n / len(numbers))
-        mapped_in_order(sums_of, numbers, watch, add)
+        mapped_in_order(sums_of, numbers, progress.over(len(numbers)), add)
         shape = (2, *noisy.shape)
-        total, kept = (spread(w, self.grid.patch_shape) for w in weights.reshape(shape))
-        clean, less = values.reshape(shape)
-        return clean / total, (less + kept * mixed) / total
+        total, kept = (over_pixels(w, grid.patch_shape) for w in weights.reshape(shape))
+        estimate, less = values.reshape(shape)
+        return estimate / total, (less + kept * partial) / total
 
 
-def spread(weights: Any, patch_shape: Sequence[int]) -> Any:
-    """Sum of the weights of the patches over each pixel, given where each begins.
+def over_pixels(weights: Any, patch_shape: Sequence[int]) -> Any:
+    """Sum of the weights of the patches over each pixel, from the weight of the patch at each.
 
-    An array, or a tensor.
+    The weights are an array or a tensor, of zero where no patch begins.
     """
     for axis, side in enumerate(patch_shape):
         total, others = weights * 1, (slice(None),) * axis

@@ -1,8 +1,8 @@
-"""Compiled kernels that clean patches, alone or in groups, and put them back into an image.
+"""Compiled kernels that denoise patches, alone or in groups, and aggregate them into an image.
 
-Images are flat; a patch is where it begins (`starts`) plus `offsets`, in C order, so images of any
-dimension are alike. Coefficients are (patches, n); `synthesis` holds in row j what coefficient j
-adds to a patch.
+Images are flat. The pixels of a patch are its first pixel (`starts`) plus `offsets`, in C order,
+whatever the dimension of the image. Coefficients are (patches, n); row j of `synthesis` is what
+coefficient j adds to a patch.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -20,9 +20,9 @@ from kappaform.jit import inlined, kernel
 _FLAGS = {"contract", "reassoc", "nsz", "arcp"}
 _kernel, _inlined = kernel(_FLAGS), inlined(_FLAGS)
 
-#: Deviation of the noise that is left in the mixed image, at least: its estimate may be zero.
+#: Least standard deviation of the noise in the partially denoised image: its estimate may be 0.
 LEAST_LEFT = 0.01
-#: Part of its weight that a group keeps, at least, where rounding hides what its patches show.
+#: Least fraction of its weight that a group keeps where rounding hides what its patches show.
 LEAST_TRUST = 2.0**-10
 
 
@@ -83,9 +83,9 @@ def keep_above(coefs, thresholds, energies, synthesis, patches, counts, left):
 
 @_kernel
 def shrink(coefs, guides, variances, energies, counts, left):
-    """Scale every coefficient by the share of signal that its guide shows, g² / (g² + variance).
+    """Wiener filter: scale every coefficient by g² / (g² + variance), where g is its guide.
 
-    `counts` receives the sums of the squared shares, `left` those times the energies of the noise:
+    `counts` receives the sums of the squared factors, `left` those times the energies of the noise:
     what is left of it in each patch.
     """
     for i in range(coefs.shape[0]):
@@ -93,21 +93,21 @@ def shrink(coefs, guides, variances, energies, counts, left):
         energy = coefs[i, 0] * 0
         for j in range(coefs.shape[1]):
             power = guides[i, j] * guides[i, j]
-            share = power / (power + variances[j])
-            coefs[i, j] *= share
-            count += share * share
-            energy += share * share * energies[j]
+            factor = power / (power + variances[j])
+            coefs[i, j] *= factor
+            count += factor * factor
+            energy += factor * factor * energies[j]
         counts[i] = count
         left[i] = energy
 
 
 @_kernel
 def leave_out(coefs, gradients, form, limit, most, counts):
-    """Of each row leave only the coefficients that can be left out with an error within `limit`.
+    """Leave in each row the coefficients that can be omitted with an error of at most `limit`.
 
-    The largest are taken, as few as possible and at most `most`, and set to zero here. With d what
-    is left, the error is dᵀ Q d for Q = `form`. `gradients` holds Q d for d = all coefficients and
-    is updated with each that is taken: O(n), no product. `counts` receives how many were taken.
+    The largest ones are taken, as few as possible and at most `most`, and set to zero here. With d
+    what is left, the error is dᵀ Q d for Q = `form`. `gradients` holds Q d for d = all coefficients
+    and is updated for each that is taken, in O(n). `counts` receives how many were taken.
     """
     n = coefs.shape[1]
     sizes = np.empty(n, coefs.dtype)
@@ -132,9 +132,9 @@ def leave_out(coefs, gradients, form, limit, most, counts):
         counts[i] = count
 
 
-# --- Groups of similar patches: finding them, and cleaning them. Here images have three axes; one
-# of a plane has a first axis of length 1. A member of a group is the number of its shift from the
-# patch that the group is about.
+# --- Groups of similar patches: block matching and joint estimation. Images have three axes here;
+# a plane has a first axis of length 1. A member of a group is the number of its shift from the
+# reference patch.
 
 
 @_kernel
@@ -220,37 +220,36 @@ def _replace_farthest(distances, members, distance, member):
 
 
 @_kernel
-def clean_groups(
+def denoise_groups(
     noisy,
-    mixed,
+    partial,
     guide,
     covariance,
     starts,
     members,
     steps,
     offsets,
-    share,
+    fraction,
     rounding,
     values,
     weights,
 ):
-    """Clean groups of patches and add them to images of sums.
+    """Denoise groups of patches and add them to images of sums.
 
-    noisy, mixed, guide : flat images: as given, with some of its noise taken off already, and the
-        best estimate so far
-    covariance : of the noise of a patch, the mean of its diagonal 1
-    starts, members : the first pixels of the patches that groups are about, and their members
-    steps : how far the first pixel of a member is from that, for each number of a shift
-    share : of the noise that `mixed` shall keep
+    noisy, partial, guide : flat images: as given, partially denoised, and the best estimate so far
+    covariance : of the noise of a patch; the mean of its diagonal is 1
+    starts, members : first pixels of the reference patches, and the members of their groups
+    steps : from a reference to the first pixel of a member, for each number of a shift
+    fraction : of the noise that `partial` shall keep
     rounding : relative, of sums of n products
-    values : two flat images that receive weighted patches: clean, and with that share of noise
+    values : two flat images that receive weighted patches: denoised, and with that part of noise
     weights : two that receive the weights at the first pixel of each patch: the same for both, and
-        of the part of `mixed` that is kept in the second
+        of the part of `partial` that is kept in the second
     """
     n, k = offsets.shape[0], members.shape[1]
     known = np.empty((n, k), guide.dtype)  # patches of the guide, one in each column
-    given = np.empty((n, k), guide.dtype)  # and of the mixed image
-    cleaned = np.empty((n, k), guide.dtype)
+    given = np.empty((n, k), guide.dtype)  # and of the partially denoised image
+    denoised = np.empty((n, k), guide.dtype)
     means = np.empty(n, guide.dtype)
     factor = np.empty((n, n), guide.dtype)
     product = np.empty((n, n), guide.dtype)
@@ -258,8 +257,8 @@ def clean_groups(
     for group in range(starts.shape[0]):
         for i in range(k):
             places[i] = starts[group] + steps[members[group, i]]
-        removed = _gather(noisy, mixed, guide, places, offsets, known, given)
-        left = max(1 - removed, share, LEAST_LEFT)
+        removed = _gather(noisy, partial, guide, places, offsets, known, given)
+        left = max(1 - removed, fraction, LEAST_LEFT)
         _centre(known, means)
         _centre(given, means)
         np.dot(known, known.T, factor)
@@ -267,8 +266,8 @@ def clean_groups(
         trust = max(n / max(n, hidden), LEAST_TRUST)  # 1 without values of 10**7 times the noise
         _solve(factor, known)
         np.dot(known, given.T, product)
-        np.dot(product.T, known, cleaned)
-        kept = share / left
+        np.dot(product.T, known, denoised)
+        kept = fraction / left
         for i in range(k):
             norm = known[0, i] * 0
             for j in range(n):
@@ -277,14 +276,14 @@ def clean_groups(
             weights[0, places[i]] += weight
             weights[1, places[i]] += weight * kept
             for j in range(n):
-                value = weight * (cleaned[j, i] + means[j])
+                value = weight * (denoised[j, i] + means[j])
                 values[0, places[i] + offsets[j]] += value
                 values[1, places[i] + offsets[j]] += (1 - kept) * value
 
 
 @_inlined
-def _gather(noisy, mixed, guide, places, offsets, known, given):
-    """Patches of the guide and of the mixed image, and the deviation of what `mixed` has lost."""
+def _gather(noisy, partial, guide, places, offsets, known, given):
+    """Patches of the guide and of `partial`; the standard deviation of what `partial` has lost."""
     n, k = known.shape
     total = guide[0] * 0
     power = guide[0] * 0
@@ -292,8 +291,8 @@ def _gather(noisy, mixed, guide, places, offsets, known, given):
         for j in range(n):
             pixel = places[i] + offsets[j]
             known[j, i] = guide[pixel]
-            given[j, i] = mixed[pixel]
-            lost = noisy[pixel] - mixed[pixel]
+            given[j, i] = partial[pixel]
+            lost = noisy[pixel] - partial[pixel]
             total += lost
             power += lost * lost
     mean = total / (n * k)

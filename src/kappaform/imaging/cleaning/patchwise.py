@@ -1,6 +1,6 @@
-"""Cleaning an image with a given transform: every overlapping patch, then the average.
+"""Denoising an image patch by patch with a given transform, and aggregation of the patches.
 
-Patches are made, cleaned and put back block by block: they are never all in memory.
+Patches are extracted, denoised and aggregated block by block: they are never all in memory.
 """
 
 from __future__ import annotations
@@ -14,34 +14,31 @@ from numpy.typing import NDArray
 
 from kappaform.imaging.cleaning.kernels import gather, keep_above, scatter, shrink
 from kappaform.imaging.patches import grid_of
-from kappaform.imaging.work import Progress
+from kappaform.imaging.work import SILENT, Progress
 from kappaform.threads import Workspace, mapped_in_order
 
 # Both were chosen among a few values on six noisy images of the paper (docs/denoising.md).
-THRESHOLD = 2.7  # deviations of its noise that a coefficient must exceed to be kept
-NOISE = 0.8  # variance that Wiener's rule assumes: a first estimate has lost some signal
+THRESHOLD = 2.7  # of hard thresholding, in standard deviations of the noise of a coefficient
+NOISE = 0.8  # variance that Wiener filtering assumes: a first estimate has lost some signal
 
 _LEAST_VARIANCE = 1e-6  # of a coefficient, over the mean of all: the constant patch has none
 
-_PART_ROWS = 32  # rows of patches that are the work of one thread
+_PART_ROWS = 32  # rows of patches that one thread processes at a time
 _BLOCK_PATCHES = 2048
 
-#: Cleans a block of mean-free patches in place; returns their weights and numbers of coefficients.
-#: `guides` holds the same patches of another image, if there is one.
-Cleaner = Callable[[NDArray, NDArray | None, Workspace], tuple[NDArray, NDArray]]
+#: Denoises a block of mean-free patches in place; returns their weights and numbers of
+#: coefficients. `guides` holds the same patches of another image, if there is one.
+PatchDenoiser = Callable[[NDArray, NDArray | None, Workspace], tuple[NDArray, NDArray]]
 
 
 class Rule(NamedTuple):
-    """How patches become coefficients and these patches, and what of them is noise.
-
-    Arrays, or tensors where patches are tensors.
-    """
+    """The transform, its inverse, and the noise of coefficients: arrays, or tensors."""
 
     analysis: Any  #: the transform
     synthesis: Any  #: its inverse
-    limits: Any  #: smaller coefficients are noise
+    thresholds: Any  #: smaller coefficients are noise
     variances: Any  #: of the noise of each coefficient
-    energies: Any  #: of the noise that each coefficient brings into a patch
+    energies: Any  #: of the noise that each coefficient adds to a patch
 
 
 def rule_of(
@@ -50,7 +47,7 @@ def rule_of(
     threshold: float = THRESHOLD,
     noise: float = NOISE,
 ) -> Rule:
-    """The rule for an image in units of its noise, whose covariance is that in a patch."""
+    """The rule for an image in units of its noise, with this covariance in a patch."""
     if covariance is None:
         variances = np.sum(transform**2, axis=1)
     else:
@@ -64,12 +61,12 @@ def rule_of(
 def sweep(
     image: NDArray,
     patch_shape: tuple[int, ...],
-    clean: Cleaner,
+    denoise: PatchDenoiser,
     guide: NDArray | None = None,
     bounds: tuple[float, float] = (-math.inf, math.inf),
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> tuple[NDArray, NDArray]:
-    """The cleaned image, and for each pixel the mean number of coefficients of its patches.
+    """The denoised image, and for each pixel the mean number of coefficients of its patches.
 
     Patches are clipped to `bounds` before they are averaged.
     """
@@ -89,14 +86,13 @@ def sweep(
             guides = None
             if flat_guide is not None:
                 guides, _ = _gathered(flat_guide, starts, grid.offsets, workspace, "guides")
-            weights, counts = clean(patches, guides, workspace)
+            weights, counts = denoise(patches, guides, workspace)
             within = starts - part.start * row_pixels
             scatter(patches, means, weights, counts, within, grid.offsets, low_high, sums)
         return sums.reshape(3, height, *grid.shape[1:])
 
     n_rows = grid.counts[0]
     parts = [slice(row, min(row + _PART_ROWS, n_rows)) for row in range(0, n_rows, _PART_ROWS)]
-    watch = None if progress is None else lambda n_done: progress(n_done / len(parts))
     sums = np.zeros((3, *image.shape), image.dtype)
     rows = iter(parts)
 
@@ -104,36 +100,36 @@ def sweep(
         part = next(rows)
         sums[:, part.start : part.stop + patch_shape[0] - 1] += some
 
-    mapped_in_order(sums_of, parts, watch, add)
+    mapped_in_order(sums_of, parts, progress.over(len(parts)), add)
     return sums[0] / sums[1], sums[2] / grid.overlaps().astype(np.float32)
 
 
-def cleaner(rule: Rule, image: NDArray) -> Cleaner:
-    """Keep the coefficients above their limits; where there is a guide, Wiener's rule.
+def patch_denoiser(rule: Rule, image: NDArray) -> PatchDenoiser:
+    """Hard thresholding of the coefficients; empirical Wiener filtering where there is a guide.
 
-    That scales each coefficient by the share of signal that the guide shows, and counts the
-    squared shares. A patch weighs the less, the more noise is left in it.
+    The Wiener filter scales each coefficient by the fraction of signal that the guide shows; the
+    squared fractions are counted. The more noise is left in a patch, the less it weighs.
     """
     dtype = image.dtype
     arrays = (np.ascontiguousarray(array.T, dtype) for array in rule)
-    analysis, synthesis, limits, variances, energies = arrays
+    analysis, synthesis, thresholds, variances, energies = arrays
 
-    def clean(patches: NDArray, guides: NDArray | None, workspace: Workspace) -> tuple:
+    def denoise(patches: NDArray, guides: NDArray | None, workspace: Workspace) -> tuple:
         coefs = product(patches, analysis, workspace, "coefs")
         counts, left = np.empty((2, len(patches)), dtype)
         if guides is None:
-            keep_above(coefs, limits, energies, synthesis, patches, counts, left)
+            keep_above(coefs, thresholds, energies, synthesis, patches, counts, left)
             return 1 / (1 + left), counts
         shown = product(guides, analysis, workspace, "shown")
         shrink(coefs, shown, variances, energies, counts, left)
         np.matmul(coefs, synthesis, out=patches)
         return 1 / (dtype.type(1 / len(analysis)) + left), counts
 
-    return clean
+    return denoise
 
 
 def product(patches: NDArray, matrix: NDArray, workspace: Workspace, name: str) -> NDArray:
-    """Rows times a matrix, in memory of the thread that is used again."""
+    """Rows times a matrix, in memory that the thread reuses."""
     out = _block(workspace, name, len(patches), len(matrix), patches.dtype)
     return np.matmul(patches, matrix, out=out)
 

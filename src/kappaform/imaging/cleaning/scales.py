@@ -1,7 +1,8 @@
-"""An image at half its size, where what is smooth is told from noise better, and the way back.
+"""Coarser scales: an image at half its size, where smooth content separates better from noise.
 
-Halving keeps the lowest half of the frequencies (orthonormal DCT) along each axis. So white noise
-stays white and keeps its deviation, while what is smooth becomes larger. Arrays or tensors.
+Halving keeps the lowest half of the frequencies (orthonormal DCT) along each axis. White noise
+stays white and keeps its standard deviation, while smooth content becomes stronger. Images are
+arrays or tensors.
 """
 
 from __future__ import annotations
@@ -15,20 +16,20 @@ from scipy.fft import dctn, idctn
 from kappaform.checks import library_of
 
 MOST_SCALES = 3  # more were not tried
-# Part of the frequencies of the halved image that is taken from there. Of 0.2, 0.3 and 0.4 the best
-# on the paper's 30 images; on four photographs at three levels of noise 0.4 was as good.
+# Fraction of the frequencies of the halved image that is taken from it. Best of 0.2, 0.3 and 0.4
+# on the paper's 30 images; on four photographs at three noise levels 0.4 was as good.
 _TAKEN = 0.3
 _LEAST_PATCHES = 2  # along each axis of a halved image
 
 
 def can_be_halved(shape: Sequence[int], patch_shape: Sequence[int]) -> bool:
-    """Whether there is enough left. An axis along which patches have one pixel is kept."""
+    """Whether the half is large enough. An axis along which patches have one pixel is kept."""
     sizes = [(size, side) for size, side in zip(shape, patch_shape, strict=True) if side > 1]
     return bool(sizes) and all(size // 2 >= _LEAST_PATCHES * side for size, side in sizes)
 
 
 def n_scales_of(shape: Sequence[int], patch_shape: Sequence[int]) -> int:
-    """How many sizes of an image there are: its own, and those that it is halved to."""
+    """Number of scales of an image: its own size, and those that it is halved to."""
     number = 1
     while number < MOST_SCALES and can_be_halved(shape, patch_shape):
         shape = _half_shape(shape, patch_shape)
@@ -44,7 +45,7 @@ def halved(image: Any, patch_shape: Sequence[int]) -> Any:
 
 
 def with_smooth_part(image: Any, half: Any | None) -> Any:
-    """An image whose lowest frequencies are those of another one of half its size, if any."""
+    """An image with the lowest frequencies of another one of half its size, if there is one."""
     if half is None:
         return image
     sizes = list(zip(image.shape, half.shape, strict=True))
@@ -58,9 +59,9 @@ def with_smooth_part(image: Any, half: Any | None) -> Any:
 
 
 def halved_patches(patches: Any, patch_shape: Sequence[int], n_halvings: int) -> Any:
-    """Patches (rows) of an image at half its size, from larger ones: sums of neighbours.
+    """Patches (rows) of a coarser scale, from larger ones: sums of neighbouring pixels.
 
-    Noise keeps its deviation here as well. `patch_shape` is that of the halved ones.
+    White noise keeps its standard deviation. `patch_shape` is that of the halved patches.
     """
     factors = [2**n_halvings if side > 1 else 1 for side in patch_shape]
     shape = [n for pair in zip(patch_shape, factors, strict=True) for n in pair]

@@ -1,54 +1,55 @@
-"""The stages of cleaning: patches, the same at coarser scales, and groups of similar patches."""
+"""The stages of denoising: single patches, the same at coarser scales, and groups of patches."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.imaging.cleaning.groups import Rounds, Search, noise_of_groups
+from kappaform.imaging.axes import ANY_VALUE
+from kappaform.imaging.cleaning.groups import Rounds, Search, noise_of_groups, refined
 from kappaform.imaging.cleaning.patchwise import Rule, rule_of
 from kappaform.imaging.cleaning.scales import MOST_SCALES, can_be_halved, halved, with_smooth_part
-from kappaform.imaging.options import ANY_VALUE, Quality
-from kappaform.imaging.work import Progress, sections
+from kappaform.imaging.options import Quality
+from kappaform.imaging.work import SILENT, Progress
 
 
 @dataclass(frozen=True, eq=False)
 class Recipe:
-    """How a component of an image is cleaned, once its transforms are known."""
+    """How a component of an image is denoised, once its transforms are known."""
 
-    transforms: tuple[NDArray, ...]  #: of ordinary scale; of the image, then of its halves
+    transforms: tuple[NDArray, ...]  #: of ordinary scale; of the image, then of coarser scales
     patch_shape: tuple[int, ...]
     sigma: float
     covariance: NDArray | None  #: of the noise of a patch in units of sigma**2; None: white
     centre: float  #: subtracted from all values, so that they need few digits
-    dtype: np.dtype  #: in which patches are cleaned
+    dtype: np.dtype  #: in which patches are denoised
     value_range: tuple[float, float]
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The range of values in the units in which patches are cleaned."""
+        """The range of values in the units in which patches are denoised."""
         low, high = self.value_range
         return (low - self.centre) / self.sigma, (high - self.centre) / self.sigma
 
 
 class Effort(NamedTuple):
-    """What is done with groups."""
+    """How groups are used."""
 
     rounds: Rounds
     stride: int
-    cost: float  #: of groups over that of patches; it matters to the progress that is told only
+    cost: float  #: relative to that of single patches; only progress depends on it
 
 
 # Chosen on every other one of 16 photographs at three levels of noise, and on the paper's images at
 # three (docs/denoising.md).
 EFFORTS: dict[Quality, Effort | None] = {
     "fast": None,
-    "balanced": Effort(Rounds(4, per_search=2, first_share=0.6, guided=0.5), stride=4, cost=6),
-    "best": Effort(Rounds(6, per_search=2, first_share=0.75, guided=0.25), stride=3, cost=16),
+    "balanced": Effort(Rounds(4, per_search=2, first_fraction=0.6, guided=0.5), stride=4, cost=6),
+    "best": Effort(Rounds(6, per_search=2, first_fraction=0.75, guided=0.25), stride=3, cost=16),
 }
 # Side of a patch, radius of the search, members of a group; along frames of a movie the radius 2.
 _PLANE = 6, 32, 64
@@ -56,69 +57,64 @@ _VOLUME = 3, 5, 48
 _MOVIE = 6, 16, 64
 _FRAMES = 2
 _CONTEXT = 1
-# Beyond so many deviations of the noise an image is not halved: all over the half there would be
-# rings around such a value, and in their squares no digits are left for the noise.
+# An image with values beyond so many standard deviations of the noise is not halved: such a value
+# would ring all over the half, and squares would have no digits left for the noise.
 _LARGEST_IN_HALVES = 2.0**24
 
 
-class Tools(NamedTuple):
-    """What cleans images of one library."""
-
-    cleaner: Callable[[Rule, Any], Any]  #: from a rule, for patches of an image
-    sweep: Callable[..., tuple[Any, Any]]
-    refined: Callable[..., Any]
-
-
-def cleaned(
+def denoised(
     noisy: Sequence[Any],
     recipes: Sequence[Recipe],
     quality: Quality,
-    tools: Tools,
-    progress: Progress | None = None,
+    kernels: Any,
+    progress: Progress = SILENT,
     scale: int = 0,
 ) -> tuple[Sequence[Any], Sequence[Any]]:
-    """Cleaned components of an image, and over each pixel the mean number of coefficients.
+    """Denoised components of an image, and over each pixel the mean number of coefficients.
 
-    The components are in units of their noise. The halved image is cleaned in the same way, and
-    gives what is smooth; noise that neighbours share would not be the same there.
+    The components are in units of their noise. `kernels` offers `patch_denoiser`, `sweep` and
+    `groups` for their library, as `HostBackend` does. The halved image is denoised in the same way,
+    and provides the smooth content; correlated noise would have another covariance there.
     """
     effort, shape, patch_shape = EFFORTS[quality], noisy[0].shape, recipes[0].patch_shape
     is_white = all(recipe.covariance is None for recipe in recipes)
     has_half = is_white and scale + 1 < MOST_SCALES and can_be_halved(shape, patch_shape)
     has_half = has_half and all(float(abs(each).max()) <= _LARGEST_IN_HALVES for each in noisy)
     cost = 0.0 if effort is None else effort.cost
-    shares = sections(progress, [(1 + cost) / 4 * has_half, *[1 / len(noisy)] * len(noisy), cost])
+    of_half, *of_components, of_groups = progress.sections(
+        [(1 + cost) / 4 * has_half, *[1 / len(noisy)] * len(noisy), cost]
+    )
     halves: Sequence[Any] = [None] * len(noisy)
     if has_half:
         images = [halved(image, patch_shape) for image in noisy]
-        halves, _ = cleaned(images, recipes, quality, tools, shares[0], scale + 1)
-    parts = zip(noisy, recipes, halves, shares[1:], strict=False)
-    estimates, counts = zip(*[_first(*part, tools, scale) for part in parts], strict=True)
+        halves, _ = denoised(images, recipes, quality, kernels, of_half, scale + 1)
+    each = zip(noisy, recipes, halves, of_components, strict=True)
+    estimates, counts = zip(*[_by_patches(*one, kernels, scale) for one in each], strict=True)
     if effort is None:
         return estimates, counts
     search = _search(patch_shape, shape, effort, is_white)
     noises = [
         noise_of_groups(recipe.covariance, patch_shape, search.patch_shape) for recipe in recipes
     ]
-    better = tools.refined(noisy, estimates, noises, search, effort.rounds, shares[-1])
+    better = refined(noisy, estimates, noises, search, effort.rounds, kernels.groups, of_groups)
     if not is_white:  # above patches alone in six of six trials, which groups alone were not
         better = [(one + two) / 2 for one, two in zip(better, estimates, strict=True)]
     return [with_smooth_part(*pair) for pair in zip(better, halves, strict=True)], counts
 
 
 def is_movie(patch_shape: Sequence[int]) -> bool:
-    """Whether patches are of one frame each."""
+    """Whether each patch lies in one frame."""
     return len(patch_shape) == 3 and patch_shape[0] == 1
 
 
-def _first(
-    noisy: Any, recipe: Recipe, half: Any, progress: Progress | None, tools: Tools, scale: int
+def _by_patches(
+    noisy: Any, recipe: Recipe, half: Any, progress: Progress, kernels: Any, scale: int
 ) -> tuple[Any, Any]:
-    """One component cleaned patch by patch."""
+    """One component denoised patch by patch."""
     transform = recipe.transforms[min(scale, len(recipe.transforms) - 1)]
     bounds = recipe.bounds if scale == 0 else ANY_VALUE
     rule = rule_of(transform, recipe.covariance)
-    return two_sweeps(noisy, recipe.patch_shape, rule, bounds, tools, half, progress)
+    return two_sweeps(noisy, recipe.patch_shape, rule, bounds, kernels, half, progress)
 
 
 def two_sweeps(
@@ -126,29 +122,30 @@ def two_sweeps(
     patch_shape: tuple[int, ...],
     rule: Rule,
     bounds: tuple[float, float],
-    tools: Tools,
+    kernels: Any,
     half: Any = None,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> tuple[Any, Any]:
-    """First estimate by thresholds, second by Wiener's rule with the first as its guide.
+    """Hard thresholding, then empirical Wiener filtering with the first estimate as its guide.
 
-    The image is in units of its noise. What is smooth in both comes from `half`, the cleaned image
-    at half its size, if there is one. Also the mean number of coefficients over each pixel.
+    The image is in units of its noise. Both estimates take their smooth content from `half`, the
+    denoised image at half its size, if there is one. Also returns the mean number of coefficients
+    over each pixel.
     """
-    clean = tools.cleaner(rule, image)
-    first, second = sections(progress, [1, 1])
-    guide, counts = tools.sweep(image, patch_shape, clean, None, bounds, first)
+    denoise = kernels.patch_denoiser(rule, image)
+    first, second = progress.sections([1, 1])
+    guide, counts = kernels.sweep(image, patch_shape, denoise, None, bounds, first)
     guide = with_smooth_part(guide, half)
-    cleaned, _ = tools.sweep(image, patch_shape, clean, guide, bounds, second)
-    return with_smooth_part(cleaned, half), counts
+    estimate, _ = kernels.sweep(image, patch_shape, denoise, guide, bounds, second)
+    return with_smooth_part(estimate, half), counts
 
 
 def _search(
     patch_shape: tuple[int, ...], shape: tuple[int, ...], effort: Effort, is_white: bool
 ) -> Search:
-    """How groups are made in an image of this shape. All axes are three; a plane has a first one.
+    """How groups are made in an image of this shape, always with three axes.
 
-    Of noise that is not white the covariance is known within a patch of `patch_shape` only.
+    The covariance of correlated noise is known within a patch of `patch_shape` only.
     """
     has_frames = is_movie(patch_shape)
     side, radius, n_members = _PLANE if len(shape) == 2 else _MOVIE if has_frames else _VOLUME

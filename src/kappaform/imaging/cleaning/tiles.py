@@ -1,29 +1,30 @@
-"""Where the pixels of an image are, and cleaning it there, tile by tile.
+"""Denoising an image tile by tile, and the backend of arrays in memory.
 
-Each tile is cleaned with a margin around it, so that memory stays bounded. What lies beyond the
-margin has next to no influence on a tile, but it has some: so an image is cleaned in the same tiles
-wherever its pixels are, in memory, in chunks or on a device.
+Each tile is denoised with a margin around it, so that memory stays bounded. What lies beyond the
+margin hardly influences a tile, but it does: so an image is divided into the same tiles wherever
+its pixels are, in memory, in chunks or on a device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise, product
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.checks import float_dtype, representable
-from kappaform.imaging.cleaning.groups import refined
-from kappaform.imaging.cleaning.patchwise import cleaner, sweep
-from kappaform.imaging.cleaning.stages import Recipe, Tools, cleaned, is_movie
+from kappaform.checks import float_dtype, library_of
+from kappaform.imaging.axes import within
+from kappaform.imaging.cleaning.groups import Groups
+from kappaform.imaging.cleaning.patchwise import patch_denoiser, sweep
+from kappaform.imaging.cleaning.stages import Recipe, denoised, is_movie
 from kappaform.imaging.options import Quality
 from kappaform.imaging.patches import Grid, patches_at
-from kappaform.imaging.work import Progress, sections
+from kappaform.imaging.work import SILENT, Progress
 
-Cleaned = tuple[list[Any], list[Any]]  #: components, and the mean number of coefficients over each
-
+#: Denoised components, and the mean number of coefficients over each of their pixels.
+Outputs = tuple[list[Any], list[Any]]
 
 # Side of a tile, at most, and its margin: so large that a tile and its sums take some 200 MB.
 _PLANE = 1536, 64
@@ -32,76 +33,73 @@ _FRAMES = 16, 4
 _FRAME = 512, 64
 
 
-class Place(Protocol):
-    """The components of an image, where their pixels are."""
+class HostBackend:
+    """Arrays in memory. Subclasses hold the pixels elsewhere and have other kernels."""
 
-    def patches(self, component: int, rounds: Iterable[tuple[Grid, NDArray]]) -> Iterable[Any]:
-        """Mean-free patches (rows, float64) of a component: of each round, some of a grid."""
+    patch_denoiser: Any = staticmethod(patch_denoiser)
+    sweep: Any = staticmethod(sweep)
+    groups: Any = Groups
 
-    def cleaned(
-        self, recipes: Sequence[Recipe], quality: Quality, progress: Progress | None
-    ) -> Cleaned:
-        """The components of their float dtypes, and counts over each pixel."""
-
-
-class HostImage:
-    """The place of arrays."""
-
-    tools = Tools(cleaner, sweep, refined)
-
-    def __init__(self, components: Sequence[NDArray]) -> None:
+    def __init__(self, components: Sequence[Any]) -> None:
         self.components = components
+        self.dtypes = [float_dtype(image.dtype) for image in components]
 
-    def patches(self, component: int, rounds: Iterable[tuple[Grid, NDArray]]) -> Iterator[NDArray]:
+    def patches(self, component: int, rounds: Iterable[tuple[Grid, NDArray]]) -> Iterator[Any]:
         return (patches_at(self.components[component], *each) for each in rounds)
 
-    def cleaned(
-        self, recipes: Sequence[Recipe], quality: Quality, progress: Progress | None
-    ) -> Cleaned:
-        def clean(where: tuple[slice, ...], part: Progress | None) -> Cleaned:
-            return clean_tile([image[where] for image in self.components], recipes, quality, part)
+    def on_host(self, image: Any) -> NDArray:
+        """An array of the values of an image."""
+        return image
 
-        outs = [np.empty(image.shape, float_dtype(image.dtype)) for image in self.components]
-        return in_tiles(outs, recipes[0].patch_shape, clean, progress)
+    def denoised(self, recipes: Sequence[Recipe], quality: Quality, progress: Progress) -> Outputs:
+        shape = tuple(self.components[0].shape)
+        outs = [np.empty(shape, dtype) for dtype in self.dtypes]
+        counts = [np.empty(shape, np.float32) for _ in outs]
+        tiles = list(tiles_of(shape, recipes[0].patch_shape))
+        for tile, its in zip(tiles, progress.sections([1] * len(tiles)), strict=True):
+            found = self.denoised_part(tile.outer, recipes, quality, its)
+            for c, (image, numbers) in enumerate(zip(*found, strict=True)):
+                outs[c][tile.inner] = image[tile.within]
+                counts[c][tile.inner] = numbers[tile.within]
+        return outs, counts
+
+    def denoised_part(
+        self,
+        where: tuple[slice, ...],
+        recipes: Sequence[Recipe],
+        quality: Quality,
+        progress: Progress = SILENT,
+    ) -> Outputs:
+        """A part of each component as float64, which fits into the dtype of the results."""
+        dtype = np.result_type(*(recipe.dtype for recipe in recipes))
+        noisy = []
+        for image, recipe in zip(self.components, recipes, strict=True):
+            values = cast(image[where], np.float64) - recipe.centre
+            values /= recipe.sigma
+            noisy.append(cast(values, dtype))
+        images, counts = denoised(noisy, recipes, quality, self, progress)
+        restored = []
+        for image, recipe, its_dtype in zip(images, recipes, self.dtypes, strict=True):
+            values = cast(image, np.float64) * recipe.sigma
+            values += recipe.centre
+            restored.append(self.on_host(within(values, recipe.value_range, its_dtype)))
+        return restored, [self.on_host(cast(numbers, np.float32)) for numbers in counts]
 
 
-def in_tiles(
-    outs: list[NDArray],
-    patch_shape: tuple[int, ...],
-    clean: Callable[[tuple[slice, ...], Progress | None], Cleaned],
-    progress: Progress | None,
-) -> Cleaned:
-    """Components in `outs`, and counts, tile by tile: `clean` gives those of a part."""
-    counts = [np.empty(out.shape, np.float32) for out in outs]
-    tiles = list(tiles_of(outs[0].shape, patch_shape))
-    for tile, part in zip(tiles, sections(progress, [1] * len(tiles)), strict=True):
-        for c, (image, numbers) in enumerate(zip(*clean(tile.outer, part), strict=True)):
-            outs[c][tile.inner] = image[tile.within]
-            counts[c][tile.inner] = numbers[tile.within]
-    return outs, counts
+def cast(values: Any, dtype: Any) -> Any:
+    """An array or a tensor of single or double precision."""
+    if library_of(values) != "torch":
+        return values.astype(dtype, copy=False)
+    return values.float() if dtype == np.float32 else values.double()
 
 
-def clean_tile(
-    components: Sequence[NDArray],
-    recipes: Sequence[Recipe],
-    quality: Quality,
-    progress: Progress | None = None,
-) -> Cleaned:
-    """The components of a part of an image, and numbers of coefficients."""
-    dtype = np.result_type(*(recipe.dtype for recipe in recipes))
-    noisy = []
-    for image, recipe in zip(components, recipes, strict=True):
-        values = np.subtract(image, recipe.centre, dtype=np.float64)
-        values /= recipe.sigma
-        noisy.append(values.astype(dtype, copy=False))
-    images, counts = cleaned(noisy, recipes, quality, HostImage.tools, progress)
-    restored = []
-    for image, recipe, given in zip(images, recipes, components, strict=True):
-        values = np.multiply(image, recipe.sigma, dtype=np.float64)
-        values += recipe.centre
-        limits = representable(recipe.value_range, float_dtype(given.dtype))
-        restored.append(values.clip(*limits, out=values))
-    return restored, list(counts)
+def like(array: NDArray, values: Any) -> Any:
+    """The array, as a tensor on the device of some values if these are a tensor."""
+    if library_of(values) != "torch":
+        return array
+    import torch
+
+    return torch.tensor(array, device=values.device)
 
 
 # --- Tiles
@@ -122,7 +120,7 @@ def cuts(size: int, side: int) -> list[int]:
 
 
 def sides_and_margins(patch_shape: Sequence[int]) -> list[tuple[int, int]]:
-    """Of the tiles of an image that has such patches: a movie has flat ones."""
+    """Those of the tiles of an image that has such patches: a movie has flat ones."""
     if len(patch_shape) == 2:
         return [_PLANE] * 2
     return [_FRAMES, _FRAME, _FRAME] if is_movie(patch_shape) else [_VOLUME] * 3

@@ -1,4 +1,4 @@
-"""What `groups` does, on a device of torch: many groups at a time.
+"""What `groups.Groups` does, on a device of torch: many groups at a time.
 
 Weighted patches are added as integers, whose sums do not depend on their order: the same image
 gives the same result, however the device works.
@@ -13,61 +13,43 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.imaging.cleaning.groups import Layout, Rounds, Search, in_rounds, spread, three_axes
+from kappaform.imaging.cleaning.groups import Layout, Search, over_pixels
 from kappaform.imaging.cleaning.kernels import LEAST_LEFT, LEAST_TRUST
-from kappaform.imaging.work import Progress
+from kappaform.imaging.work import SILENT, Progress
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 _DISTANCE_ENTRIES = 2**28  # that are compared at once
-_GROUP_ENTRIES = 2**25  # of the patches of groups that are cleaned at once
+_GROUP_ENTRIES = 2**25  # of the patches of groups that are denoised at once
 _SUM_BITS = 62  # of the integers that sums are
 
 
-def refined(
-    noisy: Sequence[Tensor],
-    estimates: Sequence[Tensor],
-    covariances: Sequence[NDArray | None],
-    search: Search,
-    rounds: Rounds,
-    progress: Progress | None = None,
-) -> list[Tensor]:
-    """Better estimates of the components of a noisy image than the given ones."""
-    shape = noisy[0].shape
-    groups = TensorGroups(three_axes(tuple(shape)), search, noisy[0].device)
-    images, guides = (
-        [image.reshape(three_axes(tuple(shape))) for image in each] for each in (noisy, estimates)
-    )
-    found = in_rounds(groups, images, guides, covariances, rounds, progress)
-    return [image.reshape(shape) for image in found]
-
-
-def tell(progress: Progress | None, share: float, image: Tensor) -> None:
-    """Tell progress; what a device was asked for is done only when it says so."""
+def report(progress: Progress, fraction: float, image: Tensor) -> None:
+    """Report progress, once the device has done what it was asked for."""
     import torch
 
-    if progress is None:
-        return
-    if image.is_cuda:
+    if progress.listener is not None and image.is_cuda:
         torch.cuda.synchronize(image.device)
-    progress(share)
+    progress(fraction)
 
 
 class TensorGroups:
-    """The groups of an image of some shape."""
+    """The groups of an image, for tensors like that image."""
 
-    def __init__(self, shape: tuple[int, ...], search: Search, device: object) -> None:
+    def __init__(self, image: Tensor, search: Search) -> None:
         import torch
 
-        self.layout = Layout.of(shape, search)
+        self.layout = Layout.of(tuple(image.shape), search)
         grid = self.layout.grid
         starts = grid.starts(np.arange(grid.n_patches))
         numbers = (starts, self.layout.steps, grid.offsets)
-        self.starts, self.steps, self.offsets = (torch.tensor(a, device=device) for a in numbers)
+        self.starts, self.steps, self.offsets = (
+            torch.tensor(a, device=image.device) for a in numbers
+        )
         self.members = self.starts.new_empty((0, 0))
 
-    def find(self, image: Tensor, progress: Progress | None = None) -> None:
+    def find(self, image: Tensor, progress: Progress = SILENT) -> None:
         """Find the groups in an image."""
         import torch
 
@@ -82,24 +64,24 @@ class TensorGroups:
             distances[:, 0] = -1  # the patch itself, also where many are equal to it
             found.append(distances.topk(layout.n_members, largest=False, sorted=False).indices)
         self.members = torch.cat(found)
-        tell(progress, 1.0, image)
+        report(progress, 1.0, image)
 
-    def cleaned(
+    def denoised(
         self,
         noisy: Tensor,
-        mixed: Tensor,
+        partial: Tensor,
         guide: Tensor,
         covariance: NDArray | None,
-        share: float,
-        progress: Progress | None = None,
+        fraction: float,
+        progress: Progress = SILENT,
     ) -> tuple[Tensor, Tensor]:
-        """An estimate of an image, and the image with this share of its noise."""
+        """An estimate of an image, and the image with this fraction of its noise."""
         import torch
 
         n, k = len(self.offsets), self.members.shape[1]
         matrix = np.eye(n) if covariance is None else covariance
         noise = torch.tensor(matrix, dtype=noisy.dtype, device=noisy.device)
-        flat = [image.reshape(-1) for image in (noisy, mixed, guide)]
+        flat = [image.reshape(-1) for image in (noisy, partial, guide)]
         values, weights = torch.zeros((2, 2, noisy.numel()), dtype=torch.int64, device=noisy.device)
         most = k * k * n * 64  # of the weights over a pixel
         largest = max(float(noisy.abs().max()), 1.0) * most
@@ -110,9 +92,9 @@ class TensorGroups:
             places = self.starts[part, None] + self.steps[self.members[part]]
             pixels = places[..., None] + self.offsets
             ours, given, known = (image[pixels] for image in flat)
-            cleaned, weight, left = _clean(ours, given, known, noise, share)
-            kept = share / left
-            weighted = cleaned * (weight[..., None] * unit)
+            estimates, weight, left = _denoised(ours, given, known, noise, fraction)
+            kept = fraction / left
+            weighted = estimates * (weight[..., None] * unit)
             values[0].index_add_(0, pixels.reshape(-1), weighted.round().long().reshape(-1))
             weighted *= 1 - kept
             values[1].index_add_(0, pixels.reshape(-1), weighted.round().long().reshape(-1))
@@ -125,24 +107,24 @@ class TensorGroups:
             (each.double() / one).to(noisy.dtype).view(noisy.shape)
             for each, one in zip((*values, *weights), units, strict=True)
         ]
-        total, left_over = (spread(each, self.layout.grid.patch_shape) for each in sums[2:])
-        tell(progress, 1.0, total)
-        return sums[0] / total, (sums[1] + left_over * mixed) / total
+        total, left_over = (over_pixels(each, self.layout.grid.patch_shape) for each in sums[2:])
+        report(progress, 1.0, total)
+        return sums[0] / total, (sums[1] + left_over * partial) / total
 
     def _parts(self, entries: int) -> Iterator[slice]:
         size = max(1, _GROUP_ENTRIES // entries)
         return (slice(i, i + size) for i in range(0, len(self.members), size))
 
 
-def _clean(
-    noisy: Tensor, given: Tensor, known: Tensor, noise: Tensor, share: float
+def _denoised(
+    noisy: Tensor, given: Tensor, known: Tensor, noise: Tensor, fraction: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Cleaned patches of groups (groups, members, n), their weights, and the noise in `given`."""
+    """Denoised patches of groups (groups, members, n), their weights, and the noise in `given`."""
     import torch
 
     n_members, n = known.shape[1:]
     lost = (noisy - given).flatten(1)
-    left = (1 - lost.std(1, correction=0)).clamp(min=max(share, LEAST_LEFT))[:, None, None]
+    left = (1 - lost.std(1, correction=0)).clamp(min=max(fraction, LEAST_LEFT))[:, None, None]
     known = known - known.mean(1, keepdim=True)
     means = given.mean(1, keepdim=True)
     matrix = known.mT @ known
@@ -151,15 +133,15 @@ def _clean(
     matrix += n * left.square() * noise + hidden * torch.eye(n, device=known.device)
     factor = torch.linalg.cholesky_ex(matrix).L
     basis = torch.linalg.solve_triangular(factor, known.mT, upper=False)
-    cleaned = means + basis.mT @ (basis @ (given - means))
+    estimates = means + basis.mT @ (basis @ (given - means))
     trust = (n / hidden[..., 0].clamp(min=n)).clamp(min=LEAST_TRUST)
-    return cleaned, trust / (1 / n_members + basis.square().sum(1)), left
+    return estimates, trust / (1 / n_members + basis.square().sum(1)), left
 
 
 def _squared_distances(
     image: Tensor, corners: Tensor, shifts: Tensor, sides: tuple[int, ...]
 ) -> Tensor:
-    """What `triton_distances.squared_distances` does, where there is no Triton as well."""
+    """What `triton.squared_distances` does, also where there is no Triton."""
     import torch
 
     if image.is_cuda:

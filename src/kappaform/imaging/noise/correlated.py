@@ -1,4 +1,4 @@
-"""Noise that neighbouring pixels share: its covariance in a patch."""
+"""Correlated noise: its covariance in a patch."""
 
 from __future__ import annotations
 
@@ -19,34 +19,36 @@ from kappaform.imaging.noise.kinds import (
     in_words,
 )
 
+MOST_TOGETHER = 4  #: channels, those of colour, with one covariance; more are independent
+
 
 @dataclass(frozen=True, eq=False)
 class Correlated(Noise):
-    """Shared by neighbouring pixels, as after demosaicing, rescaling or blurring.
+    """Noise that is correlated between pixels, as after demosaicing, rescaling or blurring.
 
-    Give one of the first two parameters.
+    Give either `covariance` or `autocovariance`.
 
     Parameters
     ----------
     covariance : array of shape (n, n), (channels, n, n) or (channels, channels, n, n), optional
-        Covariance of the n pixels of a patch, in C order. With one matrix for all channels, or one
-        for each, the channels are independent.
+        Covariance of the n pixels of a patch, in C order. Channels are independent with one matrix
+        for all of them, or one for each.
     autocovariance : array of odd sides, optional
-        Covariance of two pixels over their distance along each axis, distance zero in the middle;
-        zero beyond.
+        Covariance of two pixels as a function of their distance along each axis, with distance zero
+        in the middle. It is zero beyond.
     stabiliser : Shot or Varying, optional
-        How the noise depends on brightness, which is taken out first. The covariance is that of the
-        stabilised values, whose variance is 1 if the parameters hold for every pixel.
+        How the noise depends on brightness, which is removed first by a variance-stabilising
+        transform. The covariance is that of the stabilised values.
 
     Examples
     --------
-    Neighbours in a row share half of the noise:
+    Noise with a correlation of 0.5 between neighbours in a row:
 
     >>> import numpy as np
     >>> import kappaform as kf
     >>> noise = kf.Correlated(autocovariance=15**2 * np.array([[0.5, 1.0, 0.5]]))
     >>> streaky = kf.add_noise(np.zeros((64, 64)), noise=noise)
-    >>> cleaned = kf.denoise(streaky, noise=noise)
+    >>> denoised = kf.denoise(streaky, noise=noise)
     """
 
     covariance: Array | None = None
@@ -113,6 +115,16 @@ class Correlated(Noise):
         check_covariance("autocovariance", matrix)
         return matrix
 
+    def among(self, channels: list[int], n_channels: int) -> Correlated:
+        matrices = np.asarray(self.covariance)
+        if matrices.ndim == 4 and n_channels > MOST_TOGETHER:
+            matrices = np.einsum("aaij->aij", matrices)
+        n_axes = matrices.ndim - 2
+        covariance = np.zeros((n_channels,) * n_axes + matrices.shape[-2:])
+        covariance[np.ix_(*[channels] * n_axes)] = matrices
+        stabiliser = self.stabiliser and self.stabiliser.among(channels, n_channels)
+        return Correlated(covariance, stabiliser=stabiliser)
+
     def scaled(self, factor: float) -> Correlated:
         if self.stabiliser is not None:
             return replace(self, stabiliser=self.stabiliser.scaled(factor))
@@ -124,9 +136,9 @@ class Correlated(Noise):
 
     def level(self, mean: Array) -> Array:
         size = np.ones(mean.shape) if self.stabiliser is None else self.stabiliser.level(mean)
-        return size * self._deviation(mean.size)
+        return size * self._sigma(mean.size)
 
-    def _deviation(self, n_channels: int) -> Array:
+    def _sigma(self, n_channels: int) -> Array:
         if self.autocovariance is not None:
             centre = tuple(side // 2 for side in np.shape(self.autocovariance))
             return np.full(n_channels, math.sqrt(np.asarray(self.autocovariance)[centre]))
@@ -139,7 +151,7 @@ class Correlated(Noise):
     def __str__(self) -> str:
         matrix = np.empty(0) if self.covariance is None else self.covariance
         n_channels = len(matrix) if np.ndim(matrix) > 2 else 1
-        size = np.squeeze(self._deviation(n_channels))
+        size = np.squeeze(self._sigma(n_channels))
         if self.stabiliser is None:
             return f"correlated, sigma {in_words(size)}"
         return f"correlated, {self.stabiliser}, times {in_words(size)}"

@@ -14,8 +14,8 @@ from kappaform.errors import warn
 from kappaform.imaging.axes import check_not_colour, checked_axes
 from kappaform.imaging.noise.correlated import Correlated
 from kappaform.imaging.noise.impulses import warn_of_impulses
-from kappaform.imaging.noise.kinds import Noise, Shot, Varying, White
-from kappaform.imaging.noise.quiet_patches import MOST_TOGETHER, look_at
+from kappaform.imaging.noise.kinds import Noise, Shot, White
+from kappaform.imaging.noise.quiet_patches import look_at
 from kappaform.imaging.noise.scale_mixture import mixture_noise
 from kappaform.imaging.noise.shot import shot_of
 from kappaform.imaging.noise.wavelets import (
@@ -185,7 +185,7 @@ def _noise_of(
     if min(sigmas) == 0:
         return _without_empty(samples, details, sigmas, kind, patch_shape) or white
     shots = _shots(samples, details, kind)
-    found: White | Shot = white if shots is None else _joined(shots)
+    found: White | Shot = white if shots is None else Shot.of_channels(shots)
     if kind == "shot":
         return found
     return _correlated(found, samples, units, shots, kind, patch_shape) or found
@@ -204,34 +204,7 @@ def _without_empty(
     if any(samples[c].lowest < samples[c].highest for c in empty):
         return None
     parts = [samples[c] for c in noisy], [details[c] for c in noisy]
-    return _spread(_noise_of(*parts, kind, patch_shape), noisy, len(samples))
-
-
-def _spread(noise: Any, places: list[int], n_channels: int) -> Any:
-    """The noise of more channels: those in `places` have it, the others are constant."""
-
-    def placed(value: Any, empty: float | None = None) -> Array:
-        """A parameter of each channel; where there is none, `empty` or that of the first."""
-        rows = np.broadcast_to(value, (len(places), *np.shape(value)[1:]))
-        full = np.full((n_channels, *rows.shape[1:]), rows[0] if empty is None else empty)
-        full[places] = rows
-        return full
-
-    if isinstance(noise, White):
-        between = None if noise.correlation is None else np.eye(n_channels)
-        if between is not None:
-            between[np.ix_(places, places)] = noise.correlation
-        return White(placed(noise.sigma, 0.0), between)
-    if isinstance(noise, Shot | Varying):
-        return type(noise)(**{name: placed(value) for name, value in vars(noise).items()})
-    matrices = noise.covariance
-    if matrices.ndim == 4 and n_channels > MOST_TOGETHER:  # of so many, each on its own
-        matrices = np.einsum("aaij->aij", matrices)
-    n_axes = matrices.ndim - 2
-    covariance = np.zeros((n_channels,) * n_axes + matrices.shape[-2:])
-    covariance[np.ix_(*[places] * n_axes)] = matrices
-    stabiliser = noise.stabiliser and _spread(noise.stabiliser, places, n_channels)
-    return Correlated(covariance, stabiliser=stabiliser)
+    return _noise_of(*parts, kind, patch_shape).among(noisy, len(samples))
 
 
 # --- White
@@ -328,12 +301,6 @@ def _shot_in_units(sample: Sample, details: Details, doubted: bool) -> Shot | No
     shot = shot_of(sample, details, doubted=doubted)
     # In two steps: 2**exponent may be just beyond the largest number.
     return None if shot is None else shot.scaled(math.ldexp(0.5, sample.exponent)).scaled(2.0)
-
-
-def _joined(shots: list[Shot]) -> Shot:
-    """Shot noise of all channels."""
-    names = ("gain", "read_noise", "offset")
-    return Shot(*(_per_channel([getattr(shot, name) for shot in shots]) for name in names))
 
 
 def _per_channel(numbers: list[float]) -> float | Array:

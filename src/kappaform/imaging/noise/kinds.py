@@ -1,12 +1,13 @@
-"""Kinds of noise: how strong it is, how it depends on brightness, and how neighbours share it.
+"""Noise models: strength, dependence on brightness, and correlation between pixels and channels.
 
-A denoiser of patches asks two things of a kind: values whose noise does not depend on brightness
-(`stabilised`, and the way back, `restored`), and the covariance of the noise in a patch (`mixed`).
+A denoiser of patches needs two things: values whose noise does not depend on brightness
+(`stabilised`, and the inverse, `restored`), and the covariance of the noise in a patch (`mixed`).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,59 +16,73 @@ import numpy as np
 from kappaform.checks import Array, as_real_array
 from kappaform.imaging.noise import stabilise
 
-ROUNDING = 1e-6  # of a covariance that was computed: how far it may be from symmetric or positive
+ROUNDING = 1e-6  # how far a computed covariance may be from symmetric or positive, relatively
 _MOST_IN_WORDS = 4  # numbers, one for each colour
 
 
 class Noise:
-    """What all kinds have in common."""
+    """Base class of the noise models."""
 
     def stabilised(self, image: Any) -> Any:
-        """Values (channels last) whose noise is the same at every brightness."""
+        """Values (channels last) whose noise does not depend on brightness."""
         return image
 
     def restored(self, image: Any) -> Any:
-        """The means of the values that `stabilised` turns into these on average."""
+        """Unbiased inverse of `stabilised`: mean values, from the means of stabilised values."""
         return image
 
     def mixed(self, weights: Array, patch_shape: tuple[int, ...]) -> tuple[float, Array | None]:
-        """Noise of a weighted sum of the stabilised channels: its deviation, and its covariance.
+        """Standard deviation and covariance of a weighted sum of the stabilised channels.
 
         The covariance is that of a patch, in units of the variance; None: white.
         """
         raise NotImplementedError
 
     def deviations(self, n_channels: int, patch_shape: tuple[int, ...]) -> Array:
-        """Deviation of the noise of each stabilised channel."""
+        """Standard deviation of the noise of each stabilised channel."""
         return np.array([self.mixed(row, patch_shape)[0] for row in np.eye(n_channels)])
 
     def check_channels(self, n_channels: int) -> None:
-        """Refuse parameters of another number of channels than an image has."""
+        """Reject parameters for another number of channels than an image has."""
         for name, value in vars(self).items():
             check_n_channels(name, len(value) if np.ndim(value) else 1, n_channels)
 
+    @classmethod
+    def of_channels(cls, noises: Sequence[Any]) -> Any:
+        """The noise of an image whose channels have these noises of one kind."""
+        if len(noises) == 1:
+            return noises[0]
+        return cls(
+            *(np.array([getattr(each, name) for each in noises]) for name in vars(noises[0]))
+        )
+
+    def among(self, channels: list[int], n_channels: int) -> Any:
+        """The noise of more channels: those at these numbers have it, the others are constant."""
+        values = {name: among(value, channels, n_channels) for name, value in vars(self).items()}
+        return type(self)(**values)
+
     def check_values(self, highest: Array) -> None:
-        """Refuse channels with these highest values, if they cannot have such noise."""
+        """Reject channels with these highest values, if they cannot have such noise."""
 
     def scaled(self, factor: float) -> Any:
         """The noise of an image whose values are multiplied by a positive number."""
         raise NotImplementedError
 
     def level(self, mean: Array) -> Array:
-        """Deviation at this brightness of each channel, before anything is stabilised."""
+        """Standard deviation at this brightness of each channel, before stabilisation."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False)
 class White(Noise):
-    """The same everywhere, and independent from pixel to pixel.
+    """White noise: the same everywhere, and independent between pixels.
 
     Parameters
     ----------
     sigma : float, or one for each channel
-        Deviation, in units of the image.
+        Standard deviation, in image units.
     correlation : array of shape (channels, channels), optional
-        Of the noise of the channels at one pixel; None: independent.
+        Correlation between the channels at one pixel; None: independent channels.
 
     Examples
     --------
@@ -94,6 +109,12 @@ class White(Noise):
                 f"correlation is of {len(self.correlation)} channels, not {n_channels}."
             )
 
+    def among(self, channels: list[int], n_channels: int) -> White:
+        between = None if self.correlation is None else np.eye(n_channels)
+        if between is not None:
+            between[np.ix_(channels, channels)] = self.correlation
+        return White(among(self.sigma, channels, n_channels, 0.0), between)
+
     def mixed(self, weights: Array, _: tuple[int, ...]) -> tuple[float, None]:
         parts = weights * self.sigma
         largest = float(np.abs(parts).max())  # whose square may not be within float64
@@ -113,7 +134,7 @@ class White(Noise):
 
 @dataclass(frozen=True, eq=False)
 class Shot(Noise):
-    """Of light that comes in photons, and of the electronics that read it.
+    """Shot (Poisson) noise with optional read noise.
 
     The variance at brightness x is gain * (x - offset) + read_noise**2. Each parameter is a number,
     or one for each channel.
@@ -121,9 +142,9 @@ class Shot(Noise):
     Parameters
     ----------
     gain : float > 0
-        Units of the image per photon.
+        Image units per photon.
     read_noise : float >= 0
-        Deviation where no light falls, in units of the image.
+        Standard deviation where no light falls, in image units.
     offset : float
         Value where no light falls.
 
@@ -132,7 +153,7 @@ class Shot(Noise):
     >>> import numpy as np
     >>> import kappaform as kf
     >>> camera = kf.Shot(gain=2.0, read_noise=3.0)
-    >>> camera.level(np.array([0.0, 8.0, 200.0]))  # deviation at three brightnesses
+    >>> camera.level(np.array([0.0, 8.0, 200.0]))  # at three brightnesses
     array([ 3.        ,  5.        , 20.22374842])
     """
 
@@ -166,7 +187,7 @@ class Shot(Noise):
         return Shot(*(np.multiply(value, factor)[()] for value in values))
 
     def level(self, mean: Array) -> Array:
-        # Deviations, and not variances, which may be beyond the largest number.
+        # Not by variances, which may exceed the largest number.
         of_photons = np.sqrt(np.maximum(mean - self.offset, 0)) * np.sqrt(self.gain)
         return np.hypot(of_photons, self.read_noise)
 
@@ -177,16 +198,16 @@ class Shot(Noise):
 
 @dataclass(frozen=True, eq=False)
 class Varying(Noise):
-    """Independent from pixel to pixel, with a deviation that is any function of brightness.
+    """Noise whose standard deviation is any function of brightness, independent between pixels.
 
-    So it is after a gamma curve, for instance. Between the given points the deviation is linear,
-    outside it is that of the nearest one.
+    A gamma curve causes such noise, for instance. The standard deviation is interpolated linearly
+    between the given points, and constant beyond them.
 
     Parameters
     ----------
     brightness : array of increasing numbers, or one such row for each channel
     sigma : array of the same shape
-        Deviation at each brightness, above 0.
+        Standard deviation at each brightness, above 0.
 
     Examples
     --------
@@ -242,6 +263,14 @@ class Varying(Noise):
         return f"varying, sigma {np.min(self.sigma):.4g} to {np.max(self.sigma):.4g}"
 
 
+def among(value: Any, channels: list[int], n_channels: int, empty: float | None = None) -> Array:
+    """A parameter of each channel; where there is none, `empty` or that of the first."""
+    rows = np.broadcast_to(value, (len(channels), *np.shape(value)[1:]))
+    full = np.full((n_channels, *rows.shape[1:]), rows[0] if empty is None else empty)
+    full[channels] = rows
+    return full
+
+
 # --- Checks
 
 
@@ -274,7 +303,7 @@ def _check_numbers(
 
 
 def check_covariance(name: str, matrix: Array) -> None:
-    """Refuse what is not the covariance of anything."""
+    """Reject what cannot be a covariance."""
     square = matrix.ndim in (2, 3, 4) and matrix.shape[-1] == matrix.shape[-2]
     square = square and (matrix.ndim == 3 or matrix.shape[0] == matrix.shape[1])
     if not square or not matrix.size:
@@ -296,7 +325,7 @@ def check_covariance(name: str, matrix: Array) -> None:
 
 
 def in_words(value: Any) -> str:
-    """Numbers in a line; of more than a line shows, the range."""
+    """Numbers in a line; the range of those that do not fit."""
     numbers = np.atleast_1d(value)
     if numbers.size > _MOST_IN_WORDS:
         return f"{numbers.min():.4g} to {numbers.max():.4g}"

@@ -17,12 +17,12 @@ from typing import NamedTuple
 import numpy as np
 
 from kappaform.checks import Array
+from kappaform.imaging.noise.correlated import MOST_TOGETHER
 from kappaform.imaging.noise.kinds import Shot, Varying
 from kappaform.imaging.noise.wavelets import Sample, is_clipped, stabilised_slab
 from kappaform.imaging.patches import grid_of, rows_at
 from kappaform.linalg import dct_basis
 
-MOST_TOGETHER = 4  # channels, those of colour, that have a covariance together
 _N_PATCHES = 10_000  # that are drawn
 _LEAST_PATCHES = 1000  # of which a tenth says something
 _QUIET_SHARE = 0.1

@@ -1,16 +1,16 @@
-r"""Noise made independent of brightness, and the way back without a bias.
+r"""Variance-stabilising transforms, and their unbiased inverses.
 
-Shot noise: with z photons (Poisson, mean \lambda), read with noise of deviation s, the values
+Shot noise: with z photons (Poisson, mean \lambda) and read noise of standard deviation s, values
 
 .. math:: f(z) = 2 \sqrt{z + 3/8 + s^2}
 
-have noise of deviation about 1 whatever \lambda is (generalised Anscombe transform). Below z = 0,
-f goes on straight, so that no value is lost. A denoiser
-then finds the mean of f(z), not f of the mean. The inverse is therefore that of the function
-\lambda \mapsto E f(z), computed here as a sum over the counts that are likely.
+have noise of standard deviation about 1 for every \lambda (generalised Anscombe transform). Below
+z = 0, f is continued linearly, so that no value is lost. A denoiser estimates the mean of f(z), not
+f of the mean. The inverse is therefore that of the function \lambda \mapsto E f(z), computed here
+as a sum over the likely counts.
 
-Noise of deviation s(x) at brightness x: f is the integral of 1 / s, and for normal noise the mean
-of f is f(x) - s'(x) / 2, from the second derivative of f.
+Noise of standard deviation s(x) at brightness x: f is the integral of 1 / s, and for normal noise
+the mean of f is f(x) - s'(x) / 2, by the second derivative of f.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 from kappaform.checks import library_of
 
 _SHIFT = 3 / 8
-# Above, E f(z) = 2 sqrt(lambda + 1/8 + s**2) but for 0.02 photons, of 14 that noise moves.
+# Above, E f(z) = 2 sqrt(lambda + 1/8 + s**2) except for 0.02 photons, where noise moves 14.
 _MOST_PHOTONS = 200.0
 _N_MEANS = 1000  # of the table, between which the inverse is linear
-_BEYOND = 1e6  # times the range of given brightnesses: how far beyond them the table goes
+_BEYOND = 1e6  # how far the table extends beyond the given brightnesses, over their range
 _SINGLE_PRECISION_LIMIT = 2**14  # float32 resolves the noise, which is 1, to 1/1000
 
 
@@ -62,7 +62,7 @@ def inverse_anscombe(image: Any, gain: Any, read_noise: Any, offset: Any) -> Any
 
 
 def by_levels(image: Any, brightness: Any, sigma: Any) -> Any:
-    """f of the values of an image (channels last) whose noise has these deviations."""
+    """f of the values of an image (channels last) with noise of these standard deviations."""
     return _of_few_digits(_looked_up(image, brightness, sigma, inverse=False))
 
 
@@ -72,9 +72,9 @@ def inverse_by_levels(image: Any, brightness: Any, sigma: Any) -> Any:
 
 
 def _of_few_digits(values: Any) -> Any:
-    """Stabilised values in single precision if that shows their noise.
+    """Stabilised values in single precision if that resolves their noise.
 
-    Chunks stay as they are: whoever knows the extremes of the image decides for them.
+    Chunks stay as they are: their precision depends on the extremes of the whole image.
     """
     if library_of(values) == "dask":
         return values
@@ -101,7 +101,7 @@ def _looked_up(image: Any, brightness: Any, sigma: Any, inverse: bool) -> Any:
 
 
 def _interpolated(values: NDArray, points: NDArray, heights: NDArray) -> NDArray:
-    """Linear interpolation, continued along the first and the last segment beyond the ends."""
+    """Linear interpolation, with linear extrapolation of the first and the last segment."""
     first = (heights[1] - heights[0]) / (points[1] - points[0])
     last = (heights[-1] - heights[-2]) / (points[-1] - points[-2])
     below, above = np.minimum(values - points[0], 0), np.maximum(values - points[-1], 0)
@@ -140,7 +140,7 @@ def _table(read: float) -> tuple[NDArray, NDArray]:
     # Evenly spaced in the square root, as the stabilised values are.
     means = np.linspace(0, math.sqrt(_MOST_PHOTONS), _N_MEANS) ** 2
     counts = np.arange(math.ceil(_MOST_PHOTONS + 12 * math.sqrt(_MOST_PHOTONS)))
-    # Over the noise of reading, by the midpoint rule on quantiles of equal weight.
+    # Mean over the read noise, by the midpoint rule on quantiles of equal weight.
     errors = read * norm.ppf((np.arange(400) + 0.5) / 400) if read else np.zeros(1)
     stabilised = _stabilised(counts[:, np.newaxis] + errors, read).mean(axis=1)
     return means, poisson.pmf(counts, means[:, np.newaxis]) @ stabilised

@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from kappaform.checks import Array, float_dtype
+from kappaform.imaging.axes import check_finite, computed
 from kappaform.imaging.noise.kinds import Shot
-from kappaform.imaging.options import check_finite, computed
 
 # The orthonormal wavelet db2: (1 + r, 3 + r, 3 - r, 1 - r) / (4 sqrt(2)) with r = sqrt(3).
 _LOW_PASS = tuple(

@@ -1,0 +1,336 @@
+"""Files of the command: which pictures it reads, which results it writes, and under which names."""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kappaform.errors import warn
+from kappaform.files import check_writable, replaced_when_complete
+from kappaform.image_files import LOSSY_SUFFIXES, SUFFIXES, Picture, check_target, read_image
+from kappaform.imaging.axes import looks_like_colour
+
+#: What the system knows a file by: its device and its number there.
+Identity = tuple[int, int]
+#: Suffixes of figures.
+FIGURES = (".png", ".pdf", ".svg")
+_OWN_SUFFIX = "_denoised"  # end of the names of denoised pictures
+
+
+# --- Pictures that are read
+
+
+class Found(NamedTuple):
+    """A file to read, and the folder below the given input that contains it."""
+
+    file: Path
+    below: Path = Path()
+
+
+def picture_files(
+    inputs: Iterable[str],
+    own_suffix: str = "",
+    recursive: bool = False,
+    without: Iterable[str] = (),
+) -> tuple[list[Found], int, dict[Path, Exception]]:
+    """Files, and pictures in folders; the number of ignored files; errors of folders.
+
+    Pictures whose name ends with `own_suffix` are results of an earlier run, and ignored, and so
+    are folders in `without`.
+    """
+
+    def is_wanted(file: Path) -> bool:
+        is_result = bool(own_suffix) and _split_name(file)[0].endswith(own_suffix)
+        return file.suffix.lower() in SUFFIXES and not file.name.startswith(".") and not is_result
+
+    found: list[Found] = []
+    n_ignored = 0
+    errors: dict[Path, Exception] = {}
+    left_out = {os.path.realpath(name) for name in without}
+    for path in map(Path, inputs):
+        if not path.is_dir():
+            found.append(Found(path))
+            continue
+        inside = _files_in(path, recursive, left_out, errors)
+        wanted = [Found(file, file.parent.relative_to(path)) for file in inside if is_wanted(file)]
+        if wanted:
+            found += wanted
+            n_ignored += len(inside) - len(wanted)
+        elif path not in errors:
+            kinds = " ".join(SUFFIXES)
+            errors[path] = ValueError(f"{path} contains no picture to read ({kinds}).")
+    return found, n_ignored, errors
+
+
+def _files_in(
+    folder: Path, recursive: bool, left_out: set[str], errors: dict[Path, Exception]
+) -> list[Path]:
+    """Files of a folder and, if `recursive`, of folders in it except hidden ones and links."""
+
+    def unreadable(error: OSError) -> None:
+        errors[Path(error.filename)] = error
+
+    def is_entered(inner: Path) -> bool:
+        hidden = inner.name.startswith(".")
+        return recursive and not hidden and os.path.realpath(inner) not in left_out
+
+    files: list[Path] = []
+    for home, folders, names in os.walk(folder, onerror=unreadable):
+        folders[:] = sorted(name for name in folders if is_entered(Path(home, name)))
+        files += [Path(home, name) for name in sorted(names)]
+    return [file for file in files if file.is_file()]
+
+
+def _split_name(file: Path) -> tuple[str, str]:
+    """The name of a file and its suffix; that of OME files (.ome.tif) is not divided."""
+    stem, suffix = file.stem, file.suffix
+    if suffix.lower() in (".tif", ".tiff") and stem.lower().endswith(".ome"):
+        stem, suffix = stem[:-4], stem[-4:] + suffix
+    return stem, suffix
+
+
+def one_picture(path: Path) -> Picture:
+    """The picture in a file without pages."""
+    picture = _read(path)
+    if picture.has_pages:
+        raise ValueError(
+            f"{path} has pages, shape {picture.pixels.shape}: save one of them as a file of its "
+            "own."
+        )
+    return picture
+
+
+def noisy_picture(path: Path, arguments: Namespace) -> Picture:
+    """The picture in a file that is to be denoised."""
+    picture = picture_with_pages(path, arguments)
+    if picture.metadata.is_bilevel and arguments.sigma is None and arguments.gain is None:
+        raise ValueError(
+            f"{path} has one bit per pixel: the noise of black and white cannot be estimated; give "
+            "--sigma to denoise it anyway."
+        )
+    return picture
+
+
+def picture_with_pages(path: Path, arguments: Namespace) -> Picture:
+    """The picture in a file; the arguments say what its pages are, if there are any."""
+    declared = arguments.volume or arguments.stack or arguments.movie
+    picture = _read(path, declared)
+    if picture.has_pages and not picture.page_axes and not declared:
+        raise ValueError(
+            f"{path} has pages, shape {picture.pixels.shape}: add --stack to denoise each on its "
+            "own, --movie if they are frames, or --volume if they are slices of one volume."
+        )
+    return picture
+
+
+def _read(path: Path, declared: bool = False) -> Picture:
+    """A picture with rows and columns; three axes of an array may be `declared` to have pages."""
+    picture = read_image(path)
+    shape = picture.pixels.shape
+    if declared and path.suffix.lower() == ".npy" and len(shape) == 3:
+        picture = picture._replace(has_channels=looks_like_colour(shape))
+    if len(shape) - picture.has_channels < 2:
+        raise ValueError(f"{path} has shape {shape}: a picture has rows and columns.")
+    if n_pixels := picture.n_without_data:
+        warn(
+            f"{path}: {n_pixels} values are {picture.metadata.no_data:g}, which means no data "
+            "(GDAL_NODATA). They are treated as ordinary values and affect their neighbours: crop "
+            "or fill them first."
+        )
+    return picture
+
+
+def check_reference(path: Path, reference: Picture, source: Path, picture: Picture) -> None:
+    """Reject a reference whose size or type differs from that of the noisy picture."""
+    clean, noisy = reference.colours, picture.colours
+    for name, rule, found, expected in (
+        ("shape", "size", clean.shape, noisy.shape),
+        ("type", "type", clean.dtype, noisy.dtype),
+    ):
+        if found != expected:
+            raise ValueError(
+                f"{path} has {name} {found}, {source} {expected}: a reference has the same {rule}."
+            )
+
+
+# --- Files that are written
+
+
+def identities(files: Iterable[Path]) -> set[Identity]:
+    """What the system knows files by, whatever their names; missing files have none."""
+    found = set()
+    for file in files:
+        with suppress(OSError, ValueError):
+            facts = file.stat()
+            found.add((facts.st_dev, facts.st_ino))
+    return found
+
+
+def check_output(
+    path: Path, inputs: set[Identity], suffixes: tuple[str, ...] = (), *, overwrite: bool
+) -> None:
+    """Reject, before any work is done, a name that cannot be written or is that of an input.
+
+    Inputs are given by their `identities`.
+    """
+    if suffixes and path.suffix.lower() not in suffixes:
+        raise ValueError(f"{path}: give a name that ends with {' or '.join(suffixes)}.")
+    if identities([path]) & inputs:
+        raise ValueError(f"{path} is an input: give the output another name.")
+    check_writable(path)
+    if path.exists() and not overwrite:
+        raise ValueError(f"{path} exists already: give another name, or --overwrite.")
+
+
+@contextmanager
+def saved_figure(path: Path, figure: Any) -> Iterator[None]:
+    """Draw a figure, and give it its name only if the block succeeds."""
+    with replaced_when_complete(path) as file:
+        figure.savefig(file, format=path.suffix.lower()[1:], dpi=110)
+        yield
+
+
+# --- Denoised pictures
+
+
+class Job(NamedTuple):
+    """One picture to denoise, and the files that belong to it."""
+
+    source: Path
+    target: Path
+    reference: Path | None
+    report: Path | None
+    title: str  #: its number among all, and its name
+    folders: tuple[Path, ...]  #: folders of the results that may be new
+    is_named: bool  #: whether the user gave the name of the result
+
+
+class Batch(NamedTuple):
+    """All pictures to denoise."""
+
+    jobs: list[Job]
+    inputs: set[Identity]
+    n_ignored: int
+    errors: dict[Path, Exception]  #: of folders
+
+
+def batch_of(arguments: Namespace) -> Batch:
+    """The pictures that the arguments name, with no result written twice."""
+    found, n_ignored, errors = picture_files(
+        arguments.inputs,
+        arguments.suffix or _OWN_SUFFIX,
+        arguments.recursive,
+        without=[name for name in (arguments.output, arguments.report) if name],
+    )
+    has_folder = any(Path(name).is_dir() for name in arguments.inputs)
+    many = len(found) > 1 or has_folder
+    if arguments.recursive and not has_folder:
+        raise ValueError("--recursive has no effect: no input is a folder; leave it out.")
+    jobs = []
+    for number, each in enumerate(found, start=1):
+        title = f"file {number} of {len(found)}, {each.file.name}" if many else each.file.name
+        jobs.append(_job(each, title, many, arguments))
+    seen = set()
+    for path in (path for job in jobs for path in (job.target, job.report) if path):
+        file = os.path.realpath(path)
+        if file in seen:
+            raise ValueError(f"{path} would be written twice: give each result its own name.")
+        seen.add(file)
+    if arguments.jpeg_quality and not any(is_lossy(job.target) for job in jobs):
+        raise ValueError("--jpeg-quality has no effect: no result is JPEG or WebP; leave it out.")
+    inputs = [file for job in jobs for file in (job.source, job.reference) if file]
+    inputs += [Path(arguments.model)] if arguments.model else []
+    return Batch(jobs, identities(inputs), n_ignored, errors)
+
+
+def _job(found: Found, title: str, many: bool, arguments: Namespace) -> Job:
+    file, output, suffix = found.file, arguments.output, arguments.suffix
+    folders: list[Path] = []
+
+    def in_folder(option: str, given: str, name: str, suffixes: tuple[str, ...]) -> Path | None:
+        """The file of this name in the folder that an option gives, if it gives one."""
+        if not _is_folder(option, given, many, suffixes):
+            return None
+        folders.append(Path(given) / found.below)
+        return folders[-1] / name
+
+    if suffix is None:
+        suffix = "" if output else _OWN_SUFFIX
+    stem, end = _split_name(file)
+    target = file.with_name(f"{stem}{suffix}{end}")
+    inside = in_folder("-o", output, target.name, SUFFIXES) if output else None
+    is_named = bool(output) and inside is None
+    if is_named and arguments.suffix is not None:
+        raise ValueError(f"--suffix has no effect with -o {output}, a file: leave one of them out.")
+    target = Path(output) if is_named else inside or target
+    reference = Path(arguments.compare) if arguments.compare else None
+    if reference and reference.is_dir():
+        reference = reference / found.below / file.name
+    report = Path(arguments.report) if arguments.report else None
+    if report:
+        name = f"{file.name}_report.png"
+        report = in_folder("--report", arguments.report, name, FIGURES) or report
+    return Job(file, target, reference, report, title, tuple(folders), is_named)
+
+
+def _is_folder(option: str, given: str, many: bool, suffixes: tuple[str, ...]) -> bool:
+    """Whether a name is that of a folder for results; it may be new, but its parent must exist."""
+    path = Path(given)
+    if path.is_dir():
+        return True
+    is_folder = given.endswith(("/", os.sep))
+    if path.exists() and (many or is_folder):
+        raise ValueError(f"{option} {given} is a file: give a folder.")
+    if many and not is_folder and path.suffix.lower() in suffixes:
+        raise ValueError(
+            f"{option} {given} is the name of one file, and there may be several pictures: give a "
+            f"folder ({path.stem}/)."
+        )
+    if many or is_folder:
+        check_writable(path)
+    return many or is_folder
+
+
+def is_lossy(path: Path) -> bool:
+    return path.suffix.lower() in LOSSY_SUFFIXES
+
+
+def has_result(job: Job, inputs: set[Identity], overwrite: bool) -> bool:
+    """Whether an earlier run of the same command has written the result.
+
+    A file that the user names may be any: it does not count as a result.
+    """
+    exists = job.target.is_file() and not identities([job.target]) & inputs
+    return exists and not job.is_named and not overwrite
+
+
+@contextmanager
+def prepared(job: Job, picture: Picture, inputs: set[Identity], overwrite: bool) -> Iterator[None]:
+    """Create the folders of a job, and check names and format; new folders go if it fails."""
+    made: list[Path] = []
+    try:
+        for home in job.folders:
+            for folder in reversed((home, *home.parents)):
+                if folder.exists():
+                    continue
+                try:
+                    folder.mkdir()
+                except FileExistsError:  # another command has just created it
+                    if not folder.is_dir():
+                        raise
+                else:
+                    made.append(folder)
+        check_output(job.target, inputs, overwrite=overwrite)
+        check_target(job.target, picture)
+        if job.report:
+            check_output(job.report, inputs, FIGURES, overwrite=overwrite)
+        yield
+    except BaseException:
+        for folder in reversed(made):
+            with suppress(OSError):  # it may contain something else by now
+                folder.rmdir()
+        raise
