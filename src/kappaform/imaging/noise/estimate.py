@@ -329,7 +329,7 @@ def _correlated(
     varies = shots is not None or (look is not None and look.stabiliser is not None)
     mixture = None if is_certain and varies else mixture_noise(samples)
     if mixture is not None:
-        return Correlated(mixture.covariance(patch_shape), stabiliser=mixture.stabiliser)
+        return mixture.correlated(patch_shape)
     if look is None:
         if asked:
             raise ValueError(
