@@ -406,5 +406,5 @@ def test_a_sigma_beyond_the_values_is_warned_about(capsys, sigma, warned):
     np.save("a.npy", noisy() / 255)
     code, _, err = ended(capsys, "denoise", "a.npy", "--sigma", sigma, "--patch-size", 4)
     assert code == 0
-    assert ("--sigma 2 exceeds the range of the values of a.npy, 0" in err) == warned
+    assert ("a.npy: --sigma 2 exceeds the range of the image, 0" in err) == warned
     assert bool(err) == warned

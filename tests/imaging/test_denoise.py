@@ -547,7 +547,7 @@ def test_channels_in_front_without_their_name_are_warned_of(n_channels, rng):
         (np.ones(30), {}, r"shape \(30,\), 1 dimensions of space: 2 or 3 are needed"),
         (np.ones((2,) * 5), {}, "5 dimensions of space"),
         (np.ones((0, 9)), {}, r"image has shape \(0, 9\): axis 0 is empty"),
-        (np.full((20, 20), np.nan), {}, "image contains NaN or inf: fill"),
+        (np.full((20, 20), np.nan), {}, "NaN or inf in 400 of 400 values, first at .0, 0.: fill"),
         (np.ones((20, 20, 3)), {}, "looks like colour: give channel_axis=-1"),
         (np.eye(20), {"sigma": -1.0}, r"sigma=-1\.0: a standard deviation is finite and >= 0"),
         (np.eye(20), {"sigma": np.nan}, "sigma=nan"),

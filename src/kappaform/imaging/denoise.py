@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kappaform.checks import float_dtype, library_of
-from kappaform.imaging.axes import check_scale, extremes_of, within
+from kappaform.imaging.axes import check_scale, extremes_of, warn_about_units, within
 from kappaform.imaging.cleaning.stages import EFFORTS, Recipe
 from kappaform.imaging.components import (
     Component,
@@ -105,7 +105,7 @@ def denoise(
     image: ArrayLike,
     sigma: Sigma | None = None,
     *,
-    noise: Noise | Sequence[Noise] | Kind | None = None,
+    noise: Noise | Sequence[Noise] | Kind | Literal["auto"] | None = None,
     method: MethodName = "conditioned",
     max_condition: float = 1.1,
     patch_size: int | tuple[int, ...] | None = None,
@@ -143,7 +143,7 @@ def denoise(
     noise : White, Shot, Varying, Correlated, or the name of a kind, optional
         In place of `sigma`: the noise of the image, or a sequence with that of each image of a
         stack. A name ("white", "shot", "correlated") fixes the kind and estimates its strength. If
-        neither `sigma` nor `noise` is given, both are estimated, as by `estimate_noise`.
+        neither `sigma` nor `noise` is given, or "auto", both are estimated, as by `estimate_noise`.
     method : {"conditioned", "log-det", "orthonormal"}
         How the transform is learned.
     max_condition : float >= 1
@@ -212,7 +212,7 @@ def denoise_with_details(
     image: ArrayLike,
     sigma: Sigma | None = None,
     *,
-    noise: Noise | Sequence[Noise] | Kind | None = None,
+    noise: Noise | Sequence[Noise] | Kind | Literal["auto"] | None = None,
     method: MethodName = "conditioned",
     max_condition: float = 1.1,
     patch_size: int | tuple[int, ...] | None = None,
@@ -266,6 +266,7 @@ def denoise_on(
     **settings: Any,
 ) -> DenoiseResult:
     """`denoise_with_details` of an array on a torch device: pixels go there and back once."""
+    noise = None if isinstance(noise, str) and noise == "auto" else noise
     if preset is not None:
         # The only import from a layer above: the preset is the paper's, and its code is there.
         from kappaform.paper.denoiser import denoise_as_published
@@ -311,6 +312,8 @@ def denoised(
         noises = find(sigma, noise, stack, options.patch_shape)
         levels = levels_of(noises, stack)
         check_scale(lowest, highest, levels)
+        if sigma is not None:
+            warn_about_units(levels, lowest, highest, pixels.dtype)
         images = list(zip(stack, noises, lowest, highest, strict=True))
         shared: list[LearnResult] = []
         if options.share:
