@@ -216,7 +216,7 @@ def test_the_line_says_what_was_estimated_and_how_many_pages_there_are(capsys):
     put("a.tif", np.stack([noisy(seed) for seed in range(5)]))
     out = ended(capsys, "denoise", "a.tif", "--stack", "--patch-size", 4)[1]
     noise = r"noise [\d.]+ to [\d.]+ \(estimated\)"
-    assert re.match(rf"a\.tif -> a_denoised\.tif: 36 × 36, 5 pages, {noise}, ", out)
+    assert re.match(rf"a\.tif -> a_denoised\.tif: 5 pages of 36 × 36, {noise}, ", out)
 
 
 def test_the_condition_number_is_for_those_who_ask(capsys):

@@ -69,21 +69,23 @@ def denoise(arguments: Namespace) -> int:
             continue
         if not arguments.json:
             messages.say(line_of(records[-1], arguments.verbose))
-    _summarise(records, len(codes), batch.n_ignored, arguments)
+    _summarise(records, len(codes), batch, arguments)
     return max(codes, default=0)
 
 
 def _summarise(
-    records: list[dict[str, Any]], n_failed: int, n_ignored: int, arguments: Namespace
+    records: list[dict[str, Any]], n_failed: int, batch: files.Batch, arguments: Namespace
 ) -> None:
+    n_ignored = batch.n_ignored
     n_kept = sum("kept" in record for record in records)
     n_denoised = len(records) - n_failed - n_kept
     if arguments.json:
         document = {"denoised": n_denoised, "kept": n_kept, "failed": n_failed}
         messages.say_json({"files": records} | document | {"skipped": n_ignored})
-    elif len(records) + n_ignored > 1:
+    elif len(records) + n_ignored + batch.n_subfolders > 1:
         skipped = f"{n_kept} skipped (output exists), " * bool(n_kept)
         ignored = f", {n_ignored} other file{'s' * (n_ignored > 1)} ignored" * bool(n_ignored)
+        ignored += files.subfolders_in_words(batch.n_subfolders)
         messages.say(f"{n_denoised} denoised, {skipped}{n_failed} failed{ignored}")
     has_pages = any(record.get("n_pages", 1) > 1 for record in records)
     asked = [name for name in ("stack", "volume", "movie") if getattr(arguments, name)]
