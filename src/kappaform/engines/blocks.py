@@ -279,7 +279,7 @@ def _refitted(
     gram = _buffer(run, "gram", n, dtype)
     gram[:, :n] = refit.gram
     np.matmul(signals[:, :n], transform.matrix, out=coefs[:, :n])
-    np.matmul(signals[:, :n], refit.atoms.T.astype(dtype), out=products[:, :n])
+    np.matmul(signals[:, :n], refit.columns.T.astype(dtype), out=products[:, :n])
     first = _listed(coefs, sparsity, np.zeros(len(coefs), dtype))
     values, explained = _fitted(products, refit.gram, *first)
     guesses = np.empty(len(coefs), dtype)
