@@ -124,14 +124,14 @@ def mapped_in_order(
     waiting = iter(enumerate(items))
     done: list[int] = []
 
-    def work(tell: Callable[[int], object] | None = None) -> None:
+    def work(report: Callable[[int], object] | None = None) -> None:
         workspace: Workspace = {}
         for i, item in waiting:
             try:
                 hand_over(i, function(item, workspace))
                 done.append(i)
-                if tell is not None:
-                    tell(len(done))
+                if report is not None:
+                    report(len(done))
             except BaseException as error:
                 errors[i] = error
                 deque(waiting, maxlen=0)  # the other threads find nothing more to do

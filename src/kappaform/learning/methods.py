@@ -327,5 +327,5 @@ class UnknownMethod(Method):
     def update(self, statistics: Statistics, transform: NDArray) -> NDArray:  # noqa: ARG002
         raise TypeError(
             f"the file has the transform, but not the method that learned it, {self.description}: "
-            "to learn on, give the method again, method=...."
+            "to resume, give the method again, method=...."
         )
