@@ -210,7 +210,7 @@ def _parameters(estimator: SparsifyingTransform) -> dict[str, Any]:
 
 
 def _plain_number(value: Any) -> Any:
-    """A number of NumPy, or of another kind that JSON does not know, as Python's own."""
+    """A number that JSON does not know, such as one of NumPy, as a number of Python."""
     return value.item() if isinstance(value, np.generic) else float(value)
 
 

@@ -196,9 +196,10 @@ def users_blas() -> AbstractContextManager[None]:
 
 @contextmanager
 def _changed_blocks(change: int) -> Iterator[None]:
-    """Let this thread be inside so many blocks more. An interrupt at any moment is undone.
+    """Change the number of blocks that this thread is inside, and restore it at the end.
 
-    Python interrupts calls and loops only: of lines without any, all are done or none.
+    An interrupt at any moment restores it, too. Python handles interrupts only at calls and in
+    loops: consecutive lines with neither are executed all or not at all.
     """
     global _n_inside
     blocks, changed = _inside.blocks, 0

@@ -1,4 +1,4 @@
-"""What is done with blocks of rows: threads, stores and Dask map these functions and add.
+"""Functions of blocks of rows: threads, stores and Dask map them and add the results.
 
 The division into blocks depends on the number and the width of the rows alone, so that no result
 depends on the number of threads. A run of blocks is the work of one thread.

@@ -173,7 +173,7 @@ class Statistics:
 
 
 class Energies(NamedTuple):
-    """Squared norms over signals, their codes and their errors, of which no scale is lost.
+    """Squared norms of signals, codes and errors, with the exponents of their scales.
 
     They are those of signals times ``2**exponent`` and, for `codes` and `discarded`, of a transform
     times ``2**transform_exponent``. Both are 0 unless scales are out of the ordinary.
