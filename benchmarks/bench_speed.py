@@ -102,15 +102,15 @@ def _peak() -> None:
     image = np.tile(small, (64, 64))
     out = np.ones_like(image)  # as large as the result, and given back before it is made
     n_tiles = len(list(tiles.tiles_of(image.shape, (8, 8))))
-    clean, seen = tiles.clean_tile, []
+    denoised, seen = tiles.denoised, []
 
-    def clean_the_last_two(components: list[np.ndarray], *arguments: Any) -> tuple[list, list]:
-        seen.append(components[0].shape)
+    def denoise_the_last_two(noisy: list[np.ndarray], *arguments: Any) -> tuple[list, list]:
+        seen.append(noisy[0].shape)
         if len(seen) >= n_tiles - 1:
-            return clean(components, *arguments)
-        return components, components
+            return denoised(noisy, *arguments)
+        return noisy, noisy
 
-    tiles.clean_tile = clean_the_last_two
+    tiles.denoised = denoise_the_last_two
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     del out
     kf.denoise(image, 1.0, quality="best")
