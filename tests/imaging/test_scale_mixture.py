@@ -96,6 +96,13 @@ def test_texture_is_no_noise(name):
     assert mixture_noise(samples_of(tinted)) is None
 
 
+@pytest.mark.parametrize("quality", [40, 60, 75])
+def test_fur_that_a_jpeg_has_blurred_is_no_noise(quality):
+    file = io.BytesIO()
+    Image.fromarray(data.cat()[:256, 100:356]).save(file, "JPEG", quality=quality)
+    assert mixture_noise(samples_of(np.array(Image.open(file)))) is None
+
+
 @pytest.mark.parametrize("factor", [2.0**-12, 2.0**20])
 def test_the_noise_scales_with_the_image(factor):
     _, noisy = photograph()

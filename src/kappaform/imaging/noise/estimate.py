@@ -321,16 +321,15 @@ def _correlated(
     """Correlated noise, if there is no doubt or it is asked for.
 
     Quiet patches, where there are any, measure it without a model. Where they are in doubt, or show
-    no more than one level of noise that has several, the patches of a photograph decide all
-    together, by their likelihood.
+    a single level, the patches of a photograph decide all together, by their likelihood.
     """
     asked = kind == "correlated"
     look = look_at(samples, units, shots, patch_shape)
     is_certain = look is not None and look.quiet.is_correlated_noise
     varies = shots is not None or (look is not None and look.stabiliser is not None)
     mixture = None if is_certain and varies else mixture_noise(samples)
-    if mixture is not None and (mixture.stabiliser is not None or not is_certain):
-        return Correlated(mixture.covariance(patch_shape), stabiliser=mixture.stabiliser)
+    if mixture is not None:
+        return mixture.correlated(patch_shape)
     if look is None:
         if asked:
             raise ValueError(

@@ -29,6 +29,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kappaform.checks import Array
+from kappaform.imaging.noise.correlated import Correlated
 from kappaform.imaging.noise.kinds import Varying
 from kappaform.imaging.noise.quiet_patches import smooth_levels
 from kappaform.imaging.noise.wavelets import Sample, is_clipped
@@ -67,7 +68,7 @@ _WHITE = np.zeros(2), np.full(2, 0.03)
 
 # Chosen on real pictures with references and on simulated cameras (benchmarks/bench_noise.py).
 _LEAST_GAIN = 0.5  # nats per patch, of correlated over white noise
-_GAIN_PER_LEVEL = 10.0  # and so much more for noise as strong as the range of values
+_GAIN_PER_LEVEL = 7.0  # and so much more for a given level as large as the range of values
 _LEAST_LEVEL = 0.004  # over the range of values: less is not worth removing
 #: Levels that are given: so many tau above the median. Noise is stronger in texture, where it is
 #: hard to measure, and too high an estimate costs less than too low a one.
@@ -97,6 +98,9 @@ class MixtureNoise(NamedTuple):
     spectra: list[Array]  #: log variances at the knots, of the stabilised image
     stabiliser: Varying | None  #: how its level depends on brightness
 
+    def correlated(self, patch_shape: tuple[int, ...]) -> Correlated:
+        return Correlated(self.covariance(patch_shape), stabiliser=self.stabiliser)
+
     def covariance(self, patch_shape: tuple[int, ...]) -> Array:
         """Covariance (channels, channels, n, n) of the noise in a patch."""
         components = colour_components(len(self.spectra))
@@ -116,8 +120,8 @@ def colour_components(n_channels: int) -> Array:
 def mixture_noise(samples: list[Sample]) -> MixtureNoise | None:
     """Correlated noise of a photograph, which has three channels.
 
-    None for other images, if too few patches are neither clipped nor flat, and if white noise, or
-    none, explains the patches nearly as well.
+    None for other images, if a channel is constant, if too few patches are neither clipped nor
+    flat, and if white noise, or none, explains the patches nearly as well.
     """
     if len(samples) != _N_COLOURS:
         return None
@@ -125,7 +129,7 @@ def mixture_noise(samples: list[Sample]) -> MixtureNoise | None:
     scales = [math.ldexp(1.0, sample.exponent - exponent) for sample in samples]
     pairs = list(zip(samples, scales, strict=True))
     ranges = [(sample.highest - sample.lowest) * scale for sample, scale in pairs]
-    if max(ranges) == 0 or samples[0].slabs[0].ndim != 2:
+    if min(ranges) == 0 or samples[0].slabs[0].ndim != 2:
         return None
     unit = max(ranges) / _N_LEVELS
     coefs = _cosine_coefs(samples, [scale / unit for scale in scales])
@@ -141,7 +145,7 @@ def mixture_noise(samples: list[Sample]) -> MixtureNoise | None:
     if level < _LEAST_LEVEL:
         return None
     gain = brightness.log_likelihood - white.log_likelihood
-    needed = _LEAST_GAIN + _GAIN_PER_LEVEL * level
+    needed = _LEAST_GAIN + _GAIN_PER_LEVEL * level * math.exp(_ABOVE_MEDIAN * brightness.spread)
     _logger.info(
         "correlated noise explains a patch better than white noise by %.2f nats; %.2f are needed",
         gain,
