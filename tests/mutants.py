@@ -143,7 +143,7 @@ MUTANTS = [
         ("engines/test_refit.py::test_the_second_choice_is_taken_only_where_it_is_better",),
     ),
     Mutant(
-        "atoms are chosen by coefficients of W, whatever their norm",
+        "columns are chosen by coefficients of W, whatever their norm",
         "engines/engine.py",
         "rows = np.ldexp(transform, -exponent) * norms[:, np.newaxis]",
         "rows = np.ldexp(transform, -exponent)",

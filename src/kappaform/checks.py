@@ -157,7 +157,7 @@ def as_sparsity(values: Any, n_signals: int, name: str = "n_nonzero") -> npt.NDA
 def sparsity_of(
     n_nonzero: Any, n_signals: int, n_features: int, name: str = "n_nonzero_coefs"
 ) -> int | Array:
-    """Checked number of nonzero entries of a code: one, or one per signal. None is a tenth."""
+    """Checked number of nonzero entries of a code: one, or one per signal. None: a tenth."""
     if n_nonzero is None:
         return max(1, round(0.1 * n_features))
     if np.ndim(n_nonzero) == 0 and np.asarray(n_nonzero).dtype.kind not in "iu":

@@ -52,7 +52,7 @@ def demo(arguments: Namespace) -> None:
         messages.say_json(facts | {"path": table.table, "written": [report, plot]})
         return
     messages.say("A photograph with Gaussian noise, denoised:\n")
-    messages.tell(facts, as_json=False)
+    messages.report(facts, as_json=False)
     messages.say("\nrelative errors on held-out patches, over the bound:")
     messages.say("max_condition  sparsification  reconstruction")
     # Both relative to the patches: relative to its coefficients, the former need not decrease.

@@ -247,8 +247,8 @@ def progress(name: str, work: str = "") -> Iterator[Callable[[Any], None] | None
 # --- Documents
 
 
-def tell(facts: dict[str, Any], as_json: bool) -> None:
-    """Facts, one on each line, or as JSON."""
+def report(facts: dict[str, Any], as_json: bool) -> None:
+    """Print facts, one on each line, or as JSON."""
     if as_json:
         say_json(facts)
         return

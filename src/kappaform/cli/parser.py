@@ -119,7 +119,7 @@ class _Parser(argparse.ArgumentParser):
 
     def add(self, name: str, text: str, kind: Any = str, **options: Any) -> None:
         """Add an argument, whose help shows its default."""
-        # The default is set later, so that it can be told from the same value given by the user.
+        # The default is set later, so that options given by the user can be recognised.
         default = options.pop("default", None)
         if default is not None:
             shown = f"{default:g}" if isinstance(default, float) else str(default)
