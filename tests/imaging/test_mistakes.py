@@ -146,3 +146,16 @@ def test_complex_images_are_rejected_with_a_remedy(noisy):
 def test_auto_is_the_noise_that_is_estimated(noisy, preset):
     found = kf.denoise(255 * noisy, noise="auto", preset=preset)
     np.testing.assert_array_equal(found, kf.denoise(255 * noisy, preset=preset))
+
+
+# --- Results
+
+
+def test_a_result_is_shown_in_a_line(noisy):
+    options = {"transform": SQUARE, "quality": "fast"}
+    details = kf.denoise_with_details(noisy, 0.1, **options)
+    words = "white, sigma 0.1, patches 3 × 3, condition number 1)"
+    assert repr(details) == f"DenoiseResult(32 × 32, {words}"
+    details = kf.denoise_with_details(np.stack([noisy] * 2), 0.1, stack_axis=0, **options)
+    words = words.replace("0.1,", "0.1 (and 1 more),")
+    assert repr(details) == f"DenoiseResult(2 × 32 × 32, {words}"

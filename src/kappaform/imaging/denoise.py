@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -32,6 +32,7 @@ from kappaform.imaging.options import (
     Sigma,
     of_ordinary_scale,
 )
+from kappaform.imaging.result import DenoiseResult
 from kappaform.imaging.shared import NoisyImage, learned_from_all
 from kappaform.imaging.training import learned_at_scales, learning_fraction, sources_of
 from kappaform.imaging.work import Listener, Progress
@@ -46,59 +47,6 @@ _SINGLE_PRECISION_PEAK_OF_GROUPS = 256
 # Components with a transform of their own: those of colour, or the strongest of more channels. The
 # others are mostly noise and have one in common: more of them do not prolong learning.
 _MOST_LEARNED = 4
-
-
-@dataclass(frozen=True, eq=False)
-class DenoiseResult:
-    """A denoised image, and how it was denoised.
-
-    Attributes
-    ----------
-    image : array
-        The denoised image, with the shape and axes of the input.
-    noise : White, Shot, Varying or Correlated, or a tuple of them
-        The noise that was assumed; for a stack, one for each image.
-    sigma : float or array
-        Standard deviation of the noise, in image units; one for each channel and image. If the
-        noise depends on brightness, that at the mean brightness.
-    patch_shape : tuple of int
-    transforms : tuple of float64 arrays of shape (n, n)
-        One for each (decorrelated) channel and image that has noise. Components after the four
-        strongest have one in common. Transforms of coarser scales are in `history` only.
-    sparsity_map : array
-        Mean number of coefficients of the patches over each pixel, averaged over channels.
-    history : tuple of LearnResult
-        One for each round of learning.
-
-    Examples
-    --------
-    Noise and transform of one picture can be used for others of the same camera.
-
-    >>> from skimage.data import camera
-    >>> import kappaform as kf
-    >>> noisy = kf.add_noise(camera()[100:164, 200:264], sigma=20)
-    >>> details = kf.denoise_with_details(noisy)
-    >>> other = kf.add_noise(camera()[200:264, 200:264], sigma=20, rng=1)
-    >>> denoised = kf.denoise(other, noise=details.noise, transform=details.transform)
-    """
-
-    image: NDArray
-    noise: Noise | tuple[Noise, ...]
-    sigma: float | NDArray
-    patch_shape: tuple[int, ...]
-    transforms: tuple[NDArray, ...]
-    sparsity_map: NDArray
-    history: tuple[LearnResult, ...]
-
-    @property
-    def transform(self) -> NDArray | None:
-        """The first or only transform: in colour, that of the strongest component."""
-        return self.transforms[0] if self.transforms else None
-
-    @property
-    def condition_number(self) -> float:
-        """The largest condition number of the transforms, 1 if there are none."""
-        return max((float(np.linalg.cond(each)) for each in self.transforms), default=1.0)
 
 
 def denoise(
