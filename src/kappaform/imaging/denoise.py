@@ -26,13 +26,13 @@ from kappaform.imaging.noise.estimate import Kind
 from kappaform.imaging.noise.kinds import Noise
 from kappaform.imaging.options import (
     Callback,
+    DenoiseResult,
     MethodName,
     Options,
     Quality,
     Sigma,
     of_ordinary_scale,
 )
-from kappaform.imaging.result import DenoiseResult
 from kappaform.imaging.shared import NoisyImage, learned_from_all
 from kappaform.imaging.training import learned_at_scales, learning_fraction, sources_of
 from kappaform.imaging.work import Listener, Progress

@@ -20,9 +20,8 @@ from kappaform.imaging.components import Component, pixels_of
 from kappaform.imaging.denoise import Denoised, denoised
 from kappaform.imaging.noise.estimate import check_kind
 from kappaform.imaging.noise.kinds import White
-from kappaform.imaging.options import Callback, Options, Quality, checked_range
+from kappaform.imaging.options import Callback, DenoiseResult, Options, Quality, checked_range
 from kappaform.imaging.patches import grid_of, patches_at
-from kappaform.imaging.result import DenoiseResult
 from kappaform.imaging.work import SILENT, Progress
 from kappaform.learning import Conditioned, LearnResult, LogDet, Method, Orthonormal, learn
 from kappaform.learning.methods import Variant
