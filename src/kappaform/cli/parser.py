@@ -19,8 +19,6 @@ from typing import Any, NoReturn
 from kappaform.cli import messages
 from kappaform.cli.options import STRENGTHS_OF_NOISE, at_least, complete, number_or_auto
 
-_SIGPIPE = 13  # `signal.SIGPIPE`, which Windows does not have
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with the given arguments, by default those of the process.
@@ -86,10 +84,10 @@ def _signals_interrupt() -> Iterator[list[int]]:
             signal.signal(number, signal.SIG_DFL)
 
 
+_SIGPIPE = 13  # `signal.SIGPIPE`, which Windows does not have
 _VARIANTS = ("public", "reference", "paper", "monotone")
 _COUNT, _SEED, _BOUND = at_least(1, int), at_least(0, int), at_least(1)
 _FRACTION, _JPEG_QUALITY = at_least(0, most=1), at_least(1, int, most=100)
-
 
 _EPILOG = """\
 kappaform COMMAND --help shows the options of a command and an example.
@@ -114,11 +112,14 @@ class _Parser(argparse.ArgumentParser):
         messages.complain(f"{message}; see {self.prog} --help")
         self.exit(2)
 
-    def add(self, name: str, text: str, kind: Any = str, **options: Any) -> None:
-        """Add an argument, whose help shows its default.
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        found, others = super().parse_known_args(args, namespace)
+        messages.reject_options(others, self._option_string_actions, self.prog)
+        return found, others
 
-        The default is set later, so that options given by the user can be recognised.
-        """
+    def add(self, name: str, text: str, kind: Any = str, **options: Any) -> None:
+        """Add an argument, whose help shows its default."""
+        # The default is set later, so that options given by the user can be recognised.
         default = options.pop("default", None)
         if default is not None:
             shown = f"{default:g}" if isinstance(default, float) else str(default)
@@ -196,11 +197,9 @@ def _add_denoise(commands: Any) -> None:
     add("--preset", "the settings of the paper", choices=("paper",))
     add("--model", "transform saved by learn, used instead of learning one")
     parser.add_flag("--share", "learn one transform from all pictures, which are read twice")
-    text = (
-        "pages along T (else the last axis without a name, else Z) are frames of a movie: search "
-    )
-    text += "neighbouring frames for similar patches, too (with --quality fast frames share a "
-    text += "transform only)"
+    text = "pages along T (else the last axis without a name, else Z) are frames of a movie: "
+    text += "search neighbouring frames for similar patches, too (with --quality fast frames share "
+    text += "a transform only)"
     parser.add_flag("--movie", text)
     text = "smallest and largest possible value (default: those of 8 and 16 bit files)"
     add("--value-range", text, float, nargs=2, metavar=("LO", "HI"))

@@ -25,7 +25,7 @@ def line_of(record: dict[str, Any], verbose: bool) -> str:
     if record["n_pages"] > 1:
         kinds = [kind for kind in ("volumes", "movies") if record[f"n_{kind}"] > 1]
         several = "".join(f" as {record[f'n_{kind}']} {kind}" for kind in kinds)
-        facts.append("{n_pages} pages".format(**record) + several)
+        facts = ["{n_pages} pages of {width} × {height}".format(**record) + several]
     facts.append(noise_in_words(record) + " (estimated)" * record["noise_estimated"])
     if record["unchanged"]:
         facts.append("left unchanged")

@@ -17,6 +17,7 @@ from kappaform.imaging.noise.kinds import (
     check_covariance,
     check_n_channels,
     in_words,
+    shot_in_words,
 )
 
 MOST_TOGETHER = 4  #: channels, those of colour, with one covariance; more are independent
@@ -154,7 +155,14 @@ class Correlated(Noise):
         size = np.squeeze(self._sigma(n_channels))
         if self.stabiliser is None:
             return f"correlated, sigma {in_words(size)}"
-        return f"correlated, {self.stabiliser}, times {in_words(size)}"
+        if isinstance(self.stabiliser, Shot):
+            gain, read_noise, offset = vars(self.stabiliser).values()
+            words = shot_in_words(gain * size**2, read_noise * size, offset)
+            return f"correlated, {words}"
+        sizes = np.atleast_2d(self.stabiliser.sigma) * np.reshape(size, (-1, 1))
+        rows = sizes if len(sizes) <= MOST_TOGETHER else [sizes]
+        ranges = ", ".join(f"{np.min(row):.4g} to {np.max(row):.4g}" for row in rows)
+        return f"correlated, sigma {ranges} depending on brightness"
 
 
 def covariance_of(autocovariance: Array, patch_shape: tuple[int, ...]) -> Array:

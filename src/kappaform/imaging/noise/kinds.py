@@ -192,8 +192,7 @@ class Shot(Noise):
         return np.hypot(of_photons, self.read_noise)
 
     def __str__(self) -> str:
-        words = f"shot, gain {in_words(self.gain)}, read noise {in_words(self.read_noise)}"
-        return words + (f", offset {in_words(self.offset)}" if np.any(self.offset) else "")
+        return shot_in_words(self.gain, self.read_noise, self.offset)
 
 
 @dataclass(frozen=True, eq=False)
@@ -322,6 +321,11 @@ def check_covariance(name: str, matrix: Array) -> None:
             f"{name} is not positive: its least eigenvalue is {least:.3g}, so that some sum of "
             "pixels would have a negative variance."
         )
+
+
+def shot_in_words(gain: Any, read_noise: Any, offset: Any) -> str:
+    words = f"shot, gain {in_words(gain)}, read noise {in_words(read_noise)}"
+    return words + (f", offset {in_words(offset)}" if np.any(offset) else "")
 
 
 def in_words(value: Any) -> str:
