@@ -1064,6 +1064,13 @@ MUTANTS = [
         ),
     ),
     Mutant(
+        "the noise of photographs depends on brightness by chance",
+        "imaging/noise/scale_mixture.py",
+        "return centres, np.exp((1 - by_chance / ratio) * curve)",
+        "return centres, np.exp(curve)",
+        ("imaging/test_scale_mixture.py::test_a_curve_is_as_steep_as_there_is_evidence_for",),
+    ),
+    Mutant(
         "signal energies imitate the level of the noise",
         "imaging/noise/scale_mixture.py",
         "grid = np.concatenate([[0.0], np.geomspace(*ends, _N_ENERGIES)])",

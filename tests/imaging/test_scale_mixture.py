@@ -9,7 +9,7 @@ from scipy.ndimage import gaussian_filter
 from skimage import data
 
 import kappaform as kf
-from kappaform.imaging.noise.scale_mixture import fit_spectrum, mixture_noise
+from kappaform.imaging.noise.scale_mixture import _level_curve, fit_spectrum, mixture_noise
 from kappaform.imaging.noise.wavelets import sample_of
 
 N_COEFS = 63
@@ -128,3 +128,26 @@ def test_the_covariance_is_that_of_patches_of_any_shape(patch_shape):
 )
 def test_an_image_with_nothing_to_measure_is_no_error(image):
     assert mixture_noise(samples_of(image)) is None
+
+
+def curve_of(rng, n_patches, slope):
+    """The curve found for noise whose log level is `slope` times the brightness, 0 to 1."""
+    means = rng.uniform(0, 1, n_patches)
+    levels = 8 * np.exp(slope * means)[:, np.newaxis]
+    squares = (levels * rng.standard_normal((n_patches, N_COEFS))) ** 2
+    return _level_curve(squares, means, fit_spectrum(squares))
+
+
+def test_a_level_that_does_not_depend_on_brightness_has_no_curve(rng):
+    assert curve_of(rng, 3000, 0.0) is None
+
+
+@pytest.mark.parametrize(("n_patches", "least", "most"), [(3000, 0.9, 1.05), (400, 0.2, 0.9)])
+def test_a_curve_is_as_steep_as_there_is_evidence_for(rng, n_patches, least, most):
+    brightness, levels = curve_of(rng, n_patches, 1.0)
+    assert least < np.ptp(np.log(levels)) / np.ptp(brightness) < most
+
+
+def test_a_curve_ends_where_patches_do(rng):
+    brightness, _ = curve_of(rng, 3000, 1.0)
+    assert 0 < brightness[0] < brightness[-1] < 1

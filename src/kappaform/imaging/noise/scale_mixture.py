@@ -31,7 +31,6 @@ import numpy as np
 from kappaform.checks import Array
 from kappaform.imaging.noise.correlated import Correlated
 from kappaform.imaging.noise.kinds import Varying
-from kappaform.imaging.noise.quiet_patches import smooth_levels
 from kappaform.imaging.noise.wavelets import Sample, is_clipped
 from kappaform.imaging.patches import grid_of, rows_at
 from kappaform.linalg import dct_basis
@@ -84,6 +83,7 @@ class Spectrum(NamedTuple):
     log_variances: Array  #: at the knots, at the median level
     spread: float  #: deviation of the logarithm of its level from place to place
     log_likelihood: float  #: mean of the patches
+    n_patches: int  #: that show more than rounding
     log_levels: Array  #: of groups of patches, relative to the median level
 
     @property
@@ -153,8 +153,7 @@ def mixture_noise(samples: list[Sample]) -> MixtureNoise | None:
     )
     if gain < needed:
         return None
-    lows, highs = zip(*((s.lowest * k, s.highest * k) for s, k in pairs), strict=True)
-    curve = _level_curve(squares[0], means, (min(lows) / unit, max(highs) / unit))
+    curve = _level_curve(squares[0], means, brightness)
     if curve is not None:
         squares /= np.interp(means, *curve)[:, np.newaxis] ** 2
         brightness = fit_spectrum(squares[0]) or brightness
@@ -168,10 +167,13 @@ def mixture_noise(samples: list[Sample]) -> MixtureNoise | None:
     return MixtureNoise([each + 2 * math.log(scale) for each in spectra], stabiliser)
 
 
-def _level_curve(
-    squares: Array, means: Array, ends: tuple[float, float]
-) -> tuple[Array, Array] | None:
-    """Level of the noise over brightness, about 1; None if it is about constant."""
+def _level_curve(squares: Array, means: Array, alike: Spectrum) -> tuple[Array, Array] | None:
+    """Level of the noise over brightness, about 1; None if there is no evidence that it depends.
+
+    A parabola through the log levels of groups, constant beyond them: no patch has shown what is
+    there. By chance alone, twice the log-likelihood ratio to a common level (`alike`) would be the
+    number of additional levels in the mean. This fraction of the variation is removed.
+    """
     numbers = np.empty(len(means), int)
     for number, group in enumerate(np.array_split(np.argsort(means), _N_GROUPS)):
         numbers[group] = number
@@ -179,9 +181,13 @@ def _level_curve(
     if found is None:
         return None
     centres = np.array([means[numbers == number].mean() for number in range(_N_GROUPS)])
-    if not (np.diff(centres) > 0).all():
+    ratio = _COUNTED * found.n_patches * (found.log_likelihood - alike.log_likelihood)
+    by_chance = (_N_GROUPS - 1) / 2
+    if ratio <= by_chance or not (np.diff(centres) > 0).all():
         return None
-    return smooth_levels(centres, np.exp(found.log_levels), np.ones(_N_GROUPS), ends)
+    places = (centres - centres.mean()) / np.ptp(centres)
+    curve = np.polyval(np.polyfit(places, found.log_levels, 2), places)
+    return centres, np.exp((1 - by_chance / ratio) * curve)
 
 
 def _cosine_coefs(samples: list[Sample], scales: list[float]) -> Array | None:
@@ -255,7 +261,7 @@ def fit_spectrum(
         deviations = (_LEVELS - means[groups][:, np.newaxis]) ** 2
         spread *= math.sqrt(float(np.mean(np.sum(of_levels * deviations, axis=1))))
         spread = min(max(spread, _LEAST_SPREAD), _LARGEST_SPREAD)
-    return Spectrum(log_variances, spread, log_likelihood, log_levels)
+    return Spectrum(log_variances, spread, log_likelihood, len(squares), log_levels)
 
 
 def _signal_spectra(squares: Array) -> Array:
