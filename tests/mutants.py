@@ -1088,6 +1088,13 @@ MUTANTS = [
         ("imaging/test_noise_kinds.py::test_channels_are_as_certain_as_the_least_certain_of_them",),
     ),
     Mutant(
+        "the texture of magnified pictures is taken for noise",
+        "imaging/noise/scale_mixture.py",
+        "if level < _LEAST_LEVEL or brightness.is_magnified:",
+        "if level < _LEAST_LEVEL:",
+        ("imaging/test_scale_mixture.py::test_a_magnified_picture_has_no_noise",),
+    ),
+    Mutant(
         "signal energies imitate the level of the noise",
         "imaging/noise/scale_mixture.py",
         "grid = np.concatenate([[0.0], np.geomspace(*ends, _N_ENERGIES)])",

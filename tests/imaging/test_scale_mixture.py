@@ -5,7 +5,7 @@ import io
 import numpy as np
 import pytest
 from PIL import Image
-from scipy.ndimage import gaussian_filter
+from scipy.ndimage import gaussian_filter, zoom
 from skimage import data
 
 import kappaform as kf
@@ -110,6 +110,13 @@ def test_fur_that_a_jpeg_has_blurred_is_no_noise(quality):
     file = io.BytesIO()
     Image.fromarray(data.cat()[:256, 100:356]).save(file, "JPEG", quality=quality)
     assert noise_in(np.array(Image.open(file))) is None
+
+
+@pytest.mark.parametrize("name", ["astronaut", "coffee", "cat"])
+def test_a_magnified_picture_has_no_noise(name):
+    small = getattr(data, name)()[100:228, 100:228].astype(float)
+    large = np.clip(np.rint(zoom(small, (2, 2, 1), order=3)), 0, 255)
+    assert noise_in(large) is None
 
 
 @pytest.mark.parametrize("factor", [2.0**-12, 2.0**20])

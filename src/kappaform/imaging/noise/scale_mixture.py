@@ -88,6 +88,15 @@ class Spectrum(NamedTuple):
         """Standard deviation of a pixel."""
         return math.sqrt(float(np.mean(np.exp(self.log_variances @ _parabolas(_frequencies())))))
 
+    @property
+    def is_magnified(self) -> bool:
+        """Whether high frequencies are missing, more than two deviations beyond the prior.
+
+        No camera removes so much. Magnification does, and what it leaves may be texture.
+        """
+        drops, (means, deviations) = _DIFFERENCES @ self.log_variances, _FREE
+        return bool(drops[-1] > means[-1] + 2 * deviations[-1])
+
 
 class Evidence(NamedTuple):
     """How sure an estimate is, and why."""
@@ -155,7 +164,7 @@ def mixture_noise(samples: list[Sample]) -> tuple[MixtureNoise | None, Evidence]
     if brightness is None or white is None:
         return nothing
     level = brightness.level / _N_LEVELS
-    if level < _LEAST_LEVEL:
+    if level < _LEAST_LEVEL or brightness.is_magnified:
         return nothing
     gain = brightness.log_likelihood - white.log_likelihood
     needed = _LEAST_GAIN + _GAIN_PER_LEVEL * level * math.exp(_ABOVE_MEDIAN * brightness.spread)
