@@ -40,6 +40,8 @@ class Correlated(Noise):
     stabiliser : Shot or Varying, optional
         How the noise depends on brightness, which is removed first by a variance-stabilising
         transform. The covariance is that of the stabilised values.
+    confidence, evidence : float and str, optional
+        How sure an estimate is, 0 to 1, and why; a noise that is given is certain.
 
     Examples
     --------
@@ -124,7 +126,7 @@ class Correlated(Noise):
         covariance = np.zeros((n_channels,) * n_axes + matrices.shape[-2:])
         covariance[np.ix_(*[channels] * n_axes)] = matrices
         stabiliser = self.stabiliser and self.stabiliser.among(channels, n_channels)
-        return Correlated(covariance, stabiliser=stabiliser)
+        return replace(self, covariance=covariance, stabiliser=stabiliser)
 
     def scaled(self, factor: float) -> Correlated:
         if self.stabiliser is not None:
@@ -133,7 +135,7 @@ class Correlated(Noise):
             None if each is None else np.asarray(each) * factor**2
             for each in (self.covariance, self.autocovariance)
         )
-        return Correlated(covariance, autocovariance)
+        return replace(self, covariance=covariance, autocovariance=autocovariance)
 
     def level(self, mean: Array) -> Array:
         size = np.ones(mean.shape) if self.stabiliser is None else self.stabiliser.level(mean)
