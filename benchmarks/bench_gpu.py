@@ -56,7 +56,7 @@ def _pass_rows(side: int, n_nonzero: int, n_signals: int) -> list[dict]:
         engine = engine_for(signals)
         _ = engine.gram  # computed once, not a part of the pass
         engine.run_pass(transforms[0], n_nonzero)  # compiled: that is not counted
-        engine._fused._cuts.zero_()
+        engine._fused._thresholds.zero_()
         cold = _seconds(engine.run_pass, transforms[0], n_nonzero)
         warm = median(_seconds(engine.run_pass, t, n_nonzero) for t in transforms[1:])
         by_torch = min(_seconds(cross_by_torch, signals, t, n_nonzero) for t in transforms[:3])

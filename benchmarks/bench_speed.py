@@ -68,15 +68,16 @@ def _estimate() -> Iterator[dict]:
     noisy = _picture(512)
     runs = {"estimate": lambda: kf.estimate_noise(noisy), "denoise": lambda: kf.denoise(noisy, 25)}
     times = least_seconds(runs, 1)
-    share = times["estimate"] / times["denoise"]
-    yield _row("cost of estimating the noise, 512 x 512", 100 * share, "% of denoising", 3)
+    fraction = times["estimate"] / times["denoise"]
+    yield _row("cost of estimating the noise, 512 x 512", 100 * fraction, "% of denoising", 3)
 
 
 def _memory() -> Iterator[dict]:
     """Of a process that denoises 4096 x 4096 float32 pixels, beyond image and result.
 
-    Every tile takes the same memory, beside what the one before has left: so the last two are
-    cleaned, and the pixels of the others copied. For 2048 x 2048 that gave 144 MB, all tiles 134.
+    Every tile takes the same memory, in addition to what the one before has left: so the last two
+    are denoised, and the pixels of the others copied. For 2048 x 2048 that gave 144 MB, all tiles
+    134.
     """
     found = subprocess.run([sys.executable, __file__], stdout=subprocess.PIPE, check=True)
     name = "memory of 4096 x 4096, best, beyond image and result"
@@ -102,15 +103,15 @@ def _peak() -> None:
     image = np.tile(small, (64, 64))
     out = np.ones_like(image)  # as large as the result, and given back before it is made
     n_tiles = len(list(tiles.tiles_of(image.shape, (8, 8))))
-    clean, seen = tiles.clean_tile, []
+    denoised, seen = tiles.denoised, []
 
-    def clean_the_last_two(components: list[np.ndarray], *arguments: Any) -> tuple[list, list]:
-        seen.append(components[0].shape)
+    def denoise_the_last_two(noisy: list[np.ndarray], *arguments: Any) -> tuple[list, list]:
+        seen.append(noisy[0].shape)
         if len(seen) >= n_tiles - 1:
-            return clean(components, *arguments)
-        return components, components
+            return denoised(noisy, *arguments)
+        return noisy, noisy
 
-    tiles.clean_tile = clean_the_last_two
+    tiles.denoised = denoise_the_last_two
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     del out
     kf.denoise(image, 1.0, quality="best")

@@ -26,7 +26,7 @@ def _row(side: int) -> dict:
     signals = patches.reshape(-1, n_features).astype(np.float64)
     signals -= signals.mean(axis=1, keepdims=True)
     method = Conditioned(2.0, n_rounds=N_ROUNDS)
-    factors = method.start_from(dct_basis((side, side)))
+    factors = method.to_feasible(dct_basis((side, side)))
     with single_threaded_blas():
         statistics = engine_for(signals).run_pass(factors.matrix, n_features // 10)
         update = method.updater(statistics.gram)

@@ -144,7 +144,7 @@ MUTANTS = [
         ("engines/test_refit.py::test_the_second_choice_is_taken_only_where_it_is_better",),
     ),
     Mutant(
-        "atoms are chosen by coefficients of W, whatever their norm",
+        "columns are chosen by coefficients of W, whatever their norm",
         "engines/engine.py",
         "rows = np.ldexp(transform, -exponent) * norms[:, np.newaxis]",
         "rows = np.ldexp(transform, -exponent)",
@@ -1063,6 +1063,37 @@ MUTANTS = [
         (
             "imaging/test_scale_mixture.py::test_a_level_that_differs_from_place_to_place_is_a_spread",
         ),
+    ),
+    Mutant(
+        "the noise of photographs depends on brightness by chance",
+        "imaging/noise/scale_mixture.py",
+        "return centres, np.exp((1 - by_chance / ratio) * curve)",
+        "return centres, np.exp(curve)",
+        ("imaging/test_scale_mixture.py::test_a_curve_is_as_steep_as_there_is_evidence_for",),
+    ),
+    Mutant(
+        "few details are as certain as many",
+        "imaging/noise/estimate.py",
+        "within_a_fifth(_MAD_ERROR / math.sqrt(max(n, 1)))",
+        "1.0",
+        (
+            "imaging/test_estimate_edges.py::test_more_details_make_an_estimate_more_certain",
+            "cli/test_noise.py::test_an_estimate_that_is_uncertain_says_why_and_what_to_try",
+        ),
+    ),
+    Mutant(
+        "channels are as certain as the most certain of them",
+        "imaging/noise/kinds.py",
+        "least = min(noises, key=lambda each: each.confidence)",
+        "least = max(noises, key=lambda each: each.confidence)",
+        ("imaging/test_noise_kinds.py::test_channels_are_as_certain_as_the_least_certain_of_them",),
+    ),
+    Mutant(
+        "the texture of magnified pictures is taken for noise",
+        "imaging/noise/scale_mixture.py",
+        "if level < _LEAST_LEVEL or brightness.is_magnified:",
+        "if level < _LEAST_LEVEL:",
+        ("imaging/test_scale_mixture.py::test_a_magnified_picture_has_no_noise",),
     ),
     Mutant(
         "signal energies imitate the level of the noise",

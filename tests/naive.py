@@ -293,17 +293,17 @@ def threshold_cleaner(transform, covariance, threshold):
 
 
 def wiener_cleaner(transform, covariance, noise):
-    """Scale each coefficient by its share of signal; weigh by the noise that stays."""
+    """Scale each coefficient by its fraction of signal; weigh by the noise that is left."""
     columns = np.linalg.inv(transform).T
 
     def clean(patch, guide):
         restored, left, count = np.zeros(len(patch)), 0.0, 0.0
         for atom, column in zip(transform, columns, strict=True):
             variance = atom @ covariance @ atom
-            share = (atom @ guide) ** 2 / ((atom @ guide) ** 2 + noise * variance)
-            restored += share * (atom @ patch) * column
-            left += share**2 * variance * (column @ column)
-            count += share**2
+            fraction = (atom @ guide) ** 2 / ((atom @ guide) ** 2 + noise * variance)
+            restored += fraction * (atom @ patch) * column
+            left += fraction**2 * variance * (column @ column)
+            count += fraction**2
         return restored, 1 / (1 / len(patch) + left), count
 
     return clean

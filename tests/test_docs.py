@@ -102,6 +102,15 @@ def test_every_attribute_of_a_result_is_described(name):
 # --- Pages
 
 
+def test_pages_of_methods_show_the_hooks_of_custom_methods_and_no_others():
+    template = (DOCS / "_templates" / "autosummary" / "class.rst").read_text(encoding="utf-8")
+    always, of_methods = (
+        set(re.findall(r'"(\w+)"', line)) for line in re.findall(r"set hidden = (.*)", template)[:2]
+    )
+    public = {name for name in vars(kf.Method) if not name.startswith("_")}
+    assert public - always == {"admissible", "loss", "momentum", "monotone", "update"} == of_methods
+
+
 def test_every_subcommand_has_its_options_on_a_page():
     pages = "".join(path.read_text(encoding="utf-8") for path in (DOCS / "howto").glob("*.md"))
     shown = re.findall(r"^```{command} (.+)$", pages, flags=re.MULTILINE)

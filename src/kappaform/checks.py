@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import numbers
+import os
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -51,14 +53,18 @@ def as_real_array(values: Any, name: str) -> npt.NDArray[Any]:
     """View `values` as an array of real numbers, without a copy where that is possible."""
     if hasattr(values, "toarray"):  # SciPy sparse matrices and arrays
         raise TypeError(f"{name} is sparse: pass a dense array, {name}.toarray().")
+    if isinstance(values, os.PathLike) or (isinstance(values, str) and Path(values).suffix):
+        raise TypeError(
+            f"{name}={str(values)!r} is the name of a file: read it first, for instance by "
+            "skimage.io.imread or numpy.load."
+        )
     if isinstance(values, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array: fill or drop the masked entries first.")
     try:
         array = _as_array(values, name)
     except ValueError as error:
         raise ValueError(f"{name} is not an array: its rows must have one length.") from error
-    if array.dtype.kind not in "biuf":
-        raise TypeError(f"{name} has dtype {array.dtype}: it must hold real numbers.")
+    real_dtype(array.dtype, name)
     return array
 
 
@@ -97,7 +103,8 @@ def real_dtype(dtype: Any, name: str) -> np.dtype:
     except TypeError:  # a type of number of another library
         found = np.dtype(object)
     if found.kind not in "biuf":
-        raise TypeError(f"{name} has dtype {dtype}: it must hold real numbers.")
+        remedy = " (.real, .imag or abs)" if found.kind == "c" else ""
+        raise TypeError(f"{name} has dtype {dtype}: it must hold real numbers{remedy}.")
     return found
 
 
@@ -150,7 +157,7 @@ def as_sparsity(values: Any, n_signals: int, name: str = "n_nonzero") -> npt.NDA
 def sparsity_of(
     n_nonzero: Any, n_signals: int, n_features: int, name: str = "n_nonzero_coefs"
 ) -> int | Array:
-    """Checked number of nonzero entries of a code: one, or one per signal. None is a tenth."""
+    """Checked number of nonzero entries of a code: one, or one per signal. None: a tenth."""
     if n_nonzero is None:
         return max(1, round(0.1 * n_features))
     if np.ndim(n_nonzero) == 0 and np.asarray(n_nonzero).dtype.kind not in "iu":

@@ -1,4 +1,4 @@
-"""What may go wrong while signals are read, and warnings to the user."""
+"""Errors in reading signals, and warnings to the user."""
 
 from __future__ import annotations
 

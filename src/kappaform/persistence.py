@@ -58,7 +58,7 @@ def save(
     path : str or path
     model : fitted estimator or LearnResult
         All parameters of an estimator are saved, except the `callback` and an `init` that is not a
-        word.
+        string.
     n_nonzero_coefs : int, optional
         Sparsity of the loaded estimator. By default that of the model; needed where the model has
         one for each signal, which are not stored.
@@ -200,7 +200,7 @@ def _estimator_to_save(model: SparsifyingTransform | LearnResult) -> Sparsifying
 
 
 def _parameters(estimator: SparsifyingTransform) -> dict[str, Any]:
-    """The parameters that a file holds: no code, and no `init` that is not a word."""
+    """The parameters that a file holds: no code, and no `init` that is not a string."""
     parameters = estimator.get_params(deep=False)
     return {
         name: value
@@ -210,7 +210,7 @@ def _parameters(estimator: SparsifyingTransform) -> dict[str, Any]:
 
 
 def _plain_number(value: Any) -> Any:
-    """A number of NumPy, or of another kind that JSON does not know, as Python's own."""
+    """A number that JSON does not know, such as one of NumPy, as a number of Python."""
     return value.item() if isinstance(value, np.generic) else float(value)
 
 

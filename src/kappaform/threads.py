@@ -124,14 +124,14 @@ def mapped_in_order(
     waiting = iter(enumerate(items))
     done: list[int] = []
 
-    def work(tell: Callable[[int], object] | None = None) -> None:
+    def work(report: Callable[[int], object] | None = None) -> None:
         workspace: Workspace = {}
         for i, item in waiting:
             try:
                 hand_over(i, function(item, workspace))
                 done.append(i)
-                if tell is not None:
-                    tell(len(done))
+                if report is not None:
+                    report(len(done))
             except BaseException as error:
                 errors[i] = error
                 deque(waiting, maxlen=0)  # the other threads find nothing more to do
@@ -196,9 +196,10 @@ def users_blas() -> AbstractContextManager[None]:
 
 @contextmanager
 def _changed_blocks(change: int) -> Iterator[None]:
-    """Let this thread be inside so many blocks more. An interrupt at any moment is undone.
+    """Change the number of blocks that this thread is inside, and restore it at the end.
 
-    Python interrupts calls and loops only: of lines without any, all are done or none.
+    An interrupt at any moment restores it, too. Python handles interrupts only at calls and in
+    loops: consecutive lines with neither are executed all or not at all.
     """
     global _n_inside
     blocks, changed = _inside.blocks, 0

@@ -70,7 +70,20 @@ def test_version(capsys):
         (["denoise", "a.png", "--patch-size", "0"], "0: give an integer >= 1"),
         (["denoise", "a.png", "--method", "best"], "invalid choice: 'best'"),
         (["denoise", "a.png", "--volume", "--stack"], "not allowed with"),
-        (["denoise", "a.png", "--sig", "3"], "unrecognized arguments"),
+        (["denoise", "a.png", "--patch-size", "8.5"], "8.5: give an integer >= 1"),
+        (["denoise", "a.png", "--strength", "much"], "much: give a finite number from 0 to 1"),
+        (
+            ["denoise", "a.png", "--sgima", "3"],
+            "unknown option --sgima: did you mean --sigma? See kappaform denoise --help.\n",
+        ),
+        (
+            ["denoise", "a.png", "--patchsize=3"],
+            "unknown option --patchsize: did you mean --patch-size? See kappaform denoise --help.",
+        ),
+        (["denoise", "a.png", "--sig", "3"], "unknown option --sig: did you mean --sigma?"),
+        (["denoise", "a.png", "--zzz"], "unknown option --zzz. See kappaform denoise --help."),
+        (["--verison"], "required: COMMAND"),
+        (["info", "a.kappaform", "b.kappaform"], "unrecognized arguments: b.kappaform"),
         (["denoise", "a.png", "--strength", "1.5"], "1.5: give a finite number from 0 to 1"),
         (["denoise", "a.png", "--strength", "nan"], "nan: give a finite number from 0 to 1"),
         (["learn", "a.npy"], "-o/--output"),
@@ -96,6 +109,18 @@ def test_the_demonstration_improves_its_picture_and_draws(folder, capsys, monkey
     assert facts["condition_number"] <= 2 * (1 + 1e-9)
     for name in ("report.png", "path.png"):
         assert (folder / "demo" / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_sparsification_that_the_demonstration_prints_falls_with_the_bound(capsys, monkeypatch):
+    monkeypatch.setattr("skimage.data.camera", lambda: np.kron(PICTURE, np.ones((2, 2), np.uint8)))
+    monkeypatch.setattr("kappaform.cli.demo._BOUNDS", (1, 2, 10))
+    code, out, _ = ended(capsys, "demo")
+    assert code == 0
+    _, table = out.split("max_condition  sparsification  reconstruction\n")
+    rows = [list(map(float, line.split())) for line in table.splitlines()[:3]]
+    assert [row[0] for row in rows] == [1, 2, 10]
+    assert 1 > rows[0][1] > rows[1][1] > rows[2][1] > 0
+    np.testing.assert_allclose(*rows[0][1:], rtol=1e-3)  # an orthonormal transform preserves norms
 
 
 def test_progress_is_shown_on_a_terminal_only(monkeypatch, capsys):
@@ -235,7 +260,7 @@ def test_names_do_not_steer_the_terminal(capsys, monkeypatch):
     code, out, err = ended(capsys, "denoise", name, "--sigma", 900, "--patch-size", 4)
     assert code == 0
     assert out.startswith(f"{shown} -> ")
-    assert f"the values of {shown}" in err
+    assert f"warning: {shown}: --sigma 900 exceeds" in err
     err += ended(capsys, "denoise", f"missing{name}")[2]
     err += ended(capsys, "denoise", name, f"--{name}")[2]
     assert not {"\x9b", "\u202e"} & set(out + err)

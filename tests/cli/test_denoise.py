@@ -216,7 +216,7 @@ def test_the_line_says_what_was_estimated_and_how_many_pages_there_are(capsys):
     put("a.tif", np.stack([noisy(seed) for seed in range(5)]))
     out = ended(capsys, "denoise", "a.tif", "--stack", "--patch-size", 4)[1]
     noise = r"noise [\d.]+ to [\d.]+ \(estimated\)"
-    assert re.match(rf"a\.tif -> a_denoised\.tif: 36 × 36, 5 pages, {noise}, ", out)
+    assert re.match(rf"a\.tif -> a_denoised\.tif: 5 pages of 36 × 36, {noise}, ", out)
 
 
 def test_the_condition_number_is_for_those_who_ask(capsys):
@@ -406,5 +406,5 @@ def test_a_sigma_beyond_the_values_is_warned_about(capsys, sigma, warned):
     np.save("a.npy", noisy() / 255)
     code, _, err = ended(capsys, "denoise", "a.npy", "--sigma", sigma, "--patch-size", 4)
     assert code == 0
-    assert ("--sigma 2 exceeds the range of the values of a.npy, 0" in err) == warned
+    assert ("a.npy: --sigma 2 exceeds the range of the image, 0" in err) == warned
     assert bool(err) == warned

@@ -149,10 +149,18 @@ def test_without_an_output_the_results_of_a_tree_lie_beside_their_inputs(files, 
 
 
 def test_without_recursive_folders_in_folders_are_left_alone(files, capsys):
-    tree("a.png", "x/a.png")
+    tree("a.png", "x/a.png", ".hidden/a.png", "out/a.png")
     before = files()
-    assert ended(capsys, "denoise", "in", "--sigma", 0)[0] == 0
-    assert files().keys() - before.keys() == {"in/a_denoised.png"}
+    code, out, _ = ended(capsys, "denoise", "in", "--sigma", 0, "--report", "in/out")
+    assert code == 0
+    assert files().keys() - before.keys() == {"in/a_denoised.png", "in/out/a.png_report.png"}
+    told = "; 1 subfolder was not entered (--recursive enters them)"
+    assert out.splitlines()[-1] == f"1 denoised, 0 failed{told}"
+    tree("y/a.png")
+    assert "; 3 subfolders were not entered" in ended(capsys, "denoise", "in", "--sigma", 0)[1]
+    Path("in/a.png").unlink()
+    assert f".npy){told}.\n" in rejected(capsys, "denoise", "in/..", "--sigma", 0)
+    assert "entered" not in ended(capsys, "denoise", "in", "--recursive", "--sigma", 0)[1]
 
 
 def test_results_inside_the_tree_are_not_denoised_again(files, capsys):
@@ -329,6 +337,8 @@ def test_a_folder_without_pictures_is_rejected(folder, capsys):
         (["a.png", "-o", "n.png", "--report", "./n.png"], "n.png would be written twice"),
         (["a.png", "--compare", "b.png", "-o", "b.png"], "b.png is an input"),
         (["a.png", "-o", "b.gif"], "suffix '.gif' is unknown"),
+        (["a.png", "-o", "new"], "new has no suffix: write new/ for a folder, or new.png for a fi"),
+        (["m.kappaform"], "m.kappaform is a transform, not a picture: give it as --model m.kappaf"),
         (["a.png", "-o", "none/b.png"], "the folder none does not exist"),
         (["a.png", "-o", "locked.png", "--overwrite"], "locked.png is read-only"),
         (["f.npy", "-o", "n.png"], "PNG holds uint8 or uint16, the picture is float64"),

@@ -311,3 +311,26 @@ def test_integers_beyond_the_digits_of_floats_stay_as_they_are(folder, capsys, w
     np.save("a.npy", values)
     assert ended(capsys, "denoise", "a.npy", *words, "-o", "b.npy", *QUICK)[0] == 0
     assert_array_equal(np.load(folder / "b.npy"), values)
+
+
+# --- How sure an estimate is
+
+
+def test_an_estimate_that_is_uncertain_says_why_and_what_to_try(capsys):
+    np.save("a.npy", np.random.default_rng(0).standard_normal((30, 30)))
+    assert re.search(
+        r"\(estimated; unsure: measured in \d+ details with little texture; "
+        r"try --sigma or --noise correlated\), ",
+        line_of(capsys, "a.npy"),
+    )
+    assert "unsure" not in line_of(capsys, "a.npy", "--sigma", 1, "--overwrite")
+
+
+def test_json_says_how_certain_the_noise_is(capsys):
+    put("a.tif", photons())
+    record = record_of(capsys, "a.tif")
+    (confidence,), (evidence,) = record["noise_confidence"], record["noise_evidence"]
+    assert 0.9 < confidence <= 1
+    assert evidence.startswith("measured in ")
+    record = record_of(capsys, "a.tif", "--sigma", 20, "--overwrite")
+    assert (record["noise_confidence"], record["noise_evidence"]) == ([1.0], [""])

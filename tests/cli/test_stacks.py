@@ -46,7 +46,7 @@ def test_every_plane_of_a_tiff_is_a_picture_of_its_own(folder, capsys, option, k
     options = {"photometric": "minisblack", "metadata": metadata}
     tifffile.imwrite("a.tif", values if told else values.reshape(-1, *SMALL), **told, **options)
     out = done(capsys, "a.tif", *WORDS, *option)
-    assert "24 × 20, 8 pages, noise 15, " in out
+    assert ": 8 pages of 24 × 20, noise 15, " in out
     stored = read_image(folder / "a_denoised.tif")
     expected = [cleaned(plane) for plane in values.reshape(-1, *SMALL)]
     assert_array_equal(stored.pixels.reshape(-1, *SMALL), expected)
@@ -56,7 +56,7 @@ def test_every_plane_of_a_tiff_is_a_picture_of_its_own(folder, capsys, option, k
 def test_a_volume_is_along_z_and_never_over_channels_or_times(folder, capsys):
     values = hyperstack(2, 5, 3)
     tifffile.imwrite("a.tif", values, imagej=True, metadata={"axes": "TZCYX"})
-    assert ", 30 pages as 6 volumes, " in done(capsys, "a.tif", "--volume", *WORDS)
+    assert ": 30 pages of 24 × 20 as 6 volumes, " in done(capsys, "a.tif", "--volume", *WORDS)
     stored = read_image(folder / "a_denoised.tif").pixels
     assert stored.shape == values.shape
     for t in range(2):
@@ -76,7 +76,7 @@ def test_frames_of_a_movie_are_along_time_and_never_mix_channels_or_depths(folde
     values = movie_of(3, 2, 2)
     tifffile.imwrite("a.tif", values, imagej=True, metadata={"axes": "TZCYX"})
     words = ["--movie", "--sigma", 15, "--patch-size", 3]
-    assert ", 12 pages as 4 movies, " in done(capsys, "a.tif", *words)
+    assert ": 12 pages of 24 × 20 as 4 movies, " in done(capsys, "a.tif", *words)
     stored = read_image(folder / "a_denoised.tif").pixels
     assert stored.shape == values.shape
     options = OPTIONS | {"quality": "balanced", "stack_axis": 0, "movie": True}

@@ -418,7 +418,7 @@ def test_a_warning_never_contradicts_the_race_of_starts(objective, signals):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             result = estimator.fit(signals).result_
-        if result.converged:  # the leader has settled, whether or not others might overtake it
+        if result.converged:  # the leader has converged, whether or not others might overtake it
             assert not caught
             old, new = result.loss[-2:]
             assert old - new <= tol * old

@@ -325,8 +325,23 @@ def test_noise_says_itself_in_a_line():
     assert str(Varying([0, 1], [2, 3])) == "varying, sigma 2 to 3"
     assert str(Correlated(autocovariance=[[4.0]])) == "correlated, sigma 2"
     assert str(Correlated(4 * np.eye(9))) == "correlated, sigma 2"
-    stabilised = Correlated(np.eye(9), stabiliser=Shot(2.0))
-    assert str(stabilised) == "correlated, shot, gain 2, read noise 0, times 1"
+    stabilised = Correlated(4 * np.eye(9), stabiliser=Shot(2.0, 3.0))
+    assert str(stabilised) == "correlated, shot, gain 8, read noise 6"
+
+
+@pytest.mark.parametrize(
+    ("covariance", "sigma", "words"),
+    [
+        (4 * np.eye(9), [0.5, 3.0], "1 to 6"),
+        (np.stack([np.eye(9), 4 * np.eye(9)]), [0.5, 3.0], "0.5 to 3, 1 to 6"),
+        (4 * np.eye(9), [[0.5, 3.0], [1.0, 2.0]], "1 to 6, 2 to 4"),
+        (np.stack([np.eye(9)] * 5), [0.5, 3.0], "0.5 to 3"),
+    ],
+)
+def test_noise_that_depends_on_brightness_says_its_range_in_image_units(covariance, sigma, words):
+    brightness = np.broadcast_to([0.0, 1.0], np.shape(sigma))
+    noise = Correlated(covariance, stabiliser=Varying(brightness, sigma))
+    assert str(noise) == f"correlated, sigma {words} depending on brightness"
 
 
 # --- Warnings

@@ -145,7 +145,9 @@ def logged(caplog, image, **options):
 
 def test_the_estimated_noise_is_logged_and_the_given_one_is_not(caplog):
     noisy = kf.add_noise(data.camera()[100:200, 150:250], 15, rng=0)
-    expected = f"estimated noise: {kf.estimate_noise(noisy, kind='white')}"
+    noise = kf.estimate_noise(noisy, kind="white")
+    assert noise.evidence.startswith("measured in ")
+    expected = f"estimated noise: {noise} (confidence {noise.confidence:.2f}: {noise.evidence})"
     assert logged(caplog, noisy, noise="white") == [("INFO", expected)]
     assert logged(caplog, noisy, sigma=15) == []
 
@@ -157,7 +159,9 @@ def test_next_to_no_noise_is_logged_as_a_warning(caplog, sigma):
     assert (first, level) == ("INFO", "WARNING")
     assert message.startswith("next to no noise was found (white, sigma 0")
     assert "give sigma or noise" in message
-    assert logged(caplog, np.full((20, 20), 3.0)) == [("INFO", "estimated noise: white, sigma 0")]
+    nothing = "(confidence 1.00: most of the image has no details at all)"
+    expected = [("INFO", f"estimated noise: white, sigma 0 {nothing}")]
+    assert logged(caplog, np.full((20, 20), 3.0)) == expected
 
 
 def test_a_doubtful_estimate_is_logged_as_a_warning(caplog):
@@ -174,3 +178,35 @@ def test_the_library_prints_nothing_of_its_own_accord(capfd):
     kf.estimate_noise(np.clip(kf.add_noise(np.zeros((40, 40)), 20, rng=0), 0, 255))
     assert capfd.readouterr() == ("", "")
     assert any(isinstance(h, logging.NullHandler) for h in logging.getLogger("kappaform").handlers)
+
+
+# --- How sure an estimate is
+
+
+def test_more_details_make_an_estimate_more_certain(rng):
+    sides = (12, 64, 200)
+    found = [kf.estimate_noise(rng.standard_normal((n, n)), kind="white") for n in sides]
+    assert 0 < found[0].confidence < 0.7 < found[1].confidence < found[2].confidence
+    assert found[2].confidence > 0.99
+
+
+def test_an_image_that_is_too_small_is_no_evidence(rng):
+    found = kf.estimate_noise(rng.standard_normal((3, 3)))
+    assert found.confidence == 0
+    assert "too small" in found.evidence
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_noise_that_could_be_texture_is_uncertain():
+    found = kf.estimate_noise(data.grass()[:256, :256])
+    assert found.confidence <= 0.5
+    assert "texture" in found.evidence
+
+
+def test_a_photograph_with_clear_noise_is_certain(rng):
+    noise = gaussian_filter(rng.standard_normal((256, 256, 3)), (0.8, 0.8, 0))
+    noisy = np.clip(np.rint(data.astronaut()[:256, 100:356] + 8 * noise / noise.std()), 0, 255)
+    found = kf.estimate_noise(noisy, channel_axis=-1)
+    assert isinstance(found, kf.Correlated)
+    assert found.confidence > 0.8
+    assert found.evidence

@@ -392,3 +392,37 @@ def test_components_lead_back_to_the_image(rng):
     components = components_of_noise(White([3.0, 4.0, 2.0]), samples)
     restored = components.restored([part.image for part in components.parts])
     np.testing.assert_allclose(restored, samples, atol=1e-12)
+
+
+UNSURE = {"confidence": 0.25, "evidence": "few details"}
+NOISES = [
+    White(2.0, **UNSURE),
+    Shot(2.0, 1.0, **UNSURE),
+    Varying([0.0, 1.0], [1.0, 2.0], **UNSURE),
+    Correlated(autocovariance=np.array([[0.5, 1.0, 0.5]]), **UNSURE),
+    Correlated(np.eye(4)[np.newaxis], **UNSURE),
+    Correlated(np.eye(4)[np.newaxis], stabiliser=Shot(1.0), **UNSURE),
+]
+
+
+@pytest.mark.parametrize("noise", NOISES, ids=str)
+def test_an_estimate_of_scaled_values_is_as_certain(noise):
+    scaled = noise.scaled(3.0)
+    assert (scaled.confidence, scaled.evidence) == (0.25, "few details")
+    assert "confidence" not in repr(scaled)
+
+
+@pytest.mark.parametrize("noise", [NOISES[0], NOISES[1], *NOISES[4:]], ids=str)
+def test_an_estimate_among_constant_channels_is_as_certain(noise):
+    among = noise.among([1], 3)
+    assert (among.confidence, among.evidence) == (0.25, "few details")
+
+
+def test_channels_are_as_certain_as_the_least_certain_of_them():
+    together = Shot.of_channels([Shot(1.0), NOISES[1], Shot(3.0, confidence=0.5)])
+    assert (together.confidence, together.evidence) == (0.25, "few details")
+    np.testing.assert_array_equal(together.gain, [1.0, 2.0, 3.0])
+
+
+def test_a_noise_that_is_given_is_certain():
+    assert (White(1.0).confidence, White(1.0).evidence) == (1.0, "")

@@ -5,11 +5,16 @@ import io
 import numpy as np
 import pytest
 from PIL import Image
-from scipy.ndimage import gaussian_filter
+from scipy.ndimage import gaussian_filter, zoom
 from skimage import data
 
 import kappaform as kf
-from kappaform.imaging.noise.scale_mixture import fit_spectrum, mixture_noise
+from kappaform.imaging.noise.scale_mixture import (
+    _evidence,
+    _level_curve,
+    fit_spectrum,
+    mixture_noise,
+)
 from kappaform.imaging.noise.wavelets import sample_of
 
 N_COEFS = 63
@@ -17,6 +22,10 @@ N_COEFS = 63
 
 def samples_of(image):
     return [sample_of(image[..., c]) for c in range(image.shape[-1])]
+
+
+def noise_in(image):
+    return mixture_noise(samples_of(image))[0]
 
 
 def blurred(shape, width, sigma, rng):
@@ -81,32 +90,46 @@ def test_the_noise_of_a_jpeg_is_removed_without_being_asked_for(quality):
 
 def test_white_noise_is_no_correlated_noise(rng):
     noisy = kf.add_noise(data.astronaut()[:256, :256].astype(float), 10, rng)
-    assert mixture_noise(samples_of(noisy)) is None
+    assert noise_in(noisy) is None
 
 
 @pytest.mark.parametrize("name", ["astronaut", "coffee", "cat", "immunohistochemistry"])
 def test_a_clean_picture_has_no_noise(name):
-    assert mixture_noise(samples_of(getattr(data, name)()[:300, :300])) is None
+    assert noise_in(getattr(data, name)()[:300, :300]) is None
 
 
 @pytest.mark.parametrize("name", ["grass", "gravel"])
 def test_texture_is_no_noise(name):
     grey = getattr(data, name)()[:256, :256].astype(float)
     tinted = grey[..., np.newaxis] * [1.0, 0.8, 0.6]
-    assert mixture_noise(samples_of(tinted)) is None
+    assert noise_in(tinted) is None
+
+
+@pytest.mark.parametrize("quality", [40, 60, 75])
+def test_fur_that_a_jpeg_has_blurred_is_no_noise(quality):
+    file = io.BytesIO()
+    Image.fromarray(data.cat()[:256, 100:356]).save(file, "JPEG", quality=quality)
+    assert noise_in(np.array(Image.open(file))) is None
+
+
+@pytest.mark.parametrize("name", ["astronaut", "coffee", "cat"])
+def test_a_magnified_picture_has_no_noise(name):
+    small = getattr(data, name)()[100:228, 100:228].astype(float)
+    large = np.clip(np.rint(zoom(small, (2, 2, 1), order=3)), 0, 255)
+    assert noise_in(large) is None
 
 
 @pytest.mark.parametrize("factor", [2.0**-12, 2.0**20])
 def test_the_noise_scales_with_the_image(factor):
     _, noisy = photograph()
-    expected, found = (mixture_noise(samples_of(k * noisy.astype(float))) for k in (1, factor))
+    expected, found = (noise_in(k * noisy.astype(float)) for k in (1, factor))
     np.testing.assert_allclose(found.covariance((5, 5)), factor**2 * expected.covariance((5, 5)))
 
 
 @pytest.mark.parametrize("patch_shape", [(4, 4), (11, 11), (5, 9)])
 def test_the_covariance_is_that_of_patches_of_any_shape(patch_shape):
     _, noisy = photograph()
-    matrix = mixture_noise(samples_of(noisy)).covariance(patch_shape)
+    matrix = noise_in(noisy).covariance(patch_shape)
     n = np.prod(patch_shape)
     assert matrix.shape == (3, 3, n, n)
     whole = matrix.transpose(0, 2, 1, 3).reshape(3 * n, 3 * n)
@@ -120,4 +143,37 @@ def test_the_covariance_is_that_of_patches_of_any_shape(patch_shape):
     ids=["flat", "narrow", "grey"],
 )
 def test_an_image_with_nothing_to_measure_is_no_error(image):
-    assert mixture_noise(samples_of(image)) is None
+    assert noise_in(image) is None
+
+
+def test_evidence_that_is_close_to_what_is_needed_is_no_certainty():
+    found = fit_spectrum(np.full((3000, N_COEFS), 25.0))
+    for gain in (0.68, 0.72):
+        evidence = _evidence(gain, 0.7, found)
+        assert 0.5 <= evidence.confidence < 0.6
+        assert f"by {gain} nats; 0.70 are needed" in evidence.evidence
+    assert _evidence(1.6, 0.7, found).confidence > 0.95
+    assert _evidence(1.6, 0.7, found._replace(n_patches=100, spread=0.5)).confidence < 0.6
+
+
+def curve_of(rng, n_patches, slope):
+    """The curve found for noise whose log level is `slope` times the brightness, 0 to 1."""
+    means = rng.uniform(0, 1, n_patches)
+    levels = 8 * np.exp(slope * means)[:, np.newaxis]
+    squares = (levels * rng.standard_normal((n_patches, N_COEFS))) ** 2
+    return _level_curve(squares, means, fit_spectrum(squares))
+
+
+def test_a_level_that_does_not_depend_on_brightness_has_no_curve(rng):
+    assert curve_of(rng, 3000, 0.0) is None
+
+
+@pytest.mark.parametrize(("n_patches", "least", "most"), [(3000, 0.9, 1.05), (400, 0.2, 0.9)])
+def test_a_curve_is_as_steep_as_there_is_evidence_for(rng, n_patches, least, most):
+    brightness, levels = curve_of(rng, n_patches, 1.0)
+    assert least < np.ptp(np.log(levels)) / np.ptp(brightness) < most
+
+
+def test_a_curve_ends_where_patches_do(rng):
+    brightness, _ = curve_of(rng, 3000, 1.0)
+    assert 0 < brightness[0] < brightness[-1] < 1

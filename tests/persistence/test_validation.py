@@ -149,7 +149,7 @@ def test_files_of_a_newer_format_ask_for_an_upgrade(saved):
         ({"candidates": [{}]}, "it has no 'explore'"),
         ({"candidates": ["first"]}, "a candidate is 'first'"),
         ({"candidates": [CANDIDATE | {"explore": "all"}]}, "explores by 'all'"),
-        ({"candidates": [CANDIDATE | {"settled": "MAX_ITER"}]}, "settled by 'MAX_ITER'"),
+        ({"candidates": [CANDIDATE | {"settled": "MAX_ITER"}]}, "converged by 'MAX_ITER'"),
         (
             {"candidates": [CANDIDATE | {"momentum_factor": -1.0}]},
             "momentum_factor is -1.0",

@@ -16,7 +16,7 @@ from kappaform.plots.curves import log_scale
 
 @dataclass
 class Bounded:
-    max_condition: float
+    max_condition: float | None
 
 
 @dataclass
@@ -123,8 +123,9 @@ def test_spectrum_shows_singular_values_and_the_floor_that_the_bound_leaves():
 
 
 def test_an_unbounded_spectrum_has_no_floor():
-    figure = plots.plot_spectrum([result(Bounded(np.inf)), result(Free())])
-    assert len(figure.axes[0].lines) == 2
+    unbounded = [result(Bounded(np.inf)), result(Bounded(None)), result(Free())]
+    figure = plots.plot_spectrum(unbounded)
+    assert len(figure.axes[0].lines) == 3
 
 
 def test_atoms_are_the_rows_scaled_symmetrically_and_sorted_by_frequency():

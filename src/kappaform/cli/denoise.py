@@ -22,11 +22,11 @@ from kappaform.cli.words import ROUGH, compared, facts_of, is_rough, line_of, sh
 from kappaform.files import check_readable
 from kappaform.image_files import Picture, as_stored, write_image
 from kappaform.image_files.picture import MOVIE, VOLUME
+from kappaform.imaging.axes import doubt_about_sigma
 from kappaform.imaging.denoise import denoise_on
 from kappaform.imaging.options import default_patch_shape
 from kappaform.imaging.work import Progress
 
-_ROUNDING = 12**-0.5  # standard deviation of the error of rounding to integers
 # Fraction of the values outside of a range that was given for them. Noise puts at most about half
 # of them there, where an image is at one end of the range everywhere.
 _MOST_CUT = 0.6
@@ -69,21 +69,23 @@ def denoise(arguments: Namespace) -> int:
             continue
         if not arguments.json:
             messages.say(line_of(records[-1], arguments.verbose))
-    _summarise(records, len(codes), batch.n_ignored, arguments)
+    _summarise(records, len(codes), batch, arguments)
     return max(codes, default=0)
 
 
 def _summarise(
-    records: list[dict[str, Any]], n_failed: int, n_ignored: int, arguments: Namespace
+    records: list[dict[str, Any]], n_failed: int, batch: files.Batch, arguments: Namespace
 ) -> None:
+    n_ignored = batch.n_ignored
     n_kept = sum("kept" in record for record in records)
     n_denoised = len(records) - n_failed - n_kept
     if arguments.json:
         document = {"denoised": n_denoised, "kept": n_kept, "failed": n_failed}
         messages.say_json({"files": records} | document | {"skipped": n_ignored})
-    elif len(records) + n_ignored > 1:
+    elif len(records) + n_ignored + batch.n_subfolders > 1:
         skipped = f"{n_kept} skipped (output exists), " * bool(n_kept)
         ignored = f", {n_ignored} other file{'s' * (n_ignored > 1)} ignored" * bool(n_ignored)
+        ignored += files.subfolders_in_words(batch.n_subfolders)
         messages.say(f"{n_denoised} denoised, {skipped}{n_failed} failed{ignored}")
     has_pages = any(record.get("n_pages", 1) > 1 for record in records)
     asked = [name for name in ("stack", "volume", "movie") if getattr(arguments, name)]
@@ -330,15 +332,10 @@ def _warn_about_units(values: NDArray, source: Path, arguments: Namespace) -> No
     if sigma is None and not value_range:
         return
     low, high = float(values.min()), float(values.max())
-    what = "it is the standard deviation of the noise in values of the file."
-    if sigma is not None and sigma > high - low > 0:
+    if doubt := doubt_about_sigma(sigma or 0, low, high, values.dtype):
         messages.warn(
-            f"--sigma {sigma:g} exceeds the range of the values of {source}, {low:g} to {high:g}: "
-            f"{what}"
-        )
-    if sigma and sigma < _ROUNDING and values.dtype.kind in "iu":
-        messages.warn(
-            f"--sigma {sigma:g} is below the rounding error of integers, as in {source}: {what}"
+            f"{source}: --sigma {sigma:g} {doubt}: it is the standard deviation of the noise in "
+            "values of the file."
         )
     if value_range and np.mean((values < value_range[0]) | (values > value_range[1])) > _MOST_CUT:
         messages.warn(

@@ -72,7 +72,7 @@ def explore(arguments: Namespace) -> None:
         "megabytes": round(len(page.encode()) / 1e6, 2),
         "seconds": round(time.perf_counter() - started, 1),
     }
-    messages.tell(facts, arguments.json)
+    messages.report(facts, arguments.json)
 
 
 def _centre(shape: tuple[int, ...]) -> tuple[slice, slice]:

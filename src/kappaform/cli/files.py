@@ -62,7 +62,8 @@ def picture_files(
             n_ignored += len(inside) - len(wanted)
         elif path not in errors:
             kinds = " ".join(SUFFIXES)
-            errors[path] = ValueError(f"{path} contains no picture to read ({kinds}).")
+            inner = "" if recursive else subfolders_in_words(_n_subfolders(path, left_out))
+            errors[path] = ValueError(f"{path} contains no picture to read ({kinds}){inner}.")
     return found, n_ignored, errors
 
 
@@ -74,15 +75,29 @@ def _files_in(
     def unreadable(error: OSError) -> None:
         errors[Path(error.filename)] = error
 
-    def is_entered(inner: Path) -> bool:
-        hidden = inner.name.startswith(".")
-        return recursive and not hidden and os.path.realpath(inner) not in left_out
-
     files: list[Path] = []
     for home, folders, names in os.walk(folder, onerror=unreadable):
-        folders[:] = sorted(name for name in folders if is_entered(Path(home, name)))
+        entered = (name for name in folders if recursive and _is_inner(Path(home, name), left_out))
+        folders[:] = sorted(entered)
         files += [Path(home, name) for name in sorted(names)]
     return [file for file in files if file.is_file()]
+
+
+def _is_inner(folder: Path, left_out: set[str]) -> bool:
+    """Whether a folder in a folder may contain pictures to read."""
+    return not folder.name.startswith(".") and os.path.realpath(folder) not in left_out
+
+
+def _n_subfolders(folder: Path, left_out: set[str]) -> int:
+    with suppress(OSError):
+        return sum(each.is_dir() and _is_inner(each, left_out) for each in folder.iterdir())
+    return 0
+
+
+def subfolders_in_words(number: int) -> str:
+    """Mention folders that were not entered, if there are any."""
+    some = "subfolder was" if number == 1 else "subfolders were"
+    return f"; {number} {some} not entered (--recursive enters them)" if number else ""
 
 
 def _split_name(file: Path) -> tuple[str, str]:
@@ -106,6 +121,8 @@ def one_picture(path: Path) -> Picture:
 
 def noisy_picture(path: Path, arguments: Namespace) -> Picture:
     """The picture in a file that is to be denoised."""
+    if path.suffix.lower() == ".kappaform":
+        raise ValueError(f"{path} is a transform, not a picture: give it as --model {path}.")
     picture = picture_with_pages(path, arguments, leaves_holes=True)
     if picture.metadata.is_bilevel and arguments.sigma is None and arguments.gain is None:
         raise ValueError(
@@ -218,18 +235,22 @@ class Batch(NamedTuple):
     jobs: list[Job]
     inputs: set[Identity]
     n_ignored: int
+    n_subfolders: int  #: that were not entered
     errors: dict[Path, Exception]  #: of folders
 
 
 def batch_of(arguments: Namespace) -> Batch:
     """The pictures that the arguments name, with no result written twice."""
+    without = [name for name in (arguments.output, arguments.report) if name]
     found, n_ignored, errors = picture_files(
-        arguments.inputs,
-        arguments.suffix or _OWN_SUFFIX,
-        arguments.recursive,
-        without=[name for name in (arguments.output, arguments.report) if name],
+        arguments.inputs, arguments.suffix or _OWN_SUFFIX, arguments.recursive, without
     )
-    has_folder = any(Path(name).is_dir() for name in arguments.inputs)
+    folders = [Path(name) for name in arguments.inputs if Path(name).is_dir()]
+    left_out = {os.path.realpath(name) for name in without}
+    has_folder, n_subfolders = bool(folders), 0
+    if not arguments.recursive:
+        with_pictures = (folder for folder in folders if folder not in errors)
+        n_subfolders = sum(_n_subfolders(folder, left_out) for folder in with_pictures)
     many = len(found) > 1 or has_folder
     if arguments.recursive and not has_folder:
         raise ValueError("--recursive has no effect: no input is a folder; leave it out.")
@@ -247,7 +268,7 @@ def batch_of(arguments: Namespace) -> Batch:
         raise ValueError("--jpeg-quality has no effect: no result is JPEG or WebP; leave it out.")
     inputs = [file for job in jobs for file in (job.source, job.reference) if file]
     inputs += [Path(arguments.model)] if arguments.model else []
-    return Batch(jobs, identities(inputs), n_ignored, errors)
+    return Batch(jobs, identities(inputs), n_ignored, n_subfolders, errors)
 
 
 def _job(found: Found, title: str, many: bool, arguments: Namespace) -> Job:
@@ -269,6 +290,10 @@ def _job(found: Found, title: str, many: bool, arguments: Namespace) -> Job:
     is_named = bool(output) and inside is None
     if is_named and arguments.suffix is not None:
         raise ValueError(f"--suffix has no effect with -o {output}, a file: leave one of them out.")
+    if is_named and not Path(output).suffix:
+        raise ValueError(
+            f"{output} has no suffix: write {output}/ for a folder, or {output}{end} for a file."
+        )
     target = Path(output) if is_named else inside or target
     reference = Path(arguments.compare) if arguments.compare else None
     if reference and reference.is_dir():

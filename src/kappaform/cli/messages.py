@@ -14,8 +14,9 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -123,6 +124,16 @@ def complain(text: str) -> None:
 
 def warn(text: str) -> None:
     note(f"warning: {text}")
+
+
+def reject_options(words: Iterable[str], options: Iterable[str], prog: str) -> None:
+    """Exit if there is an option among words that were not understood, naming a similar one."""
+    name = next((word.partition("=")[0] for word in words if word.startswith("-")), "")
+    if name:
+        similar = get_close_matches(name, options, n=1)
+        remedy = f": did you mean {similar[0]}?" if similar else "."
+        complain(f"unknown option {name}{remedy} See {prog} --help.")
+        sys.exit(BAD_INPUT)
 
 
 # --- Messages of the library
@@ -264,8 +275,8 @@ def signals_interrupt() -> Iterator[list[int]]:
 # --- Documents
 
 
-def tell(facts: dict[str, Any], as_json: bool) -> None:
-    """Facts, one on each line, or as JSON."""
+def report(facts: dict[str, Any], as_json: bool) -> None:
+    """Print facts, one on each line, or as JSON."""
     if as_json:
         say_json(facts)
         return

@@ -47,7 +47,7 @@ def learn(arguments: Namespace) -> None:
         "relative_error": errors.relative,
         "reconstruction_error": errors.reconstruction,
     }
-    messages.tell(facts, arguments.json)
+    messages.report(facts, arguments.json)
 
 
 def path(arguments: Namespace) -> None:
@@ -80,7 +80,7 @@ def path(arguments: Namespace) -> None:
 
 def _check_choice(signals: NDArray) -> None:
     """Reject constant signals, such as those of a constant picture."""
-    if signals.size == 0 or np.ptp(signals[0]) > 0:  # most are settled by the first
+    if signals.size == 0 or np.ptp(signals[0]) > 0:  # usually the first one decides
         return
     if (signals.min(axis=1) == signals.max(axis=1)).all():
         raise ValueError(
@@ -125,12 +125,12 @@ def encode(arguments: Namespace) -> None:
         )
     if signals.dtype not in (np.float32, np.float64):
         signals = signals.astype(np.float64)
-    means, said = {}, {}
+    means, note = {}, {}
     if model.patch_mean_ == "removed":  # and stored with the codes, for decoding
         means["means"] = signals.mean(axis=1, dtype=np.float64)
         largest = np.abs(signals).max(initial=0)
         if np.abs(means["means"]).max(initial=0) > _ROUNDING * largest:
-            said["means"] = "removed, as in training; stored with the codes"
+            note["means"] = "removed, as in training; stored with the codes"
         signals = signals - means["means"].astype(signals.dtype)[:, np.newaxis]
     codes = sparse.csr_array(model.set_params(sparse_output=True).transform(signals))
     # As `scipy.sparse.save_npz` writes them, and the means.
@@ -138,7 +138,7 @@ def encode(arguments: Namespace) -> None:
     with replaced_when_complete(target) as file:
         np.savez_compressed(file, format=np.array(b"csr"), _is_array=True, **entries, **means)
     facts = {"output": str(target), "n_signals": codes.shape[0], "n_features": codes.shape[1]}
-    messages.tell(facts | {"n_nonzero": codes.nnz} | said, arguments.json)
+    messages.report(facts | {"n_nonzero": codes.nnz} | note, arguments.json)
 
 
 def decode(arguments: Namespace) -> None:
@@ -152,7 +152,7 @@ def decode(arguments: Namespace) -> None:
     with replaced_when_complete(target) as file:
         np.save(file, signals, allow_pickle=False)
     facts = {"output": str(target), "n_signals": signals.shape[0], "n_features": signals.shape[1]}
-    messages.tell(facts, arguments.json)
+    messages.report(facts, arguments.json)
 
 
 def info(arguments: Namespace) -> None:
@@ -169,7 +169,7 @@ def info(arguments: Namespace) -> None:
         "norm": float(np.linalg.norm(result.spectrum)),
         "relative_error": result.errors.relative[-1],
     }
-    messages.tell(facts, arguments.json)
+    messages.report(facts, arguments.json)
 
 
 def _outputs(

@@ -54,7 +54,10 @@ def at_least(least: float, kind: type = float, most: float = math.inf) -> Callab
     """The type of an argument: a finite number between two bounds."""
 
     def number(text: str) -> float:
-        value: float = kind(text)
+        try:
+            value: float = kind(text)
+        except ValueError:
+            value = math.nan
         if not least <= value <= most or math.isinf(value):
             rule = "an integer" if kind is int else "a finite number"
             end = f" >= {least:g}" if most == math.inf else f" from {least:g} to {most:g}"

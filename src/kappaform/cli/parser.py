@@ -16,8 +16,6 @@ from typing import Any, NoReturn
 from kappaform.cli import messages, options
 from kappaform.cli.options import STRENGTHS_OF_NOISE, at_least, complete, number_or_auto
 
-_SIGPIPE = 13  # `signal.SIGPIPE`, which Windows does not have
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with the given arguments, by default those of the process.
@@ -60,6 +58,7 @@ def _run(argv: Sequence[str] | None) -> int:
     return 128 + received[0] if received else int(code)
 
 
+_SIGPIPE = 13  # `signal.SIGPIPE`, which Windows does not have
 _VARIANTS = ("public", "reference", "paper", "monotone")
 _COUNT, _SEED, _BOUND = at_least(1, int), at_least(0, int), at_least(1)
 _FRACTION, _JPEG_QUALITY = at_least(0, most=1), at_least(1, int, most=100)
@@ -86,11 +85,14 @@ class _Parser(argparse.ArgumentParser):
         messages.complain(f"{message}; see {self.prog} --help")
         self.exit(2)
 
-    def add(self, name: str, text: str, kind: Any = str, **options: Any) -> None:
-        """Add an argument, whose help shows its default.
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        found, others = super().parse_known_args(args, namespace)
+        messages.reject_options(others, self._option_string_actions, self.prog)
+        return found, others
 
-        The default is set later, so that it can be told from the same value given by the user.
-        """
+    def add(self, name: str, text: str, kind: Any = str, **options: Any) -> None:
+        """Add an argument, whose help shows its default."""
+        # The default is set later, so that options given by the user can be recognised.
         default = options.pop("default", None)
         if default is not None:
             shown = f"{default:g}" if isinstance(default, float) else str(default)
@@ -160,9 +162,9 @@ def _add_denoise(commands: Any) -> None:
     add("--preset", "the settings of the paper", choices=("paper",))
     add("--model", "transform saved by learn, used instead of learning one")
     parser.add_flag("--share", "learn one transform from all pictures, which are read twice")
-    text = "pages along T (else the last axis without a name, else Z) are frames of a movie: search"
-    text += " neighbouring frames for similar patches, too (with --quality fast frames share a "
-    text += "transform only)"
+    text = "pages along T (else the last axis without a name, else Z) are frames of a movie: "
+    text += "search neighbouring frames for similar patches, too (with --quality fast frames share "
+    text += "a transform only)"
     parser.add_flag("--movie", text)
     _add_range_and_seed(parser)
     add("--device", "cuda: use a GPU, through torch (default: the CPU)")

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 import kappaform as kf
 from kappaform.cli import messages
+from kappaform.imaging.noise.estimate import UNSURE
 from kappaform.threads import n_threads
 
 # Per megapixel and thread, on a machine of 2026 (make bench ONLY=speed:sizes).
@@ -25,8 +26,8 @@ def line_of(record: dict[str, Any], verbose: bool) -> str:
     if record["n_pages"] > 1:
         kinds = [kind for kind in ("volumes", "movies") if record[f"n_{kind}"] > 1]
         several = "".join(f" as {record[f'n_{kind}']} {kind}" for kind in kinds)
-        facts.append("{n_pages} pages".format(**record) + several)
-    facts.append(noise_in_words(record) + " (estimated)" * record["noise_estimated"])
+        facts = ["{n_pages} pages of {width} × {height}".format(**record) + several]
+    facts.append(noise_in_words(record) + _doubt(record) * record["noise_estimated"])
     if record["unchanged"]:
         facts.append("left unchanged")
     if record["strength"] != 1:
@@ -61,6 +62,8 @@ def facts_of(details: kf.DenoiseResult, n_channels: int) -> dict[str, Any]:
     noises = _noises(details)
     return {
         "noise": [_noise_facts(noise, n_channels, details.patch_shape) for noise in noises],
+        "noise_confidence": [noise.confidence for noise in noises],
+        "noise_evidence": [noise.evidence for noise in noises],
         "sigma": details.sigma,
         "condition_number": details.condition_number,
         "patch_shape": details.patch_shape,
@@ -75,7 +78,7 @@ def _noises(details: kf.DenoiseResult) -> tuple[Any, ...]:
 def _noise_facts(noise: Any, n_channels: int, patch_shape: tuple[int, ...]) -> dict[str, Any]:
     kind = type(noise).__name__.lower()
     if not isinstance(noise, kf.Correlated):
-        return {"kind": kind} | {name: v for name, v in vars(noise).items() if v is not None}
+        return {"kind": kind} | {k: v for k, v in noise.parameters.items() if v is not None}
     facts: dict[str, Any] = {"kind": kind}
     facts["deviation"] = np.squeeze(noise.deviations(n_channels, patch_shape))
     matrix: Any = noise.covariance  # too large to print
@@ -83,6 +86,15 @@ def _noise_facts(noise: Any, n_channels: int, patch_shape: tuple[int, ...]) -> d
     if noise.stabiliser is not None:  # the standard deviation is that of stabilised values
         facts["stabiliser"] = _noise_facts(noise.stabiliser, n_channels, patch_shape)
     return facts
+
+
+def _doubt(record: dict[str, Any]) -> str:
+    """That the noise was estimated; if that is uncertain, why, and what to try."""
+    pairs = zip(record["noise_confidence"], record["noise_evidence"], strict=True)
+    confidence, evidence = min(pairs)
+    if confidence >= UNSURE:
+        return " (estimated)"
+    return f" (estimated; unsure: {evidence}; try --sigma or --noise correlated)"
 
 
 def noise_in_words(record: dict[str, Any]) -> str:

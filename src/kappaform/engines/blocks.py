@@ -1,4 +1,4 @@
-"""What is done with blocks of rows: threads, stores and Dask map these functions and add.
+"""Functions of blocks of rows: threads, stores and Dask map them and add the results.
 
 The division into blocks depends on the number and the width of the rows alone, so that no result
 depends on the number of threads. A run of blocks is the work of one thread.
@@ -279,7 +279,7 @@ def _refitted(
     gram = _buffer(run, "gram", n, dtype)
     gram[:, :n] = refit.gram
     np.matmul(signals[:, :n], transform.matrix, out=coefs[:, :n])
-    np.matmul(signals[:, :n], refit.atoms.T.astype(dtype), out=products[:, :n])
+    np.matmul(signals[:, :n], refit.columns.T.astype(dtype), out=products[:, :n])
     first = _listed(coefs, sparsity, np.zeros(len(coefs), dtype))
     values, explained = _fitted(products, refit.gram, *first)
     guesses = np.empty(len(coefs), dtype)

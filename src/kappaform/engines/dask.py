@@ -1,4 +1,4 @@
-"""The pass over Dask arrays: every chunk where it lies, sums in a tree whose order is fixed."""
+"""The pass over Dask arrays: each chunk where it is, and sums in a tree of fixed order."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def _on_chunk(
 
 
 def _added(each: list[Any]) -> Any:
-    """The sum, or of errors that with the first row: whichever chunk is computed first."""
+    """The sum; if there are errors, that of the first row, whichever chunk was computed first."""
     errors = [one for one in each if isinstance(one, NotFinite)]
     return min(errors, key=lambda error: error.row) if errors else reduce(add, each)
 

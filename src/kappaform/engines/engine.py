@@ -173,7 +173,7 @@ class Statistics:
 
 
 class Energies(NamedTuple):
-    """Squared norms over signals, their codes and their errors, of which no scale is lost.
+    """Squared norms of signals, codes and errors, with the exponents of their scales.
 
     They are those of signals times ``2**exponent`` and, for `codes` and `discarded`, of a transform
     times ``2**transform_exponent``. Both are 0 unless scales are out of the ordinary.
@@ -208,13 +208,13 @@ class Energies(NamedTuple):
 class Refit(NamedTuple):
     r"""What refitted codes, which reconstruct signals best, need for one transform W.
 
-    A signal is the sum of the columns of :math:`W^{-1}`, its *atoms*, times its coefficients. Codes
-    are chosen among the coefficients of atoms of norm 1, and have the values of least squares
+    A signal is the sum of the columns of :math:`W^{-1}` times its coefficients. Codes are chosen
+    among the coefficients of columns scaled to norm 1, and have the values of least squares
     (docs/mathematics.md, section 3).
     """
 
-    transform: Float64Array  #: the rows of W, each times the norm of its atom
-    atoms: Float64Array  #: of norm 1, one in each row
+    transform: Float64Array  #: the rows of W, each times the norm of its column of the inverse
+    columns: Float64Array  #: of the inverse, of norm 1, one in each row
     gram: Float64Array  #: their inner products
     scale: Float64Array  #: (n,), times 2**exponent: from codes of this transform to those of W
     exponent: int
@@ -222,11 +222,11 @@ class Refit(NamedTuple):
 
 def refit_of(transform: Float64Array) -> Refit:
     """The refit of a finite matrix. Rejects a singular one."""
-    atoms, exponent = scaled_inverse(transform)  # one in each row, times 2**exponent
-    norms = np.linalg.norm(atoms, axis=1)
-    atoms = atoms / norms[:, np.newaxis]
+    columns, exponent = scaled_inverse(transform)  # one in each row, times 2**exponent
+    norms = np.linalg.norm(columns, axis=1)
+    columns = columns / norms[:, np.newaxis]
     rows = np.ldexp(transform, -exponent) * norms[:, np.newaxis]
-    return Refit(rows, atoms, atoms @ atoms.T, 1 / norms, exponent)
+    return Refit(rows, columns, columns @ columns.T, 1 / norms, exponent)
 
 
 def unreadable(what: str) -> SignalsUnreadable:

@@ -199,7 +199,7 @@ def _flush(partial, total):
 
 
 # Five operations on 64 numbers at once that LLVM knows and numba has no name for. They are written
-# for vectors of 64 entries; LLVM thresholds those into registers of the machine at hand.
+# for vectors of 64 entries; LLVM splits those into registers of the machine at hand.
 
 
 @intrinsic

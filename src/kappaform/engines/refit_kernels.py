@@ -1,8 +1,8 @@
 """The compiled kernels of refitted codes (docs/mathematics.md, section 3).
 
-Arguments: `products` (rows, padded) are those of each signal with the atoms, `gram` (n, n) those of
-the atoms with each other, in double precision. The first counts[i] entries of chosen[i] are the
-atoms that signal i is coded with.
+Columns are those of the inverse, of norm 1. Arguments: `products` (rows, padded) are those of each
+signal with the columns, `gram` (n, n) those of the columns with each other, in double precision.
+The first counts[i] entries of chosen[i] are the columns that signal i is coded with.
 """
 
 # mypy: disable-error-code="no-untyped-def,call-arg"
@@ -41,7 +41,7 @@ def fit(products, gram, chosen, counts, values, explained):
 
 @_kernel
 def ask_again(products, rows_of_gram, chosen, counts, values, again, guesses):
-    """Ask each atom for its value plus its product with what the chosen atoms leave of the signal.
+    """Gradient step: the value of each column plus its product with the residual of the signal.
 
     `again` receives it, and `guesses` the least of those that were chosen: if no other is larger,
     they are the largest. `rows_of_gram` is the gram matrix, padded as `again` and of its dtype.
@@ -75,7 +75,7 @@ def write(chosen, counts, values, which, codes):
 def _gather(products, gram, chosen, counts, first, last, size, system):
     """Normal equations of some signals, side by side: upper triangles, the right side behind them.
 
-    Those of fewer atoms are filled up with zeros.
+    Those of fewer columns are filled up with zeros.
     """
     for lane in range(LANES):
         i = first + lane
@@ -95,8 +95,8 @@ def _gather(products, gram, chosen, counts, first, last, size, system):
 def _solve(system, size):
     """Eliminate in place: the diagonal becomes inverse pivots, times which the right side solves.
 
-    A pivot that is zero, or rounding, belongs to no atom, or to one in the span of the others: its
-    inverse is set to 0.
+    A pivot that is zero, or rounding, belongs to no column, or to one in the span of the others:
+    its inverse is set to 0.
     """
     flat, row, least = system.ravel(), system.shape[1] * LANES, size * _EPS
     right, step = size * LANES, row + LANES  # from one pivot to the next

@@ -1,4 +1,4 @@
-"""Some rows of signals, wherever they live, and rows of sparse arrays, as signals of their own."""
+"""Subsets of the rows of signals, wherever these are, and rows of sparse arrays, as signals."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _MOST_RUNS = 1000
 def take_rows(signals: Any, rows: Array) -> Any:
     """Signals with these row numbers, ascending.
 
-    What is in memory, or on a device, is copied. Dask arrays stay lazy, and every chunk keeps its
-    rows. Memory-maps and stores are read where they are, which needs few runs of rows.
+    Rows in memory, or on a device, are copied. Dask arrays stay lazy, and every chunk keeps its
+    rows. Memory-maps and stores are read in place; the rows must form few runs.
     """
-    if library_of(signals) == "dask":  # before all that takes it for a store
+    if library_of(signals) == "dask":  # first, because it would also pass for a store
         return _rows_of_chunks(signals, rows)
     runs = _runs(rows)
     if is_store(signals):

@@ -3,9 +3,9 @@
 A store is anything with a shape, a dtype and rows that can be sliced, such as a dataset of HDF5 or
 Zarr. Blocks have the same rows wherever the signals lie, and so results have the same bits.
 
-Stores are read in threads of their own, one for each thread that computes. Those of h5py, which has
-a lock of its own, and of Zarr are read by several of them at once; of any other store, one slice at
-a time is read, also if several calls use it.
+Each thread that computes has another one that reads ahead for it. Stores of h5py, which has its own
+lock, and of Zarr are read by several threads at once. Any other store is read one slice at a time,
+even if several calls use it.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ if hasattr(os, "register_at_fork"):
 def _stored_blocks(
     store: Any, name: str, turn: _Turn, part: slice, length: int
 ) -> Iterator[tuple[slice, Array]]:
-    """Blocks cut from the pieces that are read; one that lies in two pieces is put together."""
+    """Blocks of the pieces that are read; a block that spans two pieces is concatenated."""
     pieces = _read_ahead(store, name, turn, part)
     piece = np.empty((0, store.shape[1]))
     for rows in split_rows(part.start, part.stop, length):

@@ -180,9 +180,9 @@ class TorchEngine(Engine):
     def _refitted(self, rows: slice, block: Tensor, refit: Refit, sparsity: Tensor) -> Tensor:
         """Refitted codes of a block, divided by 2**refit.exponent."""
         own, gram = scaled_transform(refit.transform, self.dtype), self._on_device(refit.gram)
-        atoms = self._on_device(refit.atoms.T.astype(self.dtype))
+        columns = self._on_device(refit.columns.T.astype(self.dtype))
         wanted, most = sparsity if len(sparsity) == 1 else sparsity[rows], int(sparsity.max())
-        coefs, products = block @ self._on_device(own.matrix), block @ atoms
+        coefs, products = block @ self._on_device(own.matrix), block @ columns
         codes = keep_largest(coefs, wanted, most)
         length = max(1, _BLOCK_BYTES[block.device.type] // (8 * most**2 or 1))
         for some in split_rows(0, len(block), length):

@@ -35,7 +35,8 @@ def keep_largest(coefs: Tensor, sparsity: Tensor, most: int) -> Tensor:
 def refitted(codes: Tensor, products: Tensor, gram: Tensor, sparsity: Tensor, most: int) -> Tensor:
     """Refitted codes, from those of the largest coefficients: as `refit_kernels` do it.
 
-    `products` are those of each signal with the atoms, `gram` those of the atoms with each other.
+    `products` are those of each signal with the columns of a `Refit`, `gram` those of the columns
+    with each other.
     """
     if most == 0:
         return codes

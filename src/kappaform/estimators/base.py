@@ -241,8 +241,8 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     def _received(self, X: Any, *, reset: bool) -> tuple[Any, dict[str, Any]]:
         """Signals as an engine takes them, and what scikit-learn remembers of their features.
 
-        They have the features that were fitted, unless these are reset. scikit-learn would gather
-        what lives elsewhere, so of that it only sees the shape.
+        They have the features that were fitted, unless these are reset. Signals that live elsewhere
+        are not gathered: scikit-learn sees their shape only.
         """
         stand_in = copy.copy(self)  # scikit-learn writes on it, and may then reject the signals
         check = partial(validate_data, stand_in, reset=reset)

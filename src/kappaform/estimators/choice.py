@@ -273,7 +273,7 @@ class ConditionedTransformCV(SparsifyingTransform):
         return [(np.sort(train), np.sort(test)) for train, test in splits]
 
     def _method(self) -> Method:
-        """The method with the bound that was chosen, or with any."""
+        """The method with the bound that was chosen, or before that with the default one."""
         bound = getattr(self, "max_condition_", 2.0)
         return Conditioned(bound, self.norm, self.objective, self.variant, self.n_rounds)
 

@@ -1,10 +1,11 @@
 """Images: patches, noise and its removal."""
 
-from kappaform.imaging.denoise import DenoiseResult, denoise, denoise_with_details
+from kappaform.imaging.denoise import denoise, denoise_with_details
 from kappaform.imaging.inpaint import inpaint
 from kappaform.imaging.noise.correlated import Correlated
 from kappaform.imaging.noise.estimate import estimate_noise, estimate_sigma
 from kappaform.imaging.noise.kinds import Shot, Varying, White
+from kappaform.imaging.options import DenoiseResult
 from kappaform.imaging.patches import average_patches, extract_patches
 from kappaform.imaging.shared import learn_from_images
 from kappaform.imaging.simulate import add_noise

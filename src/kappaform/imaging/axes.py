@@ -68,6 +68,11 @@ def checked_axes(
             f"image has shape {tuple(shape)}: axis {list(shape).index(0)} is empty; give at least "
             "one pixel."
         )
+    if len(shape) == 2 and channel_axis is not None and stack_axis is None:
+        raise ValueError(
+            "image has 2 axes, and channel_axis takes one of them: omit channel_axis for a grey "
+            "image."
+        )
     if len(space) not in (2, 3):
         raise ValueError(
             f"image has shape {tuple(shape)}, {len(space)} dimensions of space: 2 or 3 are needed; "
@@ -75,12 +80,28 @@ def checked_axes(
         )
     if channel_axis is None:
         check_not_colour(shape, space)
+    elif shape[channel_axis] > _MOST_COLOURS:
+        _warn_about_channels(shape, channel_axis, space)
     n_axes = len(space) + 2
     first, last = stack_axis is None, channel_axis is None  # added there
     added = (0,) * first + (n_axes - 1,) * last
     stack = 0 if stack_axis is None else stack_axis % len(shape)
     channel = n_axes - 1 if channel_axis is None else channel_axis % len(shape) + first
     return Axes(stack, channel, added, movie)
+
+
+_MOST_COLOURS = 31  # multispectral cameras have up to about 30; more may be rows or columns
+
+
+def _warn_about_channels(shape: Sequence[int], channel_axis: int, space: Sequence[int]) -> None:
+    """Warn if another axis at either end looks more like that of the colours."""
+    for axis, name, given in ((len(shape) - 1, "last", -1), (0, "first", 0)):
+        if axis in space and shape[axis] in (3, 4):
+            warn(
+                f"channel_axis={channel_axis} has {shape[channel_axis]} entries and the {name} "
+                f"axis {shape[axis]}: is channel_axis={given} meant?"
+            )
+            return
 
 
 def looks_like_colour(shape: Sequence[int]) -> bool:
@@ -117,18 +138,25 @@ def extremes_of(stack: Any) -> tuple[NDArray, NDArray]:
     """Lowest and highest value of each image and channel of a stack, as float64."""
     space = tuple(range(1, stack.ndim - 1))
     lowest, highest = computed(stack.min(space), stack.max(space))
-    check_finite(lowest, highest)
+    check_finite(lowest, highest, stack)
     return lowest.astype(np.float64), highest.astype(np.float64)
 
 
-def check_finite(lowest: NDArray, highest: NDArray) -> None:
-    """Reject an image, or a stack, with such extreme values: NaN is one wherever it occurs."""
+def check_finite(lowest: NDArray, highest: NDArray, stack: Any = None) -> None:
+    """Reject an image, or a stack, with such extreme values: NaN is one wherever it occurs.
+
+    The message counts them in a `stack` (images, *space, channels) in memory.
+    """
     are_finite = np.isfinite(lowest) & np.isfinite(highest)
     if not are_finite.all():
         where = ""
         if are_finite.ndim and len(are_finite) > 1:
             first = np.argwhere(~are_finite)[0, 0]
             where = f", first in image {first} of the stack (counted from 0)"
+        if isinstance(stack, np.ndarray):
+            bad = ~np.isfinite(stack)
+            place = tuple(map(int, np.unravel_index(bad.argmax(), bad.shape)[1:-1]))
+            where = f" in {bad.sum()} of {bad.size} values{where or ', first'} at {place}"
         raise ValueError(
             f"image contains NaN or inf{where}: fill such pixels first. Missing pixels, such as "
             "NaN, are filled by inpaint(image), and by denoise(image, mask='nan')."
@@ -147,6 +175,31 @@ def check_scale(lowest: NDArray, highest: NDArray, sigmas: NDArray) -> None:
             "Fill outliers, such as pixels without data; scale huge values and sigma; give sigma=0 "
             "where there is no noise."
         )
+
+
+_ROUNDING = 12**-0.5  # standard deviation of the error of rounding to integers
+_UNIT_RANGE = 2  # values from 0 to 1 rarely exceed it with their noise
+
+
+def doubt_about_sigma(sigma: float, low: float, high: float, dtype: np.dtype) -> str:
+    """What is doubtful about a given sigma for values of this range and type; empty: nothing."""
+    if sigma > high - low > 0:
+        return f"exceeds the range of the image, {low:.3g} to {high:.3g}"
+    if 0 < sigma < _ROUNDING and dtype.kind in "iu":
+        return f"is below the rounding error of integers, {_ROUNDING:.2g}"
+    return ""
+
+
+def warn_about_units(sigmas: NDArray, lowest: NDArray, highest: NDArray, dtype: np.dtype) -> None:
+    """Warn about a given sigma that seems to be meant for values on another scale."""
+    sigma, low, high = float(sigmas.max()), float(lowest.min()), float(highest.max())
+    if doubt := doubt_about_sigma(sigma, low, high, dtype):
+        remedy = "sigma is in image units"
+        if 1 <= sigma <= 255 and high - low <= _UNIT_RANGE:
+            remedy += f"; for values from 0 to 1 use {sigma:g}/255 = {sigma / 255:.2g}"
+        elif sigma < _ROUNDING and high <= 255:
+            remedy += f"; for values from 0 to 255 use 255*{sigma:g} = {255 * sigma:.3g}"
+        warn(f"sigma={sigma:g} {doubt}: {remedy}.")
 
 
 def computed(*arrays: Any) -> tuple[Any, ...]:

@@ -113,6 +113,11 @@ def noises_of(
         return [White(row) for row in _sigmas(sigma, n_images, n_channels)]
     if noise is None or isinstance(noise, str):
         check_kind(noise, "noise")
+        if stack.dtype.kind == "b":
+            raise ValueError(
+                "image holds booleans: the noise of black and white cannot be estimated; give "
+                "sigma or noise to denoise it anyway."
+            )
         noises = [noise_of(image, noise, patch_shape) for image in stack]
     else:
         noises = list(noise) if isinstance(noise, Sequence) else [noise] * n_images

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kappaform.checks import library_of
 from kappaform.imaging import masked
-from kappaform.imaging.axes import check_scale, extremes_of
+from kappaform.imaging.axes import check_scale, extremes_of, warn_about_units
 from kappaform.imaging.components import (
     Component,
     backend_of,
@@ -27,6 +27,7 @@ from kappaform.imaging.noise.estimate import Kind
 from kappaform.imaging.noise.kinds import Noise
 from kappaform.imaging.options import (
     Callback,
+    DenoiseResult,
     MethodName,
     Options,
     Quality,
@@ -43,65 +44,12 @@ from kappaform.threads import single_threaded_blas
 _MOST_LEARNED = 4
 
 
-@dataclass(frozen=True, eq=False)
-class DenoiseResult:
-    """A denoised image, and how it was denoised.
-
-    Attributes
-    ----------
-    image : array
-        The denoised image, with the shape and axes of the input.
-    noise : White, Shot, Varying or Correlated, or a tuple of them
-        The noise that was assumed; for a stack, one for each image.
-    sigma : float or array
-        Standard deviation of the noise, in image units; one for each channel and image. If the
-        noise depends on brightness, that at the mean brightness.
-    patch_shape : tuple of int
-    transforms : tuple of float64 arrays of shape (n, n)
-        One for each (decorrelated) channel and image that has noise. Components after the four
-        strongest have one in common. Transforms of coarser scales are in `history` only.
-    sparsity_map : array
-        Mean number of coefficients of the patches over each pixel, averaged over channels.
-    history : tuple of LearnResult
-        One for each round of learning.
-
-    Examples
-    --------
-    Noise and transform of one picture can be used for others of the same camera.
-
-    >>> from skimage.data import camera
-    >>> import kappaform as kf
-    >>> noisy = kf.add_noise(camera()[100:164, 200:264], sigma=20)
-    >>> details = kf.denoise_with_details(noisy)
-    >>> other = kf.add_noise(camera()[200:264, 200:264], sigma=20, rng=1)
-    >>> denoised = kf.denoise(other, noise=details.noise, transform=details.transform)
-    """
-
-    image: NDArray
-    noise: Noise | tuple[Noise, ...]
-    sigma: float | NDArray
-    patch_shape: tuple[int, ...]
-    transforms: tuple[NDArray, ...]
-    sparsity_map: NDArray
-    history: tuple[LearnResult, ...]
-
-    @property
-    def transform(self) -> NDArray | None:
-        """The first or only transform: in colour, that of the strongest component."""
-        return self.transforms[0] if self.transforms else None
-
-    @property
-    def condition_number(self) -> float:
-        """The largest condition number of the transforms, 1 if there are none."""
-        return max((float(np.linalg.cond(each)) for each in self.transforms), default=1.0)
-
-
 def denoise(
     image: ArrayLike,
     sigma: Sigma | None = None,
     *,
     mask: ArrayLike | Literal["nan"] | None = None,
-    noise: Noise | Sequence[Noise] | Kind | None = None,
+    noise: Noise | Sequence[Noise] | Kind | Literal["auto"] | None = None,
     method: MethodName = "conditioned",
     max_condition: float = 1.1,
     patch_size: int | tuple[int, ...] | None = None,
@@ -142,7 +90,7 @@ def denoise(
     noise : White, Shot, Varying, Correlated, or the name of a kind, optional
         In place of `sigma`: the noise of the image, or a sequence with that of each image of a
         stack. A name ("white", "shot", "correlated") fixes the kind and estimates its strength. If
-        neither `sigma` nor `noise` is given, both are estimated, as by `estimate_noise`.
+        neither `sigma` nor `noise` is given, or "auto", both are estimated, as by `estimate_noise`.
     method : {"conditioned", "log-det", "orthonormal"}
         How the transform is learned.
     max_condition : float >= 1
@@ -212,7 +160,7 @@ def denoise_with_details(
     sigma: Sigma | None = None,
     *,
     mask: ArrayLike | Literal["nan"] | None = None,
-    noise: Noise | Sequence[Noise] | Kind | None = None,
+    noise: Noise | Sequence[Noise] | Kind | Literal["auto"] | None = None,
     method: MethodName = "conditioned",
     max_condition: float = 1.1,
     patch_size: int | tuple[int, ...] | None = None,
@@ -267,6 +215,7 @@ def denoise_on(
     **settings: Any,
 ) -> DenoiseResult:
     """`denoise_with_details` of an array on a torch device: pixels go there and back once."""
+    noise = None if isinstance(noise, str) and noise == "auto" else noise
     if preset is not None:
         # The only import from a layer above: the preset is the paper's, and its code is there.
         from kappaform.paper.denoiser import denoise_as_published
@@ -318,6 +267,8 @@ def denoised(
         noises = find(sigma, noise, stack, options.patch_shape)
         levels = levels_of(noises, stack)
         check_scale(lowest, highest, levels)
+        if sigma is not None:
+            warn_about_units(levels, lowest, highest, pixels.dtype)
         images = list(zip(stack, noises, lowest, highest, strict=True))
         shared: list[LearnResult] = []
         if options.share:

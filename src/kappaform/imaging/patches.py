@@ -238,11 +238,15 @@ def per_axis(value: Size, n_axes: int, name: str) -> tuple[int, ...]:
     return values
 
 
-def checked_patch_shape(patch_size: Size, space: tuple[int, ...]) -> tuple[int, ...]:
+def checked_patch_shape(
+    patch_size: Size, space: tuple[int, ...], remedy: str = ""
+) -> tuple[int, ...]:
     """Shape of the patches of an image, from an argument of the user."""
     patch_shape = per_axis(patch_size, len(space), "patch_size")
     if any(side > size for side, size in zip(patch_shape, space, strict=True)):
-        raise ValueError(f"patch_size={patch_size} is larger than the image: give at most {space}.")
+        raise ValueError(
+            f"patch_size={patch_size} is larger than the image: give at most {space}{remedy}."
+        )
     return patch_shape
 
 
@@ -263,7 +267,10 @@ def _checked_grid(
     n_channels = 1 if channel_axis is None else space.pop(channel_axis)
     if not space or 0 in shape:
         raise ValueError(f"image has shape {shape}: at least one axis and one pixel are needed.")
-    patch_shape = checked_patch_shape(patch_size, tuple(space))
+    colour = {-1: space[-1], 0: space[0]} if channel_axis is None and len(space) == 3 else {}
+    axes = [axis for axis, size in colour.items() if size in (3, 4)]
+    remedy = f"; if it has colours, give channel_axis={axes[0]}" if axes else ""
+    patch_shape = checked_patch_shape(patch_size, tuple(space), remedy)
     steps = per_axis(stride, len(space), "stride")
     return grid_of(tuple(space), patch_shape, steps, n_channels)
 

@@ -151,7 +151,7 @@ def _n_patches(n_images: int) -> int:
 
 
 def _trimmed(pool: list[list[list[Drawn]]], n_patches: int) -> list[list[list[Drawn]]]:
-    """The first patches of each image, which are in random order, so many in all components."""
+    """The first patches of each image, in all components together; their order is random."""
 
     def first(drawn: Drawn, number: int) -> Drawn:
         if len(drawn.patches) <= number:

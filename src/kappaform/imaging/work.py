@@ -42,7 +42,7 @@ class Progress:
         return Progress(lambda part: listener(max(start, stop - (stop - start) * (1 - part))))
 
     def sections(self, weights: Sequence[float]) -> list[Progress]:
-        """Progress of consecutive sections, each as long as its weight says."""
+        """Progress of consecutive sections, with lengths in proportion to the weights."""
         ends = [0.0, *accumulate(weights)]
         return [self.section(a / ends[-1], b / ends[-1]) for a, b in pairwise(ends)]
 

@@ -31,7 +31,7 @@ _LONGEST_DESCRIPTION = 1000
 _FACTORS = ("left", "spectrum", "right")
 _COUNTS = ("n_signals", "n_updates", "n_iter", "n_passes")  # of a stream
 _ENERGIES = ("code_energy", "discarded_energy")  # of a candidate in a stream
-_SETTLED = (None, StopReason.TOLERANCE.name, StopReason.ROSE.name)
+_CONVERGED = (None, StopReason.TOLERANCE.name, StopReason.ROSE.name)
 
 # Squares of larger numbers, or of their inverses, would overflow in sums over signals.
 _LARGEST = 1e150
@@ -208,14 +208,14 @@ def _candidate(method: Method, described: Any, arrays: Arrays, number: int) -> C
     """One candidate, whose transform is checked even if another one is the result."""
     if not isinstance(described, dict):
         raise TypeError(f"a candidate is {described!r}.")
-    explore, settled = described["explore"], described["settled"]
-    if explore not in (None, *get_args(Steps)) or settled not in _SETTLED:
-        raise ValueError(f"a candidate explores by {explore!r} and settled by {settled!r}.")
+    explore, converged = described["explore"], described["settled"]
+    if explore not in (None, *get_args(Steps)) or converged not in _CONVERGED:
+        raise ValueError(f"a candidate explores by {explore!r} and converged by {converged!r}.")
     return Candidate(
         _kept(method, arrays, number),
         explore,
         _records(method, arrays[_numbered("records", number)]),
-        converged=settled and StopReason[settled],
+        converged=converged and StopReason[converged],
         momentum=_momentum(method, described, arrays, number),
     )
 

@@ -271,9 +271,10 @@ class Conditioned(_BuiltIn):
         return 1.0 if self.objective == "relative" else record.coef_norm
 
     def to_feasible(self, transform: Transform) -> Transform:
-        """The published variants use only the first codes of it, and so leave its norm.
+        """Project a start to the bound and, for the monotone variant, scale it to the norm.
 
-        The public code leaves it as it is.
+        The published variants use a start for the first codes only, whatever its norm. The public
+        code uses it unchanged.
         """
         if self.variant == "public":
             return as_matrix(transform)
@@ -327,5 +328,5 @@ class UnknownMethod(Method):
     def update(self, statistics: Statistics, transform: NDArray) -> NDArray:  # noqa: ARG002
         raise TypeError(
             f"the file has the transform, but not the method that learned it, {self.description}: "
-            "to learn on, give the method again, method=...."
+            "to resume, give the method again, method=...."
         )

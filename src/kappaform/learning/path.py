@@ -84,7 +84,7 @@ class ConditionPath:
 
 
 def number_of_least(errors: NDArray) -> int:
-    """Where a bound has no effect, errors differ by rounding: then the first, of the tightest."""
+    """Index of the least error; the first, of the tightest bound, of those equal up to rounding."""
     return int(np.flatnonzero(errors <= (1 + _EQUAL) * errors.min())[0])
 
 

@@ -318,7 +318,7 @@ def with_statistics(race: Race, problem: Problem) -> Race:
     """The race with the statistics of its active candidate, which a new or resumed one lacks.
 
     A different loss means different signals, and then all histories start again. A candidate that
-    joins a race is evaluated by its first iteration; until then the best candidate tells whether
+    joins a race is evaluated by its first iteration; until then the best candidate shows whether
     the signals are the same.
     """
     joins = race.n_iter > 0 and not race.candidate.records

@@ -23,7 +23,7 @@ class StopReason(Enum):
     """Why learning stopped, in words."""
 
     TOLERANCE = "the relative change of the loss fell to tol"
-    MAX_ITER = "max_iter iterations were done before the loss settled to tol"
+    MAX_ITER = "max_iter iterations were done before the relative change of the loss fell to tol"
     CALLBACK = "the callback asked to stop"
     INTERRUPTED = "learning was interrupted"
     EXACT = "the codes are exact: nothing but rounding is left of the error"

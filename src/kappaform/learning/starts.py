@@ -118,11 +118,11 @@ def portfolio(method: Conditioned, context: StartContext) -> list[Start]:
 
 
 def strong_start(method: Conditioned, context: StartContext, n_large: int) -> Transform:
-    """The large singular value where the signals have most energy.
+    """Start with the largest singular value in the `n_large` directions of most energy.
 
-    As many rows as there are such directions lie in their span, the others in its complement, all
-    as close as possible to the DCT basis. If codes have room for these few coefficients, the
-    largest, then only small ones are discarded.
+    As many rows lie in the span of these directions, the others in its complement, all as close as
+    possible to the DCT basis. If codes have room for these coefficients, which are the largest,
+    only small ones are discarded.
     """
     n_features, basis = context.n_features, context.basis
     directions = context.directions[1][:, n_features - n_large :]
@@ -136,9 +136,9 @@ def strong_start(method: Conditioned, context: StartContext, n_large: int) -> Tr
 
 
 def weak_start(method: Conditioned, context: StartContext) -> Transform:
-    """The large singular value where the signals have least energy: all coefficients are small.
+    """Start with the largest singular value in the directions of least energy.
 
-    It is given to as many directions as make the energy of all coefficients least.
+    All coefficients are then small: the number of these directions minimises their energy.
     """
     n_features, bound = context.n_features, kappa_of(method.max_condition, context.n_features)
     energies, directions = context.directions

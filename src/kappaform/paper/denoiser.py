@@ -17,10 +17,10 @@ from kappaform.imaging.axes import ANY_VALUE
 from kappaform.imaging.cleaning.kernels import leave_out
 from kappaform.imaging.cleaning.patchwise import PatchDenoiser, product, sweep
 from kappaform.imaging.components import Component, pixels_of
-from kappaform.imaging.denoise import Denoised, DenoiseResult, denoised
+from kappaform.imaging.denoise import Denoised, denoised
 from kappaform.imaging.noise.estimate import check_kind
 from kappaform.imaging.noise.kinds import White
-from kappaform.imaging.options import Callback, Options, Quality, checked_range
+from kappaform.imaging.options import Callback, DenoiseResult, Options, Quality, checked_range
 from kappaform.imaging.patches import grid_of, patches_at
 from kappaform.imaging.work import SILENT, Progress
 from kappaform.learning import Conditioned, LearnResult, LogDet, Method, Orthonormal, learn

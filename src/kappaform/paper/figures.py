@@ -178,7 +178,7 @@ def name_of(curve: Curve) -> str:
 def summary_of(curves: Sequence[Curve]) -> list[Curve]:
     """One row per curve of a setting: final errors, and number and size of their increases.
 
-    ``..._at_most_reference`` tells whether a conditioned curve ends at or below that of the
+    ``..._at_most_reference`` states whether a conditioned curve ends at or below that of the
     reference variant.
     """
     reference: Any = next((curve for curve in curves if curve["variant"] == "reference"), None)

@@ -117,7 +117,7 @@ def draw_spectra(axes: Axes, items: Sequence[object]) -> list[NDArray]:
     for item, spectrum, colour in zip(items, spectra, _colours(len(items)), strict=True):
         ranks = np.arange(1, spectrum.size + 1)
         axes.plot(ranks, spectrum, "o-", color=colour, linewidth=1.2, markersize=3)
-        bound = getattr(getattr(item, "method", None), "max_condition", math.inf)
+        bound = _bound_of(item)
         if bound < math.inf:
             floor = spectrum[0] / bound
             axes.plot(ranks[[0, -1]], [floor, floor], "--", color=colour, linewidth=1, alpha=0.8)
@@ -264,10 +264,15 @@ def _named(items: Any, labels: Sequence[str] | None) -> dict[str, Any]:
 
 
 def _description(item: object) -> str:
-    method = getattr(item, "method", None)
-    bound = getattr(method, "max_condition", math.inf)
+    method, bound = getattr(item, "method", None), _bound_of(item)
     name = "transform" if method is None else type(method).__name__
     return f"{name}, $\\kappa \\leq$ {bound:g}" if bound < math.inf else name
+
+
+def _bound_of(item: object) -> float:
+    """Bound on the condition number; infinite if the method has none, or None for no bound."""
+    bound = getattr(getattr(item, "method", None), "max_condition", None)
+    return math.inf if bound is None else bound
 
 
 def _colours(count: int) -> list[str | tuple[float, ...]]:

@@ -3,7 +3,8 @@
 The iterative scheme follows LIChI. In every round, each group of similar patches is estimated from
 itself: a patch becomes the linear combination of the noisy ones that would be the best estimate if
 the previous estimate were the truth (ridge regression). Patches are searched in, and estimated
-from, a partially denoised image that keeps less and less of the noise (docs/denoising.md, step 5).
+from, a partially denoised image that keeps less and less of the noise (docs/how-denoising-works.md,
+step 5).
 
 Images are float arrays of three axes in units of their noise; the first axis of a plane has length
 1. Groups are found once for all components of an image.

@@ -17,7 +17,8 @@ from kappaform.imaging.patches import grid_of
 from kappaform.imaging.work import SILENT, Progress
 from kappaform.threads import Workspace, mapped_in_order
 
-# Both were chosen among a few values on six noisy images of the paper (docs/denoising.md).
+# Both were chosen among a few values on six noisy images of the paper
+# (docs/denoising-benchmarks.md).
 THRESHOLD = 2.7  # of hard thresholding, in standard deviations of the noise of a coefficient
 NOISE = 0.8  # variance that Wiener filtering assumes: a first estimate has lost some signal
 

@@ -45,7 +45,7 @@ class Effort(NamedTuple):
 
 
 # Chosen on every other one of 16 photographs at three levels of noise, and on the paper's images at
-# three (docs/denoising.md).
+# three (docs/denoising-benchmarks.md, protocol).
 EFFORTS: dict[Quality, Effort | None] = {
     "fast": None,
     "balanced": Effort(Rounds(4, per_search=2, first_fraction=0.6, guided=0.5), stride=4, cost=6),

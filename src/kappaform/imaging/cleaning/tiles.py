@@ -114,13 +114,13 @@ class Tile(NamedTuple):
 
 
 def cuts(size: int, side: int) -> list[int]:
-    """Where an axis is cut into equal parts that are not longer than a side."""
+    """Ends of the equal parts, not longer than a side, that an axis is divided into."""
     number = -(-size // side)
     return [i * size // number for i in range(number + 1)]
 
 
 def sides_and_margins(patch_shape: Sequence[int]) -> list[tuple[int, int]]:
-    """Those of the tiles of an image that has such patches: a movie has flat ones."""
+    """Side and margin of the tiles of an image along each axis; the tiles of a movie are flat."""
     if len(patch_shape) == 2:
         return [_PLANE] * 2
     return [_FRAMES, _FRAME, _FRAME] if is_movie(patch_shape) else [_VOLUME] * 3

@@ -20,9 +20,10 @@ _SHIFTS = 32  # with so many patches each
 def squared_distances(
     image: Tensor, corners: Tensor, shifts: Tensor, sides: tuple[int, ...]
 ) -> Tensor:
-    """Of patches (rows) from those at every shift (columns); infinite outside of the image.
+    """Squared distances of patches (rows) to those at every shift (columns).
 
-    `corners` has the three indices of the first pixel of each patch, `shifts` those of each shift.
+    They are infinite outside of the image. `corners` has the three indices of the first pixel of
+    each patch, `shifts` those of each shift.
     """
     import torch
 

@@ -17,6 +17,7 @@ from kappaform.imaging.noise.kinds import (
     check_covariance,
     check_n_channels,
     in_words,
+    shot_in_words,
 )
 
 MOST_TOGETHER = 4  #: channels, those of colour, with one covariance; more are independent
@@ -39,6 +40,8 @@ class Correlated(Noise):
     stabiliser : Shot or Varying, optional
         How the noise depends on brightness, which is removed first by a variance-stabilising
         transform. The covariance is that of the stabilised values.
+    confidence, evidence : float and str, optional
+        How sure an estimate is, 0 to 1, and why; a noise that is given is certain.
 
     Examples
     --------
@@ -123,7 +126,7 @@ class Correlated(Noise):
         covariance = np.zeros((n_channels,) * n_axes + matrices.shape[-2:])
         covariance[np.ix_(*[channels] * n_axes)] = matrices
         stabiliser = self.stabiliser and self.stabiliser.among(channels, n_channels)
-        return Correlated(covariance, stabiliser=stabiliser)
+        return replace(self, covariance=covariance, stabiliser=stabiliser)
 
     def scaled(self, factor: float) -> Correlated:
         if self.stabiliser is not None:
@@ -132,7 +135,7 @@ class Correlated(Noise):
             None if each is None else np.asarray(each) * factor**2
             for each in (self.covariance, self.autocovariance)
         )
-        return Correlated(covariance, autocovariance)
+        return replace(self, covariance=covariance, autocovariance=autocovariance)
 
     def level(self, mean: Array) -> Array:
         size = np.ones(mean.shape) if self.stabiliser is None else self.stabiliser.level(mean)
@@ -154,7 +157,14 @@ class Correlated(Noise):
         size = np.squeeze(self._sigma(n_channels))
         if self.stabiliser is None:
             return f"correlated, sigma {in_words(size)}"
-        return f"correlated, {self.stabiliser}, times {in_words(size)}"
+        if isinstance(self.stabiliser, Shot):
+            gain, read_noise, offset = vars(self.stabiliser).values()
+            words = shot_in_words(gain * size**2, read_noise * size, offset)
+            return f"correlated, {words}"
+        sizes = np.atleast_2d(self.stabiliser.sigma) * np.reshape(size, (-1, 1))
+        rows = sizes if len(sizes) <= MOST_TOGETHER else [sizes]
+        ranges = ", ".join(f"{np.min(row):.4g} to {np.max(row):.4g}" for row in rows)
+        return f"correlated, sigma {ranges} depending on brightness"
 
 
 def covariance_of(autocovariance: Array, patch_shape: tuple[int, ...]) -> Array:

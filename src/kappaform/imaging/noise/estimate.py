@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -16,7 +17,7 @@ from kappaform.imaging.noise.correlated import Correlated
 from kappaform.imaging.noise.impulses import warn_of_impulses
 from kappaform.imaging.noise.kinds import Noise, Shot, White
 from kappaform.imaging.noise.quiet_patches import look_at
-from kappaform.imaging.noise.scale_mixture import mixture_noise
+from kappaform.imaging.noise.scale_mixture import mixture_noise, within_a_fifth
 from kappaform.imaging.noise.shot import shot_of
 from kappaform.imaging.noise.wavelets import (
     WAVELET_LENGTH,
@@ -40,6 +41,8 @@ KINDS: tuple[Kind, ...] = ("white", "shot", "correlated")
 _LEAST_CANDIDATES = 100  # details: with fewer, clipped places count too
 _LEAST_CORRELATION = 0.25  # of channels: below, it may be texture (0.14 in a picture of coffee)
 _NEXT_TO_NONE = 1e-3  # noise over the range of values: of 8 bit, less than rounding does
+_MAD_ERROR = 1.17  # standard error of the median of n magnitudes, relatively, times root n
+UNSURE = 0.8  #: confidence below which a noise is reported as uncertain
 _N_FRAMES = 15  # of a movie, from which a typical one is chosen
 
 
@@ -118,6 +121,7 @@ def estimate_noise(
     Returns
     -------
     White, Shot or Correlated
+        Its `confidence` (0 to 1) and `evidence` (a sentence) say how sure the estimate is.
 
     Examples
     --------
@@ -149,11 +153,16 @@ def noise_of(image: Any, kind: str | None, patch_shape: tuple[int, ...]) -> Nois
     found: Noise
     if max(image.shape[:-1]) < WAVELET_LENGTH:
         details = []
-        found = White(_per_channel([_small_sigma(sample) for sample in samples]))
+        found = White(
+            _per_channel([_small_sigma(sample) for sample in samples]),
+            confidence=0.0,
+            evidence="the image is too small to tell noise from anything else",
+        )
     else:
         details = [details_of(sample) for sample in samples]
         found = _noise_of(samples, details, kind, patch_shape)
-    _logger.info("estimated noise: %s", found)
+    told = (found, found.confidence, found.evidence)
+    _logger.info("estimated noise: %s (confidence %.2f: %s)", *told)
     # In units of the samples: those of the image may have no room for a range.
     exponents = np.array([each.exponent for each in samples])
     ends = np.array([(each.lowest, each.highest) for each in samples])
@@ -178,17 +187,27 @@ def _noise_of(
 ) -> Noise:
     sigmas = [_sigma(*each) for each in zip(samples, details, strict=True)]
     units = [math.ldexp(s, each.exponent) for s, each in zip(sigmas, samples, strict=True)]
-    white = White(_per_channel(units), _correlation(details, sigmas))
+    measured = _measured(details, max(sigmas))
+    white = White(_per_channel(units), _correlation(details, sigmas), **measured)
     warn_of_impulses(samples)
     if kind == "white" or max(sigmas) == 0:
         return white
     if min(sigmas) == 0:
         return _without_empty(samples, details, sigmas, kind, patch_shape) or white
     shots = _shots(samples, details, kind)
-    found: White | Shot = white if shots is None else Shot.of_channels(shots)
+    found = white if shots is None else replace(Shot.of_channels(shots), **measured)
     if kind == "shot":
         return found
-    return _correlated(found, samples, units, shots, kind, patch_shape) or found
+    return _correlated(found, samples, units, shots, kind, patch_shape)
+
+
+def _measured(details: list[Details], sigma: float) -> dict[str, Any]:
+    """How sure the standard deviation of the finest details is."""
+    if sigma == 0:
+        return {"confidence": 1.0, "evidence": "most of the image has no details at all"}
+    n = min(int(np.count_nonzero(each.usable)) for each in details) // 5  # the quietest fifth
+    words = f"measured in {n} details with little texture"
+    return {"confidence": within_a_fifth(_MAD_ERROR / math.sqrt(max(n, 1))), "evidence": words}
 
 
 def _without_empty(
@@ -317,38 +336,44 @@ def _correlated(
     shots: list[Shot] | None,
     kind: str | None,
     patch_shape: tuple[int, ...],
-) -> Correlated | None:
-    """Correlated noise, if there is no doubt or it is asked for.
+) -> Noise:
+    """Correlated noise, if there is no doubt or it is asked for; else the noise `found` so far.
 
     Quiet patches, where there are any, measure it without a model. Where they are in doubt, or show
-    no more than one level of noise that has several, the patches of a photograph decide all
-    together, by their likelihood.
+    a single level, the patches of a photograph decide all together, by their likelihood.
     """
     asked = kind == "correlated"
     look = look_at(samples, units, shots, patch_shape)
     is_certain = look is not None and look.quiet.is_correlated_noise
     varies = shots is not None or (look is not None and look.stabiliser is not None)
-    mixture = None if is_certain and varies else mixture_noise(samples)
-    if mixture is not None and (mixture.stabiliser is not None or not is_certain):
-        return Correlated(mixture.covariance(patch_shape), stabiliser=mixture.stabiliser)
+    if not (is_certain and varies):
+        mixture, judged = mixture_noise(samples)
+        if mixture is not None:
+            return mixture.correlated(patch_shape, judged)
+        if judged.confidence < found.confidence and not asked and not is_certain:
+            found = replace(found, **judged._asdict())
     if look is None:
         if asked:
             raise ValueError(
                 "noise='correlated': too little of this image is neither clipped nor constant; "
                 "give noise=Correlated(autocovariance=...)."
             )
-        return None
+        return found
     if not (asked or look.quiet.is_correlated_noise):
         if look.quiet.is_structure:
+            words = "the noise could not be told from texture, which is everywhere in this image"
+            found = replace(found, confidence=min(found.confidence, 0.5), evidence=words)
             warn(
-                f"the noise could not be told from texture, which is everywhere in this image: "
-                f"{found} is assumed; if that is wrong, try noise='correlated', or give sigma."
+                f"{words}: {found} is assumed; if that is wrong, try noise='correlated', or give "
+                "sigma."
             )
-        return None
+        return found
     stabiliser = found if isinstance(found, Shot) else look.stabiliser
     covariance = look.quiet.covariance
+    sure: dict[str, Any] = {"confidence": found.confidence}
+    sure["evidence"] = "measured in the quietest patches"
     if stabiliser is not None:
-        return Correlated(covariance, stabiliser=stabiliser)
+        return Correlated(covariance, stabiliser=stabiliser, **sure)
     between = np.multiply.outer(units, units)
     scales = between if covariance.ndim == 4 else np.diag(between)
-    return Correlated(covariance * scales[..., None, None])
+    return Correlated(covariance * scales[..., None, None], **sure)

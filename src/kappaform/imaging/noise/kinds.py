@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,17 @@ ROUNDING = 1e-6  # how far a computed covariance may be from symmetric or positi
 _MOST_IN_WORDS = 4  # numbers, one for each colour
 
 
+@dataclass(frozen=True, eq=False)
 class Noise:
     """Base class of the noise models."""
+
+    confidence: float = field(default=1.0, kw_only=True, repr=False)
+    evidence: str = field(default="", kw_only=True, repr=False)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What describes the noise itself, by name."""
+        return {each.name: getattr(self, each.name) for each in fields(self) if not each.kw_only}
 
     def stabilised(self, image: Any) -> Any:
         """Values (channels last) whose noise does not depend on brightness."""
@@ -44,7 +53,7 @@ class Noise:
 
     def check_channels(self, n_channels: int) -> None:
         """Reject parameters for another number of channels than an image has."""
-        for name, value in vars(self).items():
+        for name, value in self.parameters.items():
             check_n_channels(name, len(value) if np.ndim(value) else 1, n_channels)
 
     @classmethod
@@ -52,14 +61,18 @@ class Noise:
         """The noise of an image whose channels have these noises of one kind."""
         if len(noises) == 1:
             return noises[0]
-        return cls(
-            *(np.array([getattr(each, name) for each in noises]) for name in vars(noises[0]))
-        )
+        least = min(noises, key=lambda each: each.confidence)
+        values: dict[str, Any] = {
+            name: np.array([getattr(each, name) for each in noises]) for name in least.parameters
+        }
+        return replace(least, **values)
 
     def among(self, channels: list[int], n_channels: int) -> Any:
         """The noise of more channels: those at these numbers have it, the others are constant."""
-        values = {name: among(value, channels, n_channels) for name, value in vars(self).items()}
-        return type(self)(**values)
+        values: dict[str, Any] = {
+            name: among(value, channels, n_channels) for name, value in self.parameters.items()
+        }
+        return replace(self, **values)
 
     def check_values(self, highest: Array) -> None:
         """Reject channels with these highest values, if they cannot have such noise."""
@@ -83,6 +96,8 @@ class White(Noise):
         Standard deviation, in image units.
     correlation : array of shape (channels, channels), optional
         Correlation between the channels at one pixel; None: independent channels.
+    confidence, evidence : float and str, optional
+        How sure an estimate is, 0 to 1, and why; a noise that is given is certain.
 
     Examples
     --------
@@ -113,7 +128,8 @@ class White(Noise):
         between = None if self.correlation is None else np.eye(n_channels)
         if between is not None:
             between[np.ix_(channels, channels)] = self.correlation
-        return White(among(self.sigma, channels, n_channels, 0.0), between)
+        sigma = among(self.sigma, channels, n_channels, 0.0)
+        return replace(self, sigma=sigma, correlation=between)
 
     def mixed(self, weights: Array, _: tuple[int, ...]) -> tuple[float, None]:
         parts = weights * self.sigma
@@ -147,6 +163,8 @@ class Shot(Noise):
         Standard deviation where no light falls, in image units.
     offset : float
         Value where no light falls.
+    confidence, evidence : float and str, optional
+        How sure an estimate is, 0 to 1, and why; a noise that is given is certain.
 
     Examples
     --------
@@ -183,8 +201,8 @@ class Shot(Noise):
         return math.sqrt(float(weights @ weights)), None
 
     def scaled(self, factor: float) -> Shot:
-        values = (self.gain, self.read_noise, self.offset)
-        return Shot(*(np.multiply(value, factor)[()] for value in values))
+        given = self.parameters.items()
+        return replace(self, **{name: np.multiply(v, factor)[()] for name, v in given})
 
     def level(self, mean: Array) -> Array:
         # Not by variances, which may exceed the largest number.
@@ -192,8 +210,7 @@ class Shot(Noise):
         return np.hypot(of_photons, self.read_noise)
 
     def __str__(self) -> str:
-        words = f"shot, gain {in_words(self.gain)}, read noise {in_words(self.read_noise)}"
-        return words + (f", offset {in_words(self.offset)}" if np.any(self.offset) else "")
+        return shot_in_words(self.gain, self.read_noise, self.offset)
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,6 +225,8 @@ class Varying(Noise):
     brightness : array of increasing numbers, or one such row for each channel
     sigma : array of the same shape
         Standard deviation at each brightness, above 0.
+    confidence, evidence : float and str, optional
+        How sure an estimate is, 0 to 1, and why; a noise that is given is certain.
 
     Examples
     --------
@@ -246,7 +265,8 @@ class Varying(Noise):
         return math.sqrt(float(weights @ weights)), None
 
     def scaled(self, factor: float) -> Varying:
-        return Varying(np.multiply(self.brightness, factor), np.multiply(self.sigma, factor))
+        given = self.parameters.items()
+        return replace(self, **{name: np.multiply(v, factor) for name, v in given})
 
     def level(self, mean: Array) -> Array:
         rows = zip(
@@ -322,6 +342,11 @@ def check_covariance(name: str, matrix: Array) -> None:
             f"{name} is not positive: its least eigenvalue is {least:.3g}, so that some sum of "
             "pixels would have a negative variance."
         )
+
+
+def shot_in_words(gain: Any, read_noise: Any, offset: Any) -> str:
+    words = f"shot, gain {in_words(gain)}, read noise {in_words(read_noise)}"
+    return words + (f", offset {in_words(offset)}" if np.any(offset) else "")
 
 
 def in_words(value: Any) -> str:

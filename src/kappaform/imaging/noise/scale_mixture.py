@@ -22,20 +22,17 @@ can tell.
 
 from __future__ import annotations
 
-import logging
 import math
 from typing import NamedTuple
 
 import numpy as np
 
 from kappaform.checks import Array
+from kappaform.imaging.noise.correlated import Correlated
 from kappaform.imaging.noise.kinds import Varying
-from kappaform.imaging.noise.quiet_patches import smooth_levels
 from kappaform.imaging.noise.wavelets import Sample, is_clipped
 from kappaform.imaging.patches import grid_of, rows_at
 from kappaform.linalg import dct_basis
-
-_logger = logging.getLogger("kappaform")
 
 _N_COLOURS = 3  # red, green and blue
 _SIDE = 8  # of the patches
@@ -67,7 +64,7 @@ _WHITE = np.zeros(2), np.full(2, 0.03)
 
 # Chosen on real pictures with references and on simulated cameras (benchmarks/bench_noise.py).
 _LEAST_GAIN = 0.5  # nats per patch, of correlated over white noise
-_GAIN_PER_LEVEL = 10.0  # and so much more for noise as strong as the range of values
+_GAIN_PER_LEVEL = 7.0  # and so much more for a given level as large as the range of values
 _LEAST_LEVEL = 0.004  # over the range of values: less is not worth removing
 #: Levels that are given: so many tau above the median. Noise is stronger in texture, where it is
 #: hard to measure, and too high an estimate costs less than too low a one.
@@ -83,6 +80,7 @@ class Spectrum(NamedTuple):
     log_variances: Array  #: at the knots, at the median level
     spread: float  #: deviation of the logarithm of its level from place to place
     log_likelihood: float  #: mean of the patches
+    n_patches: int  #: that show more than rounding
     log_levels: Array  #: of groups of patches, relative to the median level
 
     @property
@@ -90,12 +88,36 @@ class Spectrum(NamedTuple):
         """Standard deviation of a pixel."""
         return math.sqrt(float(np.mean(np.exp(self.log_variances @ _parabolas(_frequencies())))))
 
+    @property
+    def is_magnified(self) -> bool:
+        """Whether high frequencies are missing, more than two deviations beyond the prior.
+
+        No camera removes so much. Magnification does, and what it leaves may be texture.
+        """
+        drops, (means, deviations) = _DIFFERENCES @ self.log_variances, _FREE
+        return bool(drops[-1] > means[-1] + 2 * deviations[-1])
+
+
+class Evidence(NamedTuple):
+    """How sure an estimate is, and why."""
+
+    confidence: float  #: 0 to 1
+    evidence: str  #: a sentence
+
 
 class MixtureNoise(NamedTuple):
     """Noise of the colour components of an image (`colour_components`), in units of the image."""
 
     spectra: list[Array]  #: log variances at the knots, of the stabilised image
     stabiliser: Varying | None  #: how its level depends on brightness
+
+    def correlated(self, patch_shape: tuple[int, ...], evidence: Evidence) -> Correlated:
+        return Correlated(
+            self.covariance(patch_shape),
+            stabiliser=self.stabiliser,
+            confidence=evidence.confidence,
+            evidence=evidence.evidence,
+        )
 
     def covariance(self, patch_shape: tuple[int, ...]) -> Array:
         """Covariance (channels, channels, n, n) of the noise in a patch."""
@@ -108,49 +130,48 @@ class MixtureNoise(NamedTuple):
         return total
 
 
+NO_EVIDENCE = Evidence(1.0, "")
+
+
 def colour_components(n_channels: int) -> Array:
     """Rows: brightness and differences of colours; for three, 1 1 1, 1 0 -1 and 1 -2 1."""
     return dct_basis((n_channels,))
 
 
-def mixture_noise(samples: list[Sample]) -> MixtureNoise | None:
-    """Correlated noise of a photograph, which has three channels.
+def mixture_noise(samples: list[Sample]) -> tuple[MixtureNoise | None, Evidence]:
+    """Correlated noise of a photograph, which has three channels, and the evidence.
 
-    None for other images, if too few patches are neither clipped nor flat, and if white noise, or
-    none, explains the patches nearly as well.
+    None for other images, if a channel is constant, if too few patches are neither clipped nor
+    flat, and if white noise, or none, explains the patches nearly as well.
     """
+    nothing = None, NO_EVIDENCE
     if len(samples) != _N_COLOURS:
-        return None
+        return nothing
     exponent = max(sample.exponent for sample in samples)
     scales = [math.ldexp(1.0, sample.exponent - exponent) for sample in samples]
     pairs = list(zip(samples, scales, strict=True))
     ranges = [(sample.highest - sample.lowest) * scale for sample, scale in pairs]
-    if max(ranges) == 0 or samples[0].slabs[0].ndim != 2:
-        return None
+    if min(ranges) == 0 or samples[0].slabs[0].ndim != 2:
+        return nothing
     unit = max(ranges) / _N_LEVELS
     coefs = _cosine_coefs(samples, [scale / unit for scale in scales])
     if coefs is None or not coefs[1:, :, 1:].any():  # grey that is stored as colour
-        return None
+        return nothing
     # The first component is a sum over channels and pixels, divided by the root of their number.
     means = coefs[0, :, 0] / math.sqrt(len(samples) * _SIDE**2)
     squares = coefs[..., 1:] ** 2
     brightness, white = fit_spectrum(squares[0]), fit_spectrum(squares[0], _WHITE)
     if brightness is None or white is None:
-        return None
+        return nothing
     level = brightness.level / _N_LEVELS
-    if level < _LEAST_LEVEL:
-        return None
+    if level < _LEAST_LEVEL or brightness.is_magnified:
+        return nothing
     gain = brightness.log_likelihood - white.log_likelihood
-    needed = _LEAST_GAIN + _GAIN_PER_LEVEL * level
-    _logger.info(
-        "correlated noise explains a patch better than white noise by %.2f nats; %.2f are needed",
-        gain,
-        needed,
-    )
+    needed = _LEAST_GAIN + _GAIN_PER_LEVEL * level * math.exp(_ABOVE_MEDIAN * brightness.spread)
+    evidence = _evidence(gain, needed, brightness)
     if gain < needed:
-        return None
-    lows, highs = zip(*((s.lowest * k, s.highest * k) for s, k in pairs), strict=True)
-    curve = _level_curve(squares[0], means, (min(lows) / unit, max(highs) / unit))
+        return None, evidence
+    curve = _level_curve(squares[0], means, brightness)
     if curve is not None:
         squares /= np.interp(means, *curve)[:, np.newaxis] ** 2
         brightness = fit_spectrum(squares[0]) or brightness
@@ -161,13 +182,36 @@ def mixture_noise(samples: list[Sample]) -> MixtureNoise | None:
         spectra.append(least if found is None else np.maximum(found.log_variances, least))
     scale = math.ldexp(unit, exponent)
     stabiliser = None if curve is None else Varying(curve[0] * scale, curve[1])
-    return MixtureNoise([each + 2 * math.log(scale) for each in spectra], stabiliser)
+    return MixtureNoise([each + 2 * math.log(scale) for each in spectra], stabiliser), evidence
 
 
-def _level_curve(
-    squares: Array, means: Array, ends: tuple[float, float]
-) -> tuple[Array, Array] | None:
-    """Level of the noise over brightness, about 1; None if it is about constant."""
+def within_a_fifth(error: float) -> float:
+    """Probability that a normal estimate with this relative standard error is off by < 20 %."""
+    return math.erf(0.2 / (math.sqrt(2) * max(error, 1e-9)))
+
+
+def _evidence(gain: float, needed: float, found: Spectrum) -> Evidence:
+    """Probability that the kind of noise is right, and the level of correlated noise.
+
+    The errors of the model do not average out. What is needed counts as two of their deviations.
+    """
+    of_kind = 0.5 + 0.5 * math.erf(abs(gain - needed) / (needed / 2) / math.sqrt(2))
+    error = found.spread / math.sqrt(_COUNTED * found.n_patches)
+    of_level = within_a_fifth(error) if gain >= needed else 1.0
+    words = (
+        f"correlated noise explains a patch better than white noise by {gain:.2f} nats; "
+        f"{needed:.2f} are needed"
+    )
+    return Evidence(of_kind * of_level, words)
+
+
+def _level_curve(squares: Array, means: Array, alike: Spectrum) -> tuple[Array, Array] | None:
+    """Level of the noise over brightness, about 1; None if there is no evidence that it depends.
+
+    A parabola through the log levels of groups, constant beyond them: no patch has shown what is
+    there. By chance alone, twice the log-likelihood ratio to a common level (`alike`) would be the
+    number of additional levels in the mean. This fraction of the variation is removed.
+    """
     numbers = np.empty(len(means), int)
     for number, group in enumerate(np.array_split(np.argsort(means), _N_GROUPS)):
         numbers[group] = number
@@ -175,9 +219,13 @@ def _level_curve(
     if found is None:
         return None
     centres = np.array([means[numbers == number].mean() for number in range(_N_GROUPS)])
-    if not (np.diff(centres) > 0).all():
+    ratio = _COUNTED * found.n_patches * (found.log_likelihood - alike.log_likelihood)
+    by_chance = (_N_GROUPS - 1) / 2
+    if ratio <= by_chance or not (np.diff(centres) > 0).all():
         return None
-    return smooth_levels(centres, np.exp(found.log_levels), np.ones(_N_GROUPS), ends)
+    places = (centres - centres.mean()) / np.ptp(centres)
+    curve = np.polyval(np.polyfit(places, found.log_levels, 2), places)
+    return centres, np.exp((1 - by_chance / ratio) * curve)
 
 
 def _cosine_coefs(samples: list[Sample], scales: list[float]) -> Array | None:
@@ -251,7 +299,7 @@ def fit_spectrum(
         deviations = (_LEVELS - means[groups][:, np.newaxis]) ** 2
         spread *= math.sqrt(float(np.mean(np.sum(of_levels * deviations, axis=1))))
         spread = min(max(spread, _LEAST_SPREAD), _LARGEST_SPREAD)
-    return Spectrum(log_variances, spread, log_likelihood, log_levels)
+    return Spectrum(log_variances, spread, log_likelihood, len(squares), log_levels)
 
 
 def _signal_spectra(squares: Array) -> Array:
