@@ -45,6 +45,7 @@ REFUSED = "persistence/test_validation.py"
 OWN = "learning/test_own_methods.py"
 QUALITY = "imaging/test_quality_of_denoising.py"
 GROUPS = "imaging/test_groups.py"
+INPAINT = "imaging/test_inpaint.py"
 CHOICE = "estimators/test_choice.py"
 
 MUTANTS = [
@@ -1193,6 +1194,49 @@ MUTANTS = [
         "for i in range(0, max(n - size, 1), size)]",
         (f"{GROUPS}::test_members_are_the_nearest_patches_at_borders_and_in_corners_too",),
     ),
+    # --- missing pixels
+    Mutant(
+        "a patch with few known pixels is the mean of its group",
+        "imaging/cleaning/fill_kernels.py",
+        "total += covariance[absent[j], there[m]] * dual[m]",
+        "total += covariance[absent[j], there[m]] * dual[m] * 0",
+        (f"{INPAINT}::test_a_patch_is_its_conditional_mean_given_its_known_pixels",),
+    ),
+    Mutant(
+        "the noise of known pixels is not removed",
+        "imaging/cleaning/fill_kernels.py",
+        "values[pixel] += given[pixel] - variance * dual[j]",
+        "values[pixel] += given[pixel]",
+        (f"{INPAINT}::test_a_patch_is_its_conditional_mean_given_its_known_pixels",),
+    ),
+    Mutant(
+        "hidden values are used",
+        "imaging/masks.py",
+        "return np.where(missing, pixels.dtype.type(0), pixels), missing",
+        "return np.nan_to_num(pixels), missing",
+        (f"{INPAINT}::test_masks_nan_and_masked_arrays_are_the_same",),
+    ),
+    Mutant(
+        "a pixel counts in its own left-out average",
+        "imaging/cleaning/first_guess.py",
+        "(sums[counted] - own * values[counted]) / others[counted]",
+        "sums[counted] / totals[counted]",
+        (f"{INPAINT}::test_the_error_of_a_first_guess_is_that_of_pixels_left_out_in_turn",),
+    ),
+    Mutant(
+        "rounds go on whatever the held-out pixels show",
+        "imaging/cleaning/holes.py",
+        "return self.n_worse < self.patience",
+        "return True",
+        (f"{INPAINT}::test_rounds_end_when_held_out_pixels_get_worse",),
+    ),
+    Mutant(
+        "known pixels are clipped",
+        "imaging/inpaint.py",
+        "result[missing] = values[missing].clip(low, high)",
+        "result = np.where(missing, values, result).clip(low, high).astype(result.dtype)",
+        (f"{INPAINT}::test_only_filled_pixels_are_clipped",),
+    ),
     Mutant(
         "nothing is taken from the halves of an image",
         "imaging/cleaning/scales.py",
@@ -1289,9 +1333,9 @@ MUTANTS = [
     Mutant(
         "values without data are taken for data without a word",
         "cli/files.py",
-        "if n_pixels := picture.n_without_data:",
-        "if n_pixels := 0:",
-        ("cli/test_names.py::test_values_that_mean_no_data_are_told",),
+        "if (n_pixels := picture.n_without_data) and not leaves_holes:",
+        "if (n_pixels := 0) and not leaves_holes:",
+        ("cli/test_names.py::test_values_that_mean_no_data_are_told_where_they_count",),
     ),
     Mutant(
         "values of big-endian files have no range",

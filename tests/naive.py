@@ -422,6 +422,44 @@ def rounds_of_groups(noisy, estimates, covariances, search, rounds):
     return guides
 
 
+# --- imaging: groups with missing pixels ---------------------------------------------------------
+
+
+def conditional_mean(patch, known, mean, covariance, variance):
+    """Mean of a normal vector given some of its entries with white noise of this variance."""
+    seen = np.flatnonzero(known)
+    noisy = covariance[np.ix_(seen, seen)] + variance * np.eye(len(seen))
+    weights = np.linalg.solve(noisy, patch[seen] - mean[seen])
+    return mean + covariance[:, seen] @ weights
+
+
+def round_with_holes(guide, given, known, groups, patch_shape, variance, denoises):
+    """Sum of the estimates of each pixel, and their number: over all members of all groups.
+
+    Groups are lists of corners, that of the reference first. Without `denoises` only missing
+    pixels are estimated, and groups whose reference has none are left out.
+    """
+    values, counts = np.zeros((2, *guide.shape))
+    for corners in groups:
+        boxes = [
+            tuple(slice(c, c + side) for c, side in zip(corner, patch_shape, strict=True))
+            for corner in corners
+        ]
+        if known[boxes[0]].all() and not denoises:
+            continue
+        rows = np.array([guide[box].ravel() for box in boxes])
+        covariance = np.cov(rows, rowvar=False, bias=True).reshape(rows.shape[1], -1)
+        for box in boxes:
+            seen = known[box].ravel()
+            found = conditional_mean(
+                given[box].ravel(), seen, rows.mean(axis=0), covariance, variance
+            )
+            counted = np.ones_like(seen) if denoises else ~seen
+            values[box] += np.where(counted, found, 0).reshape(patch_shape)
+            counts[box] += counted.reshape(patch_shape)
+    return values, counts
+
+
 # --- imaging: scales -----------------------------------------------------------------------------
 
 

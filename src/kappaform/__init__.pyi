@@ -18,6 +18,7 @@ from .imaging import denoise_with_details as denoise_with_details
 from .imaging import estimate_noise as estimate_noise
 from .imaging import estimate_sigma as estimate_sigma
 from .imaging import extract_patches as extract_patches
+from .imaging import inpaint as inpaint
 from .imaging import learn_from_images as learn_from_images
 from .learning import BatchRefused as BatchRefused
 from .learning import Conditioned as Conditioned

@@ -160,14 +160,30 @@ def test_a_reference_may_be_black_and_white(capsys):
         ("i2", "-32768", -32768),
     ],
 )
-def test_values_that_mean_no_data_are_told(capsys, dtype, text, value):
+def test_values_that_mean_no_data_are_left_alone_and_told(capsys, dtype, text, value):
     values = noisy().clip(1).astype(dtype)
     values[:20, :30] = value
     tags = [(42113, "s", 0, text, True)]
     tifffile.imwrite("a.tif", values, metadata=None, extratags=tags)
-    code, _, err = ended(capsys, "denoise", "a.tif", "--sigma", 0)
+    code, _, err = ended(capsys, "denoise", "a.tif", "--sigma", 10, "--quality", "fast")
     assert code == 0
-    assert err.startswith(f"kappaform: warning: a.tif: 600 values are {value:g}, which means no")
+    assert f"a.tif: 600 values without data ({value:g}) are left as they are" in err
+    denoised = tifffile.imread("a_denoised.tif")
+    np.testing.assert_array_equal(denoised[:20, :30], values[:20, :30])
+    others = np.ones(values.shape, bool)
+    others[:20, :30] = False
+    # They do not affect their neighbours.
+    assert np.abs(denoised[others] - values[others].astype(float)).max() < 80
+
+
+@pytest.mark.filterwarnings("default")
+def test_values_that_mean_no_data_are_told_where_they_count(capsys):
+    values = noisy().clip(1)
+    values[:20, :30] = 0
+    tifffile.imwrite("a.tif", values, metadata=None, extratags=[(42113, "s", 0, "0", True)])
+    code, _, err = ended(capsys, "learn", "a.tif", "-o", "a.kappaform", "--tol", 1)
+    assert code == 0
+    assert "a.tif: 600 values are 0, which means no data" in err
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import kappaform as kf
-from kappaform.cli import files, messages
+from kappaform.cli import files, holes, messages
 from kappaform.cli.options import check_patch_size, chosen, given_noise
 from kappaform.cli.words import ROUGH, compared, facts_of, is_rough, line_of, short, tell_duration
 from kappaform.files import check_readable
@@ -141,7 +141,7 @@ def _learned_from_all(batch: files.Batch, settings: Settings, arguments: Namespa
         for number, job in enumerate(jobs, start=1):
             try:
                 picture = files.noisy_picture(job.source, arguments)
-                stack = _floats(picture.as_stack(_along(picture, arguments)))
+                stack = _floats(picture.as_stack(along_of(picture, arguments)))
             except Exception:
                 continue
             # Grey has one channel, so that it can be combined with colours.
@@ -182,7 +182,7 @@ def _record(
             check_readable(job.reference)
         return {"input": str(job.source), "output": str(job.target), "kept": True}
     picture = files.noisy_picture(job.source, arguments)
-    along = _along(picture, arguments)
+    along = along_of(picture, arguments)
     with files.prepared(job, picture, inputs, arguments.overwrite):
         return _denoised(job, picture, along, settings, arguments)
 
@@ -198,11 +198,24 @@ def _denoised(
     options, size = _options(picture, along, settings, arguments), _size(picture)
     n_channels = noisy.shape[-1] if options["channel_axis"] else 1
     image = _floats(noisy)
+    masked = kept = None
+    if arguments.mask or _no_data(picture, arguments) is not None:
+        masked = holes.masked(picture, along, arguments)
+        kept = holes.without_data(picture, along, arguments)
+    missing = [each for each in (masked, kept) if each is not None]
+    if missing and not arguments.preset:
+        options["mask"] = np.logical_or.reduce(missing)
+        holes.note_kept(job.source, kept, _no_data(picture, arguments))
     details = _details(job.title, image, options, math.prod(size.values()), n_channels, arguments)
     if is_rough(details, noisy.dtype):
         messages.warn(f"{job.source}: {ROUGH}")
     blended = _blended(noisy, details.image, arguments.strength)
-    denoised = as_stored(blended, noisy.dtype)
+    if masked is not None:
+        blended = np.where(masked, details.image, blended)
+    with np.errstate(invalid="ignore"):
+        denoised = as_stored(blended if kept is None else np.where(kept, 0, blended), noisy.dtype)
+    if kept is not None:
+        np.copyto(denoised, noisy, where=kept)
     if noisy.dtype.itemsize > 4:  # floats do not hold every integer of 64 bits
         np.copyto(denoised, noisy, where=blended == image)
     record = {
@@ -240,12 +253,17 @@ def _details(
     if not arguments.preset and not arguments.device:
         tell_duration(title, n_pixels * n_channels, arguments.quality)
     movies: Any = image if options["movie"] else [image]
+    mask = options.pop("mask", None)
+    each_options = [options for _ in movies]
+    if mask is not None:
+        each_options = [options | {"mask": each} for each in (mask if options["movie"] else [mask])]
     # Pixels go to a device and back once if the library gets an array, not a tensor.
     on_host, device = kf.denoise_with_details, arguments.device
     denoise = on_host if device is None else partial(denoise_on, device)
     with messages.calling_library(title, f"{short(n_pixels / 1e6)} megapixels") as progress:
-        parts = zip(movies, Progress(progress).sections([1] * len(movies)), strict=True)
-        found = [denoise(each, **options, progress=part) for each, part in parts]
+        sections = Progress(progress).sections([1] * len(movies))
+        parts = zip(movies, each_options, sections, strict=True)
+        found = [denoise(each, **its_options, progress=part) for each, its_options, part in parts]
     return _of_movies(found) if options["movie"] else found[0]
 
 
@@ -285,11 +303,16 @@ def _size(picture: Picture) -> dict[str, int]:
     return {"width": width, "height": height, "n_pages": math.prod(pages)}
 
 
-def _along(picture: Picture, arguments: Namespace) -> str:
+def along_of(picture: Picture, arguments: Namespace) -> str:
     """What the pages of a picture form: a volume, a movie, or nothing."""
     if not picture.has_pages:
         return ""
     return VOLUME if arguments.volume else MOVIE if arguments.movie else ""
+
+
+def _no_data(picture: Picture, arguments: Namespace) -> float | None:
+    value: float | None = arguments.nodata
+    return picture.metadata.no_data if value is None else value
 
 
 def _reference(

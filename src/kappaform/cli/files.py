@@ -123,7 +123,7 @@ def noisy_picture(path: Path, arguments: Namespace) -> Picture:
     """The picture in a file that is to be denoised."""
     if path.suffix.lower() == ".kappaform":
         raise ValueError(f"{path} is a transform, not a picture: give it as --model {path}.")
-    picture = picture_with_pages(path, arguments)
+    picture = picture_with_pages(path, arguments, leaves_holes=True)
     if picture.metadata.is_bilevel and arguments.sigma is None and arguments.gain is None:
         raise ValueError(
             f"{path} has one bit per pixel: the noise of black and white cannot be estimated; give "
@@ -132,10 +132,10 @@ def noisy_picture(path: Path, arguments: Namespace) -> Picture:
     return picture
 
 
-def picture_with_pages(path: Path, arguments: Namespace) -> Picture:
+def picture_with_pages(path: Path, arguments: Namespace, leaves_holes: bool = False) -> Picture:
     """The picture in a file; the arguments say what its pages are, if there are any."""
     declared = arguments.volume or arguments.stack or arguments.movie
-    picture = _read(path, declared)
+    picture = _read(path, declared, leaves_holes)
     if picture.has_pages and not picture.page_axes and not declared:
         raise ValueError(
             f"{path} has pages, shape {picture.pixels.shape}: add --stack to denoise each on its "
@@ -144,19 +144,22 @@ def picture_with_pages(path: Path, arguments: Namespace) -> Picture:
     return picture
 
 
-def _read(path: Path, declared: bool = False) -> Picture:
-    """A picture with rows and columns; three axes of an array may be `declared` to have pages."""
+def _read(path: Path, declared: bool = False, leaves_holes: bool = False) -> Picture:
+    """A picture with rows and columns; three axes of an array may be `declared` to have pages.
+
+    Pixels without data are ordinary values to those who do not leave them alone.
+    """
     picture = read_image(path)
     shape = picture.pixels.shape
     if declared and path.suffix.lower() == ".npy" and len(shape) == 3:
         picture = picture._replace(has_channels=looks_like_colour(shape))
     if len(shape) - picture.has_channels < 2:
         raise ValueError(f"{path} has shape {shape}: a picture has rows and columns.")
-    if n_pixels := picture.n_without_data:
+    if (n_pixels := picture.n_without_data) and not leaves_holes:
         warn(
             f"{path}: {n_pixels} values are {picture.metadata.no_data:g}, which means no data "
             "(GDAL_NODATA). They are treated as ordinary values and affect their neighbours: crop "
-            "or fill them first."
+            "them, or fill them first (kappaform inpaint)."
         )
     return picture
 

@@ -9,7 +9,9 @@ import json
 import logging
 import os
 import re
+import signal
 import sys
+import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -242,6 +244,32 @@ def progress(name: str, work: str = "") -> Iterator[Callable[[Any], None] | None
             bar.update(done - bar.n if work else 1)
 
         yield watch
+
+
+# --- Signals
+
+
+@contextmanager
+def signals_interrupt() -> Iterator[list[int]]:
+    """Let signals that would kill the process interrupt it like Ctrl-C, so that it cleans up."""
+    received: list[int] = []
+
+    def interrupt(number: int, _: object) -> None:
+        received.append(number)
+        raise KeyboardInterrupt
+
+    names = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    in_main_thread = threading.current_thread() is threading.main_thread()  # a rule of Python
+    numbers = [getattr(signal, name) for name in names if in_main_thread]
+    # Handlers of the caller, and signals that it ignores (nohup), stay as they are.
+    ours = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]
+    for number in ours:
+        signal.signal(number, interrupt)
+    try:
+        yield received
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
 
 
 # --- Documents

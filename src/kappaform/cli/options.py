@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from argparse import ArgumentTypeError, Namespace
+import sys
+from argparse import Action, ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import kappaform as kf
 from kappaform.cli.messages import as_option, calling_library, warn
@@ -20,6 +21,8 @@ _WITHOUT_EFFECT = (
     ("gain", "preset", "the paper's denoiser assumes white noise"),
     ("share", "preset", "the paper's denoiser learns from every picture"),
     ("movie", "preset", "the paper's denoiser processes single pictures"),
+    ("mask", "preset", "the paper's denoiser has no missing pixels"),
+    ("nodata", "preset", "the paper's denoiser has no missing pixels"),
     ("volume", "movie", "pages are then frames, not slices"),
     ("share", "movie", "its frames share a transform already"),
     ("share", "model", "the transform is learned already"),
@@ -66,6 +69,14 @@ def at_least(least: float, kind: type = float, most: float = math.inf) -> Callab
 
 def number_or_auto(text: str) -> float | str:
     return text if text == "auto" else float(text)
+
+
+class ShowVersion(Action):
+    def __call__(self, parser: ArgumentParser, *_: Any) -> NoReturn:
+        import kappaform  # looking up the version takes time
+
+        sys.stdout.write(f"kappaform {kappaform.__version__}\n")
+        parser.exit()
 
 
 # --- Combinations

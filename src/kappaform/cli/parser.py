@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import argparse
 import signal
-import sys
-import threading
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib import import_module
 from inspect import cleandoc
 from typing import Any, NoReturn
 
-from kappaform.cli import messages
+from kappaform.cli import messages, options
 from kappaform.cli.options import STRENGTHS_OF_NOISE, at_least, complete, number_or_auto
 
 
@@ -44,7 +41,7 @@ def _run(argv: Sequence[str] | None) -> int:
         arguments = build_parser().parse_args(argv)
     except SystemExit as exiting:  # --help and --version, or wrong usage
         return int(exiting.code or 0)
-    with warnings.catch_warnings(), _signals_interrupt() as received:
+    with warnings.catch_warnings(), messages.signals_interrupt() as received:
         warnings.showwarning = messages.show_warning
         try:
             complete(arguments)
@@ -59,29 +56,6 @@ def _run(argv: Sequence[str] | None) -> int:
             code, text = messages.failure(error, arguments.debug)
             messages.complain(text)
     return 128 + received[0] if received else int(code)
-
-
-@contextmanager
-def _signals_interrupt() -> Iterator[list[int]]:
-    """Let signals that would kill the process interrupt it like Ctrl-C, so that it cleans up."""
-    received: list[int] = []
-
-    def interrupt(number: int, _: object) -> None:
-        received.append(number)
-        raise KeyboardInterrupt
-
-    names = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    in_main_thread = threading.current_thread() is threading.main_thread()  # a rule of Python
-    numbers = [getattr(signal, name) for name in names if in_main_thread]
-    # Handlers of the caller, and signals that it ignores (nohup), stay as they are.
-    ours = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]
-    for number in ours:
-        signal.signal(number, interrupt)
-    try:
-        yield received
-    finally:
-        for number in ours:
-            signal.signal(number, signal.SIG_DFL)
 
 
 _SIGPIPE = 13  # `signal.SIGPIPE`, which Windows does not have
@@ -131,24 +105,16 @@ class _Parser(argparse.ArgumentParser):
         self.add_argument(name, action="store_true", help=text)
 
 
-class _Version(argparse.Action):
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
-        import kappaform  # looking up the version takes time
-
-        sys.stdout.write(f"kappaform {kappaform.__version__}\n")
-        parser.exit()
-
-
 def build_parser() -> argparse.ArgumentParser:
     """The parser of the command; `module` and `function` name the code of a subcommand."""
     text = "Denoise pictures, and learn sparsifying transforms with a bounded condition number."
     parser = _Parser(prog="kappaform", description=text, epilog=_EPILOG)
-    parser.add_argument("--version", action=_Version, nargs=0, help="show the version")
+    parser.add_argument("--version", action=options.ShowVersion, nargs=0, help="show the version")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     text = "Denoise a photograph with known noise, and draw the result."
     demo = _command(commands, "demo", "demo", text, "--folder demo")
     demo.add("--folder", "folder for the figures", default="demo")
-    for add in (_add_denoise, _add_learn, _add_codes, _add_path):
+    for add in (_add_denoise, _add_inpaint, _add_learn, _add_codes, _add_path):
         add(commands)
     text = "Describe a model file; its condition number is recomputed."
     info = _command(commands, "models", "info", text, "photo.kappaform")
@@ -197,17 +163,43 @@ def _add_denoise(commands: Any) -> None:
     add("--preset", "the settings of the paper", choices=("paper",))
     add("--model", "transform saved by learn, used instead of learning one")
     parser.add_flag("--share", "learn one transform from all pictures, which are read twice")
-    text = "pages along T (else the last axis without a name, else Z) are frames of a movie: "
-    text += "search neighbouring frames for similar patches, too (with --quality fast frames share "
-    text += "a transform only)"
+    text = "pages along T (else the last axis without a name, else Z) are frames of a movie: search"
+    text += " neighbouring frames for similar patches, too (with --quality fast frames share a "
+    text += "transform only)"
     parser.add_flag("--movie", text)
-    text = "smallest and largest possible value (default: those of 8 and 16 bit files)"
-    add("--value-range", text, float, nargs=2, metavar=("LO", "HI"))
-    _add_seed(parser)
+    _add_range_and_seed(parser)
     add("--device", "cuda: use a GPU, through torch (default: the CPU)")
+    _add_holes(parser, "left as they are")
     add("--compare", "picture without noise, or folder: print PSNR and SSIM", metavar="REF")
     add("--report", "file for a figure of the result, or folder (NAME/)")
     parser.add_flag("--verbose", "also print the condition number and the size of patches")
+
+
+def _add_inpaint(commands: Any) -> None:
+    """Fill missing pixels of a picture.
+
+    Missing are the pixels of a mask, NaN, and values that mean no data (GDAL's tag is read). All
+    others are kept exactly. The formats are those of denoise; for noise use denoise --mask.
+    """
+    example = "photo.png --mask scratches.png -o filled.png"
+    parser = _command(commands, "inpaint", "inpaint", _add_inpaint.__doc__, example)
+    parser.add("input", "a picture", metavar="IN")
+    _add_output(parser, "picture to write")
+    _add_holes(parser, "filled")
+    parser.add_flag("--dead-pixels", "also fill pixels that are far from all their neighbours")
+    text = "best takes about twice as long as balanced"
+    parser.add("--quality", text, choices=("fast", "balanced", "best"), default="balanced")
+    _add_range_and_seed(parser)
+    _add_pages(parser)
+    parser.add_flag(
+        "--movie", "pages are frames of a movie: holes are filled from other frames, too"
+    )
+
+
+def _add_holes(parser: _Parser, fate: str) -> None:
+    parser.add("--mask", "picture of the same size: pixels that are not black there are filled")
+    text = f"value that means no data, such as -9999 or nan (default: that of the file): {fate}"
+    parser.add("--nodata", text, float, metavar="VALUE")
 
 
 def _add_pictures(parser: _Parser) -> None:
@@ -220,6 +212,10 @@ def _add_pictures(parser: _Parser) -> None:
     parser.add_flag("--overwrite", "replace existing results")
     text = "quality of JPEG and WebP, 1 to 100 (default: that of an input of the same format; else "
     add("--jpeg-quality", f"{text}95 for JPEG, and lossless WebP)", _JPEG_QUALITY)
+    _add_pages(parser)
+
+
+def _add_pages(parser: _Parser) -> None:
     pages = parser.add_mutually_exclusive_group()
     text = "pages along Z (else the last axis without a name, else T) are slices of a volume"
     pages.add_argument("--volume", action="store_true", help=text)
@@ -261,10 +257,7 @@ def _add_codes(commands: Any) -> None:
     encode.add("model", "file saved by learn")
     encode.add("signals", ".npy file, one signal per row")
     _add_output(encode, ".npz file to write, for scipy.sparse.load_npz")
-    text, example = (
-        "Reconstruct signals from sparse codes.",
-        "photo.kappaform codes.npz -o signals.npy",
-    )
+    text, example = "Reconstruct signals from sparse codes.", "photo.kappaform codes.npz -o y.npy"
     decode = _command(commands, "models", "decode", text, example)
     decode.add("model", "model that computed them")
     decode.add("codes", ".npz file written by encode")
@@ -385,6 +378,12 @@ def _add_output(parser: _Parser, text: str) -> None:
 
 def _add_seed(parser: _Parser) -> None:
     parser.add("--seed", "seed of the random choices", _SEED, default=0)
+
+
+def _add_range_and_seed(parser: _Parser) -> None:
+    text = "smallest and largest possible value (default: those of 8 and 16 bit files)"
+    parser.add("--value-range", text, float, nargs=2, metavar=("LO", "HI"))
+    _add_seed(parser)
 
 
 def _add_signals(parser: _Parser, tol: float) -> None:

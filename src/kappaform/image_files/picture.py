@@ -79,19 +79,19 @@ class Picture(NamedTuple):
 
     @property
     def n_without_data(self) -> int:
-        """Number of values that mean "no data"."""
+        """Number of values that mean "no data", by the metadata."""
         value = self.metadata.no_data
-        if value is None:
-            return 0
-        if self.pixels.dtype.kind == "f":  # rounded to the same precision
-            with np.errstate(over="ignore"):
-                missing = self.pixels.dtype.type(value)
-            if np.isinf(missing) and not np.isinf(value):
-                return 0  # no pixel can have it
-            found = np.isnan(self.pixels) if np.isnan(missing) else self.pixels == missing
-        else:
-            found = self.pixels == value
-        return int(np.count_nonzero(found))
+        return 0 if value is None else int(np.count_nonzero(self.has_value(value)))
+
+    def has_value(self, value: float) -> NDArray:
+        """Which pixels have a value, rounded to the precision of the file; NaN is one."""
+        if self.pixels.dtype.kind != "f":
+            return np.asarray(self.pixels == value)
+        with np.errstate(over="ignore"):
+            rounded = self.pixels.dtype.type(value)
+        if np.isinf(rounded) and not np.isinf(value):
+            return np.zeros(self.pixels.shape, bool)  # no pixel can have it
+        return np.isnan(self.pixels) if np.isnan(rounded) else np.asarray(self.pixels == rounded)
 
     @property
     def axes(self) -> str:

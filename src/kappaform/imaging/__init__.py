@@ -1,6 +1,7 @@
 """Images: patches, noise and its removal."""
 
 from kappaform.imaging.denoise import denoise, denoise_with_details
+from kappaform.imaging.inpaint import inpaint
 from kappaform.imaging.noise.correlated import Correlated
 from kappaform.imaging.noise.estimate import estimate_noise, estimate_sigma
 from kappaform.imaging.noise.kinds import Shot, Varying, White
@@ -22,5 +23,6 @@ __all__ = [
     "estimate_noise",
     "estimate_sigma",
     "extract_patches",
+    "inpaint",
     "learn_from_images",
 ]

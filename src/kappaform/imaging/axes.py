@@ -27,6 +27,11 @@ class Axes(NamedTuple):
     added: tuple[int, ...]
     movie: bool = False
 
+    @property
+    def named_stack(self) -> int | None:
+        """The axis of the stack in the image as given, if it has one."""
+        return None if 0 in self.added else self.stack
+
     def to_stack(self, image: Any) -> Any:
         """The image as (images, *space, channels), one of each where it has none."""
         image = np.expand_dims(image, self.added)
@@ -152,7 +157,10 @@ def check_finite(lowest: NDArray, highest: NDArray, stack: Any = None) -> None:
             bad = ~np.isfinite(stack)
             place = tuple(map(int, np.unravel_index(bad.argmax(), bad.shape)[1:-1]))
             where = f" in {bad.sum()} of {bad.size} values{where or ', first'} at {place}"
-        raise ValueError(f"image contains NaN or inf{where}: fill such pixels first.")
+        raise ValueError(
+            f"image contains NaN or inf{where}: fill such pixels first. Missing pixels, such as "
+            "NaN, are filled by inpaint(image), and by denoise(image, mask='nan')."
+        )
 
 
 def check_scale(lowest: NDArray, highest: NDArray, sigmas: NDArray) -> None:

@@ -15,14 +15,20 @@ from numpy.typing import NDArray
 
 from kappaform.checks import as_real_array, float_dtype, library_of
 from kappaform.imaging.axes import ANY_VALUE, computed, extremes_of, within
-from kappaform.imaging.cleaning.stages import Recipe
+from kappaform.imaging.cleaning.stages import EFFORTS, Recipe
 from kappaform.imaging.cleaning.tiles import HostBackend, Outputs
 from kappaform.imaging.noise.correlated import Correlated
 from kappaform.imaging.noise.estimate import check_kind, noise_of, typical_frame
 from kappaform.imaging.noise.kinds import Noise, White, as_numbers
-from kappaform.imaging.options import Options, Quality, Sigma
+from kappaform.imaging.options import Options, Quality, Sigma, of_ordinary_scale
 from kappaform.imaging.patches import Grid
 from kappaform.imaging.work import Progress
+
+# Largest distance from the centre, in units of the noise, for single precision. Patches are rounded
+# by 2**-24 times as much, 1/4000 of the noise. Groups need squares: products of their patches are
+# rounded by less than the noise adds to them.
+_SINGLE_PRECISION_PEAK = 4096
+_SINGLE_PRECISION_PEAK_OF_GROUPS = 256
 
 
 class Component(NamedTuple):
@@ -257,6 +263,22 @@ def _rotated(
         return within(whole, value_range, dtype).astype(dtype, copy=False)
 
     return Components(parts, restored)
+
+
+def recipe_of(part: Component, transforms: Sequence[NDArray], options: Options) -> Recipe:
+    """How a component is denoised with these transforms."""
+    peak = (part.highest / 2 - part.lowest / 2) / part.sigma
+    is_fast = EFFORTS[options.quality] is None
+    largest = _SINGLE_PRECISION_PEAK if is_fast else _SINGLE_PRECISION_PEAK_OF_GROUPS
+    return Recipe(
+        transforms=tuple(map(of_ordinary_scale, transforms)),
+        patch_shape=options.patch_shape,
+        sigma=part.sigma,
+        covariance=part.covariance,
+        centre=part.lowest / 2 + part.highest / 2,
+        dtype=np.dtype(np.float32 if peak <= largest else np.float64),
+        value_range=part.value_range,
+    )
 
 
 def together(arrays: Sequence[Any], axis: int = -1) -> Any:

@@ -9,9 +9,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kappaform.checks import float_dtype, library_of
-from kappaform.imaging.axes import check_scale, extremes_of, warn_about_units, within
-from kappaform.imaging.cleaning.stages import EFFORTS, Recipe
+from kappaform.checks import library_of
+from kappaform.imaging import masked
+from kappaform.imaging.axes import check_scale, extremes_of, warn_about_units
 from kappaform.imaging.components import (
     Component,
     backend_of,
@@ -20,6 +20,7 @@ from kappaform.imaging.components import (
     noise_of_movie,
     noises_of,
     pixels_of,
+    recipe_of,
     together,
 )
 from kappaform.imaging.noise.estimate import Kind
@@ -31,7 +32,6 @@ from kappaform.imaging.options import (
     Options,
     Quality,
     Sigma,
-    of_ordinary_scale,
 )
 from kappaform.imaging.shared import NoisyImage, learned_from_all
 from kappaform.imaging.training import learned_at_scales, learning_fraction, sources_of
@@ -39,11 +39,6 @@ from kappaform.imaging.work import Listener, Progress
 from kappaform.learning import LearnResult
 from kappaform.threads import single_threaded_blas
 
-# Largest distance from the centre, in units of the noise, for single precision. Patches are rounded
-# by 2**-24 times as much, 1/4000 of the noise. Groups need squares: products of their patches are
-# rounded by less than the noise adds to them.
-_SINGLE_PRECISION_PEAK = 4096
-_SINGLE_PRECISION_PEAK_OF_GROUPS = 256
 # Components with a transform of their own: those of colour, or the strongest of more channels. The
 # others are mostly noise and have one in common: more of them do not prolong learning.
 _MOST_LEARNED = 4
@@ -53,6 +48,7 @@ def denoise(
     image: ArrayLike,
     sigma: Sigma | None = None,
     *,
+    mask: ArrayLike | Literal["nan"] | None = None,
     noise: Noise | Sequence[Noise] | Kind | Literal["auto"] | None = None,
     method: MethodName = "conditioned",
     max_condition: float = 1.1,
@@ -88,6 +84,9 @@ def denoise(
         Standard deviation of the white noise, in image units. With 0 the image is returned
         unchanged, except for `value_range`. For a stack of 3 images with 3 channels, three numbers
         are ambiguous: give shape (1, 3) for channels, (3, 1) for images.
+    mask : array of bool, or "nan", optional
+        True where pixels are missing (or "nan": NaN are): these are filled, as by `inpaint`, whose
+        masks it accepts. What the image holds there is not used. In memory only.
     noise : White, Shot, Varying, Correlated, or the name of a kind, optional
         In place of `sigma`: the noise of the image, or a sequence with that of each image of a
         stack. A name ("white", "shot", "correlated") fixes the kind and estimates its strength. If
@@ -160,6 +159,7 @@ def denoise_with_details(
     image: ArrayLike,
     sigma: Sigma | None = None,
     *,
+    mask: ArrayLike | Literal["nan"] | None = None,
     noise: Noise | Sequence[Noise] | Kind | Literal["auto"] | None = None,
     method: MethodName = "conditioned",
     max_condition: float = 1.1,
@@ -180,7 +180,7 @@ def denoise_with_details(
 
     Parameters
     ----------
-    image, sigma, noise, method, max_condition, patch_size, quality, preset, transform
+    image, sigma, mask, noise, method, max_condition, patch_size, quality, preset, transform
         As for `denoise`.
     value_range, channel_axis, stack_axis, movie, share, rng, callback, progress
         As for `denoise`.
@@ -208,6 +208,7 @@ def denoise_on(
     image: Any,
     sigma: Any = None,
     *,
+    mask: Any = None,
     noise: Any = None,
     preset: str | None = None,
     channel_axis: int | None = None,
@@ -219,9 +220,14 @@ def denoise_on(
         # The only import from a layer above: the preset is the paper's, and its code is there.
         from kappaform.paper.denoiser import denoise_as_published
 
+        if mask is not None:
+            raise ValueError(f"preset={preset!r} with mask: leave out one of them.")
         return denoise_as_published(image, sigma, noise, preset, channel_axis, **settings)
     pixels, device = pixels_of(image, channel_axis, device)
     options = Options.checked(pixels, channel_axis=channel_axis, device=device, **settings)
+    if mask is not None:
+        whole = masked.whole_image(image, mask, sigma, noise, channel_axis, options)
+        return denoised(image, by=_denoised_components, **whole)
     return denoised(image, pixels, sigma, noise, options, _denoised_components)
 
 
@@ -244,8 +250,9 @@ def denoised(
     noise: Any,
     options: Options,
     by: ComponentsDenoiser,
+    known: NDArray | None = None,
 ) -> DenoiseResult:
-    """An image with these pixels denoised, its components by the given function."""
+    """An image with these pixels, all or some of them known, denoised by the given function."""
     axes, is_tensor = options.axes, library_of(image) == "torch"
     if is_tensor:
         from kappaform.imaging.cleaning.torch import as_array, as_given
@@ -267,8 +274,9 @@ def denoised(
         if options.share:
             shared = learned_from_all(images, options)
             options = replace(options, transform=shared[-1].transform if shared else None)
-        parts = zip(images, options.progress.sections([1] * len(images)), strict=True)
-        found = [_denoised_image(each, options, by, progress) for each, progress in parts]
+        masks = [None] * len(images) if known is None else list(known)
+        parts = zip(images, masks, options.progress.sections([1] * len(images)), strict=True)
+        found = [_denoised_image(*each, options, by) for each in parts]
     result = axes.from_stack(together([each.images[0] for each in found], axis=0))
     counts = together([each.counts[0] for each in found], axis=0)
     return DenoiseResult(
@@ -286,25 +294,32 @@ def denoised(
 
 
 def _denoised_image(
-    image: NoisyImage, options: Options, by: ComponentsDenoiser, progress: Progress
+    image: NoisyImage,
+    known: NDArray | None,
+    progress: Progress,
+    options: Options,
+    by: ComponentsDenoiser,
 ) -> Denoised:
     """One image of a stack: its components together."""
     components = components_of(*image, options)
-    noisy = [part for part in components.parts if part.is_noisy]
-    found = by(noisy, options, progress) if noisy else Denoised([], [], [], [])
+    parts = components.parts
+    noisy = [part for part in parts if part.is_noisy]
+    masks: Any = [None] * len(parts) if known is None else masked.masks_of(parts, known)
+    found = Denoised([], [], [], [])
+    if noisy and known is not None and not known.all():
+        holes = [m for m, part in zip(masks, parts, strict=True) if part.is_noisy]
+        found = masked.denoised_around_holes(noisy, holes, options, by, progress)
+    elif noisy:
+        found = by(noisy, options, progress)
     progress(1.0)
     pairs = zip(found.images, found.counts, strict=True)
-    every = [next(pairs) if part.is_noisy else _unchanged(part) for part in components.parts]
+    every = [
+        next(pairs) if part.is_noisy else masked.unchanged(part, its, options)
+        for part, its in zip(parts, masks, strict=True)
+    ]
     images, counts = zip(*every, strict=True)
     mean = sum(counts) / np.float32(len(counts))
     return found._replace(images=[components.restored(images)], counts=[mean])
-
-
-def _unchanged(part: Component) -> tuple[Any, Any]:
-    """A component without noise, and its numbers of coefficients."""
-    dtype = float_dtype(part.image.dtype)
-    image = within(part.image.astype(dtype), part.value_range, dtype)
-    return image, np.zeros_like(part.image, np.float32)
 
 
 def _denoised_components(parts: list[Component], options: Options, progress: Progress) -> Denoised:
@@ -326,22 +341,7 @@ def _denoised_components(parts: list[Component], options: Options, progress: Pro
             history.extend(result for scale in rounds for result in scale)
             for source in group:
                 scales[source.component] = [scale[-1].transform for scale in rounds]
-    recipes = [_recipe(*each, options) for each in zip(parts, scales, strict=True)]
+    recipes = [recipe_of(*each, options) for each in zip(parts, scales, strict=True)]
     rest = progress.section(learning, 1)
     images, counts = backend.denoised(recipes, options.quality, rest)
     return Denoised(images, counts, [each[0] for each in scales], history)
-
-
-def _recipe(part: Component, transforms: Sequence[NDArray], options: Options) -> Recipe:
-    peak = (part.highest / 2 - part.lowest / 2) / part.sigma
-    is_fast = EFFORTS[options.quality] is None
-    largest = _SINGLE_PRECISION_PEAK if is_fast else _SINGLE_PRECISION_PEAK_OF_GROUPS
-    return Recipe(
-        transforms=tuple(map(of_ordinary_scale, transforms)),
-        patch_shape=options.patch_shape,
-        sigma=part.sigma,
-        covariance=part.covariance,
-        centre=part.lowest / 2 + part.highest / 2,
-        dtype=np.dtype(np.float32 if peak <= largest else np.float64),
-        value_range=part.value_range,
-    )

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kappaform.imaging.cleaning.fill_kernels import fill_groups
 from kappaform.imaging.cleaning.kernels import denoise_groups, nearest
 from kappaform.imaging.patches import Grid, grid_of
 from kappaform.imaging.work import SILENT, Progress
@@ -169,37 +170,82 @@ class Groups:
         n = grid.offsets.size
         covariance = (np.eye(n) if covariance is None else covariance).astype(noisy.dtype)
         rounding = n * float(np.finfo(noisy.dtype).eps)
-        layer = math.prod(noisy.shape[self.axis + 1 :])
-        reach = self.search.radius[self.axis]
-        side = self.search.patch_shape[self.axis]
-        flat = [np.ascontiguousarray(image).reshape(-1) for image in (noisy, partial, guide)]
-        values, weights = np.zeros((2, 2, noisy.size), noisy.dtype)
+        images = [np.ascontiguousarray(image).reshape(-1) for image in (noisy, partial, guide)]
+        sums = np.zeros((2, 2, noisy.size), noisy.dtype)
 
-        def sums_of(number: int, _: Workspace) -> tuple[slice, NDArray, NDArray]:
-            strip = self.strips[number]
-            starts = grid.starts(np.arange(strip.start, strip.stop))
-            first = max(int(starts[0]) // layer - reach, 0)
-            last = min(int(starts[-1]) // layer + reach + side, noisy.shape[self.axis])
-            part = slice(first * layer, last * layer)
-            sums, marks = np.zeros((2, 2, part.stop - part.start), noisy.dtype)
+        def add_groups(
+            parts: Sequence[NDArray], starts: NDArray, members: NDArray, out: NDArray
+        ) -> None:
             denoise_groups(
-                *(image[part] for image in flat), covariance, starts - part.start,
-                self.members[number], self.layout.steps, grid.offsets, fraction, rounding, sums,
-                marks,
+                *parts, covariance, starts, members, self.layout.steps, grid.offsets, fraction,
+                rounding, *out,
             )  # fmt: skip
-            return part, sums, marks
 
-        def add(result: tuple[slice, NDArray, NDArray]) -> None:
-            part, sums, marks = result
-            values[:, part] += sums
-            weights[:, part] += marks
-
-        numbers = range(len(self.strips))
-        mapped_in_order(sums_of, numbers, progress.over(len(numbers)), add)
+        self._add(images, add_groups, noisy.shape, sums, progress)
+        values, weights = sums
         shape = (2, *noisy.shape)
         total, kept = (over_pixels(w, grid.patch_shape) for w in weights.reshape(shape))
         estimate, less = values.reshape(shape)
         return estimate / total, (less + kept * partial) / total
+
+    def filled(
+        self,
+        guide: NDArray,
+        given: NDArray,
+        known: NDArray,
+        variance: float,
+        denoises: bool,
+        progress: Progress = SILENT,
+    ) -> tuple[NDArray, NDArray]:
+        """Sum of the estimates of each pixel from the known ones of its patches, and their number.
+
+        Known pixels have white noise of this variance; they are estimated if `denoises`.
+        """
+        grid, shape = self.layout.grid, guide.shape
+        images = [np.ascontiguousarray(image).reshape(-1) for image in (guide, given, known)]
+        rounding = grid.offsets.size * float(np.finfo(guide.dtype).eps)
+        sums = np.zeros((2, 1, guide.size), guide.dtype)
+
+        def add_groups(
+            parts: Sequence[NDArray], starts: NDArray, members: NDArray, out: NDArray
+        ) -> None:
+            fill_groups(
+                *parts, starts, members, self.layout.steps, grid.offsets,
+                guide.dtype.type(variance), guide.dtype.type(rounding), denoises, *out[:, 0],
+            )  # fmt: skip
+
+        self._add(images, add_groups, shape, sums, progress)
+        return sums[0].reshape(shape), sums[1].reshape(shape)
+
+    def _add(
+        self,
+        images: Sequence[NDArray],
+        add_groups: Callable[[Sequence[NDArray], NDArray, NDArray, NDArray], None],
+        shape: tuple[int, ...],
+        sums: NDArray,
+        progress: Progress,
+    ) -> None:
+        """Add what a kernel adds for the groups of each strip to sums over flat images."""
+        layer = math.prod(shape[self.axis + 1 :])
+        reach, side = self.search.radius[self.axis], self.search.patch_shape[self.axis]
+
+        def sums_of(number: int, _: Workspace) -> tuple[slice, NDArray]:
+            strip = self.strips[number]
+            starts = self.layout.grid.starts(np.arange(strip.start, strip.stop))
+            first = max(int(starts[0]) // layer - reach, 0)
+            last = min(int(starts[-1]) // layer + reach + side, shape[self.axis])
+            part = slice(first * layer, last * layer)
+            some = np.zeros((*sums.shape[:2], part.stop - part.start), sums.dtype)
+            parts = [image[part] for image in images]
+            add_groups(parts, starts - part.start, self.members[number], some)
+            return part, some
+
+        def add(result: tuple[slice, NDArray]) -> None:
+            part, some = result
+            sums[..., part] += some
+
+        numbers = range(len(self.strips))
+        mapped_in_order(sums_of, numbers, progress.over(len(numbers)), add)
 
 
 def over_pixels(weights: Any, patch_shape: Sequence[int]) -> Any:

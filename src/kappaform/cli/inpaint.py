@@ -1,0 +1,94 @@
+"""`kappaform inpaint`: fill the missing pixels of a picture."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from argparse import Namespace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+import kappaform as kf
+from kappaform.cli import files, holes, messages
+from kappaform.cli.denoise import along_of
+from kappaform.image_files import Picture, as_stored, check_target, write_image
+from kappaform.image_files.picture import MOVIE
+from kappaform.imaging.work import Progress
+
+
+def inpaint(arguments: Namespace) -> None:
+    started = time.perf_counter()
+    source, target = Path(arguments.input), Path(arguments.output)
+    given = [source, *([Path(arguments.mask)] if arguments.mask else [])]
+    files.check_output(target, files.identities(given), overwrite=arguments.overwrite)
+    picture = files.picture_with_pages(source, arguments, leaves_holes=True)
+    check_target(target, picture)
+    along = along_of(picture, arguments)
+    stack, missing = picture.as_stack(along), _missing(picture, along, arguments)
+    number = int(np.count_nonzero(missing))
+    if number == 0:
+        messages.warn(f"{source}: nothing is missing, the picture is written as it is.")
+        filled = stack
+    else:
+        with messages.warnings_about(source, target):
+            filled = as_stored(_filled(picture, along, missing, arguments), stack.dtype)
+        np.copyto(filled, stack, where=~missing)  # exactly, whatever their type
+    write_image(target, picture.with_stack(filled, along), None)
+    facts = {
+        "input": str(source),
+        "output": str(target),
+        "filled": number,
+        "percent": round(100 * number / missing.size, 3),
+        "seconds": round(time.perf_counter() - started, 3),
+    }
+    if arguments.json:
+        messages.say_json(facts)
+    else:
+        text = "{input} -> {output}: {filled} values filled ({percent:.3g} %), {seconds:.1f} s"
+        messages.say(text.format(**facts))
+
+
+def _missing(picture: Picture, along: str, arguments: Namespace) -> NDArray:
+    """Which values are missing, for any of the reasons."""
+    stack = picture.as_stack(along)
+    missing = np.isnan(stack) if stack.dtype.kind == "f" else np.zeros(stack.shape, bool)
+    for some in (
+        holes.masked(picture, along, arguments),
+        holes.without_data(picture, along, arguments),
+    ):
+        if some is not None:
+            missing = missing | some
+    if arguments.dead_pixels:
+        missing = missing | holes.dead(picture, along, ~missing)
+    return missing
+
+
+def _filled(picture: Picture, along: str, missing: NDArray, arguments: Namespace) -> NDArray:
+    """The stack with its missing pixels filled; shows progress."""
+    stack, is_movie = picture.as_stack(along).astype(np.float64), along == MOVIE
+    value_range = arguments.value_range or picture.value_range
+    movies = zip(stack, missing, strict=True) if is_movie else [(stack, missing)]
+    n_movies = len(stack) if is_movie else 1
+    work = f"{np.count_nonzero(missing)} values"
+    with messages.calling_library(Path(arguments.input).name, work) as progress:
+        if arguments.volume:  # declared, so that there is no doubt
+            warnings.filterwarnings("ignore", "image has shape .* is taken for a volume")
+        warnings.filterwarnings("ignore", "nothing is missing")  # in a movie among several
+        parts = Progress(progress).sections([1] * n_movies)
+        found = [
+            kf.inpaint(
+                images,
+                mask,
+                quality=arguments.quality,
+                value_range=value_range,
+                channel_axis=picture.channel_axis,
+                stack_axis=0,
+                movie=is_movie,
+                rng=arguments.seed,
+                progress=part,
+            )
+            for (images, mask), part in zip(movies, parts, strict=True)
+        ]
+    return np.stack(found) if is_movie else found[0]

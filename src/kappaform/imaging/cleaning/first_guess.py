@@ -1,0 +1,78 @@
+"""First guess of missing pixels: averages of known ones nearby, or farther away if needed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.ndimage import gaussian_filter
+
+_TRUST_IN_COARSER = 1e-2  # weight of the average at half the size
+
+
+def first_guess(image: NDArray, known: NDArray) -> tuple[NDArray, float]:
+    """Local averages of what is known, and their error at known pixels, each left out in turn."""
+    values, weights = np.where(known, image, 0.0), known.astype(np.float64)
+    centre = values.sum() / weights.sum()
+    values = np.where(known, values - centre, 0.0)
+    guess, sums, totals = _averages(values, weights)
+    own = _weight_of_itself(image.ndim)
+    others = totals - own
+    counted = known & (others > own / 2)
+    if not counted.any():
+        return guess + centre, float(np.std(image[known]))
+    errors = values[counted] - (sums[counted] - own * values[counted]) / others[counted]
+    return guess + centre, math.sqrt(float(np.mean(errors**2)))
+
+
+def _averages(values: NDArray, weights: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+    """Weighted averages, and the sums of values and of weights that they are the ratio of.
+
+    Where next to nothing is known around a pixel, the average at half the size takes over.
+    """
+    sums, totals = (gaussian_filter(each, 1.0, mode="constant") for each in (values, weights))
+    if totals.min() > _TRUST_IN_COARSER or max(values.shape) == 1:
+        return sums / np.maximum(totals, np.finfo(float).tiny), sums, totals
+    axes = range(values.ndim)
+    half_values, half_weights = _halved(values, axes), _halved(weights, axes)
+    most = np.maximum(half_weights, 1.0)
+    coarse, *_ = _averages(half_values / most, half_weights / most)
+    coarse = doubled(coarse, values.shape, axes)
+    guess = (sums + _TRUST_IN_COARSER * coarse) / (totals + _TRUST_IN_COARSER)
+    return guess, sums, totals
+
+
+def known_halved(image: NDArray, known: NDArray, axes: Sequence[int]) -> tuple[NDArray, NDArray]:
+    """An image at half its size along some axes, and which of its pixels are known.
+
+    They are means of known neighbours; a pixel is known if one of these is.
+    """
+    sums, counts = _halved(np.where(known, image, 0.0), axes), _halved(known.astype(float), axes)
+    return sums / np.maximum(counts, 1.0), counts > 0
+
+
+def doubled(image: NDArray, shape: Sequence[int], axes: Sequence[int]) -> NDArray:
+    """An image of half of this shape at full size, smoothed."""
+    for axis in axes:
+        image = np.repeat(image, 2, axis)[(slice(None),) * axis + (slice(shape[axis]),)]
+    widths = [1.0 if axis in axes else 0.0 for axis in range(image.ndim)]
+    return np.asarray(gaussian_filter(image, widths, mode="nearest"))
+
+
+def _halved(values: NDArray, axes: Sequence[int]) -> NDArray:
+    """Sums of neighbours, two along each of the axes."""
+    for axis in axes:
+        if values.shape[axis] % 2:
+            values = np.pad(values, [(0, int(i == axis)) for i in range(values.ndim)])
+        shape = values.shape
+        values = values.reshape(*shape[:axis], -1, 2, *shape[axis + 1 :]).sum(axis + 1)
+    return values
+
+
+def _weight_of_itself(ndim: int) -> float:
+    """The weight that a pixel has in its own average."""
+    impulse = np.zeros(9)
+    impulse[4] = 1.0
+    return float(gaussian_filter(impulse, 1.0, mode="constant")[4]) ** ndim

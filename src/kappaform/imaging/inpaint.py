@@ -1,0 +1,164 @@
+"""Filling missing pixels from what is known around them and from similar places."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kappaform.checks import float_dtype, library_of, representable
+from kappaform.errors import warn
+from kappaform.imaging.axes import check_scale, extremes_of
+from kappaform.imaging.cleaning.holes import filled
+from kappaform.imaging.masks import check_some_known, pixels_and_missing
+from kappaform.imaging.options import Options, Quality
+from kappaform.imaging.work import Listener, Progress
+from kappaform.threads import single_threaded_blas
+
+_MOST_JOINT = 4  # channels with different masks whose patches are filled together
+
+
+def inpaint(
+    image: ArrayLike,
+    mask: ArrayLike | None = None,
+    *,
+    quality: Quality | None = None,
+    value_range: tuple[float, float] | None = None,
+    channel_axis: int | None = None,
+    stack_axis: int | None = None,
+    movie: bool = False,
+    rng: int | np.random.Generator | None = None,
+    progress: Listener | None = None,
+) -> NDArray:
+    """Fill the missing pixels of an image, a volume or a stack; known pixels are kept exactly.
+
+    Groups of similar patches are estimated together, each patch from its known pixels, in rounds
+    that start from local averages. For noisy images use `denoise` with `mask`, which fills and
+    denoises in one estimate.
+
+    Parameters
+    ----------
+    image : array
+        2-D or 3-D, plus the axes of channels and of a stack. Floats keep their dtype, integers are
+        returned as float64 in their own range. NaN, and the masked entries of a masked array, are
+        missing. A torch tensor is filled on the host and returned on its device.
+    mask : array of bool, optional
+        True where pixels are missing; what the image holds there is not used. It has the shape of
+        the image, or that without the axes of channels or stack, which then have it in common.
+    quality : {"fast", "balanced", "best"}, optional
+        More and smaller steps, and denser patches; default "balanced".
+    value_range : (low, high), optional
+        Possible values: filled pixels are clipped to them.
+    channel_axis : int, optional
+        Axis of the channels.
+    stack_axis : int, optional
+        Axis along which images are filled independently.
+    movie : bool
+        The images of the stack are the frames of a movie, in order: holes are filled from other
+        frames as well.
+    rng : int or Generator, optional
+        Chooses the known pixels that are held out to measure the error. None: 0, the same call
+        gives the same result.
+    progress : callable, optional
+        Called with the completed fraction, a float that never decreases and ends at 1.
+
+    Returns
+    -------
+    array of the shape and axes of `image`
+
+    See Also
+    --------
+    denoise : with `mask`, denoises an image around its missing pixels and fills these.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skimage.data import camera
+    >>> import kappaform as kf
+    >>> picture = camera()[100:164, 200:264].astype(float)
+    >>> mask = np.random.default_rng(0).random(picture.shape) < 0.3
+    >>> filled = kf.inpaint(picture, mask, value_range=(0, 255))
+    >>> bool(abs(filled - picture)[mask].mean() < 6), bool((filled == picture)[~mask].all())
+    (True, True)
+    """
+    pixels, missing = pixels_and_missing(image, mask, (channel_axis, stack_axis), nan=True)
+    options = Options.checked(
+        pixels,
+        quality=quality,
+        value_range=value_range,
+        channel_axis=channel_axis,
+        stack_axis=stack_axis,
+        movie=movie,
+        rng=rng,
+        progress=progress,
+    )
+    check_some_known(missing, options.axes)
+    stack = options.axes.to_stack(pixels)
+    lowest, highest = extremes_of(stack[0] if movie else stack)
+    check_scale(lowest, highest, np.zeros_like(lowest))
+    result = pixels.astype(float_dtype(pixels.dtype))
+    if missing.any():
+        values = _filled(pixels, missing, options)
+        low, high = representable(options.value_range, result.dtype)
+        result[missing] = values[missing].clip(low, high)
+    else:
+        warn("nothing is missing: the image is returned as it is.")
+    options.progress(1.0)
+    if library_of(image) == "torch":
+        from kappaform.imaging.cleaning.torch import as_given
+
+        tensor: Any = image
+        return as_given(result, tensor)
+    return result
+
+
+def _filled(pixels: NDArray, missing: NDArray, options: Options) -> NDArray:
+    """Values for all pixels, image by image of a stack."""
+    axes = options.axes
+    stack, known = axes.to_stack(pixels), axes.to_stack(~missing)
+    parts = options.progress.sections([1] * len(stack))
+    with single_threaded_blas():
+        images = [
+            filled_image(image, is_known, options, part)
+            for image, is_known, part in zip(stack, known, parts, strict=True)
+        ]
+    return axes.from_stack(np.stack(images))
+
+
+def filled_image(image: NDArray, known: NDArray, options: Options, progress: Progress) -> NDArray:
+    """One image of a stack, channels last, float64."""
+    n_channels = image.shape[-1]
+    settings: dict[str, Any] = {"frames": options.axes.movie, "progress": progress}
+    values = image.astype(np.float64)
+    if n_channels > 1 and (known == known[..., :1]).all():
+        return _by_principal_components(values, known[..., 0], options, settings)
+    channels, masks = np.moveaxis(values, -1, 0), np.moveaxis(known, -1, 0)
+    if 1 < n_channels <= _MOST_JOINT and image.ndim == 3:  # planes
+        means = [each[is_known].mean() for each, is_known in zip(channels, masks, strict=True)]
+        centres = np.array(means)[:, np.newaxis, np.newaxis]
+        (joint,) = filled(
+            [channels - centres],
+            [masks],
+            options.quality,
+            options.seed,
+            joint=True,
+            progress=progress,
+        )
+        return np.moveaxis(joint + centres, 0, -1)
+    found = filled(list(channels), list(masks), options.quality, options.seed, **settings)
+    return np.stack(found, axis=-1)
+
+
+def _by_principal_components(
+    values: NDArray, known: NDArray, options: Options, settings: dict[str, Any]
+) -> NDArray:
+    """Channels with a mask in common, by the principal components of their known pixels."""
+    given = values[known]
+    mean = given.mean(axis=0)
+    basis = np.linalg.eigh((given - mean).T @ (given - mean))[1][:, ::-1]
+    rotated = (values - mean) @ basis
+    components = list(np.moveaxis(rotated, -1, 0))
+    masks = [known] * len(components)
+    found = filled(components, masks, options.quality, options.seed, **settings)
+    return np.stack(found, axis=-1) @ basis.T + mean

@@ -1,0 +1,196 @@
+"""Denoising around missing pixels: filled first, then estimated again from the known ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kappaform.checks import float_dtype
+from kappaform.imaging.axes import ANY_VALUE, extremes_of, within
+from kappaform.imaging.cleaning.first_guess import first_guess
+from kappaform.imaging.cleaning.holes import density_around, filled, reestimated
+from kappaform.imaging.components import Component
+from kappaform.imaging.masks import check_some_known, pixels_and_missing
+from kappaform.imaging.noise.estimate import check_kind, noise_of
+from kappaform.imaging.noise.kinds import Noise, White
+from kappaform.imaging.options import Options
+from kappaform.imaging.work import Progress
+from kappaform.threads import single_threaded_blas
+
+# Noise is estimated in blocks without holes, as large as there are enough of.
+_BLOCK_SIDES = {2: (32, 16), 3: (16, 8)}
+_LEAST_PIXELS = 4096  # in all blocks
+_LEAST_TRIPLES = 100
+# Relative costs of filling and of the last estimate, over that of denoising; for progress only.
+_WORK = 5.0, 1.0, 0.5
+
+
+def whole_image(
+    image: Any, mask: Any, sigma: Any, noise: Any, channel_axis: int | None, options: Options
+) -> dict[str, Any]:
+    """What to denoise instead of an image with missing pixels, as arguments: a guess fills these.
+
+    Its noise is estimated unless it is given. If nothing is missing, it is the image itself.
+    """
+    nan, axes = isinstance(mask, str) and mask == "nan", options.axes
+    pixels, missing = pixels_and_missing(
+        image, None if nan else mask, (channel_axis, axes.named_stack), nan
+    )
+    check_some_known(missing, axes)
+    whole = {"pixels": pixels, "sigma": sigma, "noise": noise, "options": options}
+    if not missing.any():
+        return whole
+    known = axes.to_stack(~missing)
+    stack = axes.to_stack(pixels.astype(float_dtype(pixels.dtype)))
+    extremes_of(stack[0] if axes.movie else stack)  # rejects inf, and NaN that are not missing
+    if sigma is None and (noise is None or isinstance(noise, str)):
+        with single_threaded_blas():
+            whole["noise"] = noises_around(stack, known, noise, options.patch_shape, axes.movie)
+    if not (known == known[..., :1]).all():
+        whole["options"] = replace(options, decorrelate=False)
+    return whole | {"pixels": axes.from_stack(with_guesses(stack, known)), "known": known}
+
+
+def masks_of(parts: Sequence[Component], known: NDArray) -> list[NDArray]:
+    """The known pixels of each component. Only masks of channels that are components differ."""
+    return [known[..., min(c, known.shape[-1] - 1)] for c in range(len(parts))]
+
+
+def with_guesses(stack: NDArray, known: NDArray) -> NDArray:
+    """A stack whose missing pixels are local averages, so that all of it is finite."""
+    result = stack.copy()
+    for image, is_known in zip(result, known, strict=True):
+        for c in range(image.shape[-1]):
+            if not is_known[..., c].all():
+                guess, _ = first_guess(image[..., c], is_known[..., c])
+                image[..., c] = np.where(is_known[..., c], image[..., c], guess)
+    return result
+
+
+def noises_around(
+    stack: NDArray, known: NDArray, kind: Any, patch_shape: tuple[int, ...], movie: bool
+) -> list[Noise]:
+    """The noise of each image of a stack, or of a movie, estimated where nothing is missing."""
+    check_kind(kind, "noise")
+    patch_shape = patch_shape[1:] if movie else patch_shape
+    noises: list[Noise] = []
+    for image, is_known in zip(stack, np.asarray(known.all(axis=-1)), strict=True):
+        if is_known.all() and not movie:
+            noises.append(noise_of(image, kind, patch_shape))
+            continue
+        mosaic = _without_holes(image, is_known, movie)
+        if mosaic is not None:
+            noises.append(noise_of(mosaic, kind, patch_shape))
+        elif kind in (None, "white"):
+            noises.append(White(_from_triples(image, is_known)))
+        else:
+            raise ValueError(
+                f"noise={kind!r}: there are too few areas without missing pixels to estimate it; "
+                "give sigma, or the noise itself."
+            )
+    return noises
+
+
+def _without_holes(image: NDArray, known: NDArray, movie: bool) -> NDArray | None:
+    """Blocks in which nothing is missing, next to each other; None if there are too few."""
+    n_axes = known.ndim - movie
+    for side in _BLOCK_SIDES[n_axes]:
+        sides = [1] * movie + [side] * n_axes
+        counts = [size // along for size, along in zip(known.shape, sides, strict=True)]
+        blocks, complete = (_blocks(each, counts, sides) for each in (image, known))
+        blocks = blocks[complete.all(axis=tuple(range(1, complete.ndim)))]
+        if len(blocks) * side**n_axes >= _LEAST_PIXELS:
+            if movie:
+                blocks = blocks[:, 0]
+            n_rows = math.isqrt(len(blocks))
+            rows = blocks[: n_rows * (len(blocks) // n_rows)].reshape(n_rows, -1, *blocks.shape[1:])
+            return np.concatenate([np.concatenate(list(row), axis=1) for row in rows], axis=0)
+    return None
+
+
+def _blocks(image: NDArray, counts: Sequence[int], sides: Sequence[int]) -> NDArray:
+    """The blocks of an image, one after the other; axes after those of the blocks are kept."""
+    n_axes = len(counts)
+    image = image[tuple(slice(n * side) for n, side in zip(counts, sides, strict=True))]
+    shape = [n for pair in zip(counts, sides, strict=True) for n in pair]
+    image = image.reshape(*shape, *image.shape[n_axes:])
+    order = [*range(0, 2 * n_axes, 2), *range(1, 2 * n_axes, 2), *range(2 * n_axes, image.ndim)]
+    image = image.transpose(order)
+    return image.reshape(-1, *image.shape[n_axes:])
+
+
+def _from_triples(image: NDArray, known: NDArray) -> NDArray:
+    """Standard deviation of white noise, for each channel, from second differences.
+
+    Texture counts as noise here, so that the estimate is rough.
+    """
+    differences = []
+    for axis in range(known.ndim):
+        first, middle, last = (
+            (slice(None),) * axis + (slice(i, known.shape[axis] - 2 + i),) for i in range(3)
+        )
+        complete = known[first] & known[middle] & known[last]
+        values = image.astype(np.float64)
+        second = values[first] - 2 * values[middle] + values[last]
+        differences.append(second[complete] / math.sqrt(6))
+    every = np.concatenate(differences)
+    if len(every) < _LEAST_TRIPLES:
+        raise ValueError("there are too few known neighbours to estimate the noise: give sigma.")
+    return np.asarray(np.median(np.abs(every), axis=0) / 0.6745)
+
+
+def denoised_around_holes(
+    parts: list[Component], known: list[Any], options: Options, by: Any, progress: Progress
+) -> Any:
+    """Components with holes denoised by the given function: missing pixels are filled before.
+
+    Afterwards all pixels are estimated from the known ones of their groups, with the result as a
+    guide, and both estimates are averaged.
+    """
+    of_filling, of_denoising, of_rest = progress.sections(_WORK)
+    is_movie = options.axes.movie
+    sources = [part.image.astype(np.float64) for part in parts]
+    images = filled(
+        sources, known, options.quality, options.seed, frames=is_movie, progress=of_filling
+    )
+    whole = [_with_image(*pair) for pair in zip(parts, images, strict=True)]
+    found = by(whole, options, of_denoising)
+    if any(part.covariance is not None for part in parts):
+        of_rest(1.0)
+        return found
+    sigmas = [part.sigma for part in parts]
+    guides = [np.asarray(image, np.float64) for image in found.images]
+    again = reestimated(sources, known, guides, sigmas, is_movie, of_rest)
+    results = []
+    for part, one, two, is_known in zip(parts, guides, again, known, strict=True):
+        weight = max(0.5, density_around(is_known))
+        mean = (1 - weight) * one + weight * two
+        dtype = found.images[0].dtype
+        results.append(within(mean, part.value_range, dtype).astype(dtype, copy=False))
+    return found._replace(images=results)
+
+
+def unchanged(part: Component, known: NDArray | None, options: Options) -> tuple[Any, Any]:
+    """A component without noise, its holes filled, and its numbers of coefficients."""
+    dtype, values = float_dtype(part.image.dtype), part.image
+    if known is not None:
+        frames = options.axes.movie
+        source = values.astype(np.float64)
+        (values,) = filled([source], [known], options.quality, options.seed, frames=frames)
+    image = within(values.astype(dtype), part.value_range, dtype)
+    return image, np.zeros_like(part.image, np.float32)
+
+
+def _with_image(part: Component, image: NDArray) -> Component:
+    values = image if part.value_range == ANY_VALUE else image.clip(*part.value_range)
+    dtype = part.image.dtype if part.image.dtype.kind == "f" else np.dtype(np.float64)
+    return part._replace(
+        image=values.astype(dtype),
+        lowest=min(part.lowest, float(values.min())),
+        highest=max(part.highest, float(values.max())),
+    )

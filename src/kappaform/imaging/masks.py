@@ -1,0 +1,82 @@
+"""Which pixels of an image are missing, as given by a mask, by NaN or by a masked array."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kappaform.checks import as_real_array, library_of
+from kappaform.imaging.axes import Axes
+
+
+def pixels_and_missing(
+    image: Any, mask: Any, axes_named: tuple[int | None, ...], nan: bool
+) -> tuple[NDArray, NDArray]:
+    """The values of an image, zero where they are missing, and which are, both of its shape.
+
+    `axes_named` are the axes (of channels, of a stack) along which a mask may be the same for all.
+    With `nan`, every NaN is missing.
+    """
+    if library_of(image) == "dask":
+        raise ValueError(
+            "image is a Dask array: missing pixels are filled in memory only, image.compute()."
+        )
+    hidden: Any = False
+    if isinstance(image, np.ma.MaskedArray):
+        image, hidden = image.data, np.ma.getmaskarray(image)
+    pixels = as_real_array(_on_host(image, "image"), "image")
+    missing = np.broadcast_to(hidden, pixels.shape).copy()
+    if mask is not None:
+        missing |= _spread(_checked_mask(mask), pixels.shape, axes_named)
+    if nan and pixels.dtype.kind == "f":
+        missing |= np.isnan(pixels)
+    return np.where(missing, pixels.dtype.type(0), pixels), missing
+
+
+def check_some_known(missing: NDArray, axes: Axes) -> None:
+    """Reject an image, or one of a stack, or a channel, of which nothing is known."""
+    stack = axes.to_stack(missing)
+    nothing = stack.all(axis=tuple(range(1, stack.ndim - 1)))
+    if nothing.any():
+        which, channel = np.argwhere(nothing)[0].tolist()
+        where = [f"image {which} of the stack"] * (len(stack) > 1)
+        where += [f"channel {channel}"] * (stack.shape[-1] > 1 and not nothing[which].all())
+        of = f" of {', '.join(where)}" if where else ""
+        raise ValueError(
+            f"every pixel{of} is missing: at least one must be known. A mask is True where pixels "
+            "are missing, ~mask inverts it."
+        )
+
+
+def _on_host(values: Any, name: str) -> Any:
+    if library_of(values) != "torch":
+        return values
+    from kappaform.imaging.cleaning.torch import as_array
+
+    return as_array(values, name)
+
+
+def _checked_mask(mask: Any) -> NDArray:
+    if isinstance(mask, str):
+        raise ValueError(f"mask={mask!r} is unknown: give an array of booleans, or 'nan'.")
+    array = np.asarray(_on_host(mask, "mask"))
+    if array.dtype != np.bool_:
+        raise TypeError(
+            f"mask has dtype {array.dtype}: give booleans, True where pixels are missing, such as "
+            "mask > 0."
+        )
+    return array
+
+
+def _spread(mask: NDArray, shape: tuple[int, ...], axes_named: tuple[int | None, ...]) -> NDArray:
+    """A mask for every channel and image of a stack."""
+    named = sorted({axis % len(shape) for axis in axes_named if axis is not None})
+    for left_out in ([], *([axis] for axis in named), named):
+        expected = tuple(n for axis, n in enumerate(shape) if axis not in left_out)
+        if mask.shape == expected:
+            return np.broadcast_to(np.expand_dims(mask, left_out), shape)
+    rest = tuple(n for axis, n in enumerate(shape) if axis not in named)
+    also = f", or {rest} for all channels and images" if named else ""
+    raise ValueError(f"mask has shape {mask.shape}, the image {shape}: give {shape}{also}.")

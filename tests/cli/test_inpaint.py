@@ -1,0 +1,122 @@
+"""`kappaform inpaint`, and masks and values without data of `kappaform denoise`."""
+
+import json
+
+import numpy as np
+import pytest
+import tifffile
+from cli.command import PICTURE, ended, noisy, put, rejected
+
+from kappaform.image_files import read_image
+from kappaform.imaging.dead_pixels import dead_pixels
+
+MASK = np.zeros(PICTURE.shape, np.uint8)
+MASK[10:13, 4:30] = 255
+
+
+def pixels(name):
+    return read_image(name).pixels
+
+
+def test_only_pixels_of_the_mask_change(folder, capsys):
+    put("a.png", PICTURE)
+    put("mask.png", MASK)
+    code, out, err = ended(capsys, "inpaint", "a.png", "--mask", "mask.png", "-o", "b.png")
+    assert (code, err) == (0, "")
+    assert out.startswith(f"a.png -> b.png: {np.count_nonzero(MASK)} values filled")
+    found = pixels(folder / "b.png")
+    np.testing.assert_array_equal(found[MASK == 0], PICTURE[MASK == 0])
+    assert found.dtype == np.uint8
+
+
+def test_colours_and_alpha_are_kept_and_a_mask_may_have_colours(folder, capsys):
+    colours = np.stack([PICTURE, PICTURE.T, PICTURE[::-1], np.full_like(PICTURE, 200)], axis=-1)
+    put("a.png", colours, has_channels=True, has_alpha=True)
+    put("mask.png", np.stack([MASK, 0 * MASK, 0 * MASK], axis=-1), has_channels=True)
+    arguments = ("inpaint", "a.png", "--mask", "mask.png", "-o", "b.png", "--json")
+    code, out, _ = ended(capsys, *arguments, "--quality", "fast")
+    assert code == 0
+    assert json.loads(out)["filled"] == 3 * np.count_nonzero(MASK)
+    found = pixels(folder / "b.png")
+    np.testing.assert_array_equal(found[MASK == 0], colours[MASK == 0])
+    assert (found[..., 3] == 200).all()
+
+
+@pytest.mark.parametrize("option", [(), ("--nodata", "-9999")])
+def test_values_without_data_are_filled(capsys, option):
+    values = PICTURE.astype(np.float32)
+    values[5:8, 5:8] = -9999
+    tags = [] if option else [(42113, "s", 0, "-9999", True)]
+    tifffile.imwrite("a.tif", values, metadata=None, extratags=tags)
+    assert ended(capsys, "inpaint", "a.tif", *option, "-o", "b.tif")[0] == 0
+    found = tifffile.imread("b.tif")
+    assert found[5:8, 5:8].min() > 0
+    np.testing.assert_array_equal(found[values > 0], values[values > 0])
+
+
+def test_nan_are_filled(folder, capsys):
+    values = PICTURE.astype(np.float64)
+    values[3, 4:9] = np.nan
+    np.save("a.npy", values)
+    assert ended(capsys, "inpaint", "a.npy", "-o", "b.npy")[0] == 0
+    assert np.isfinite(np.load(folder / "b.npy")).all()
+
+
+def test_dead_pixels_are_found_and_filled(folder, capsys):
+    values = noisy().astype(np.float64)
+    clean = values.copy()
+    values[5, 7], values[20, 21], values[0, 35] = 900, -700, 1000
+    np.save("a.npy", values)
+    arguments = ("inpaint", "a.npy", "--dead-pixels", "-o", "b.npy", "--json")
+    code, out, _ = ended(capsys, *arguments)
+    assert code == 0
+    assert json.loads(out)["filled"] == 3
+    found = np.load(folder / "b.npy")
+    assert np.abs(found - clean).max() < 120
+    assert not dead_pixels(clean).any()
+
+
+def test_nothing_missing_is_said(folder, capsys):
+    put("a.png", PICTURE)
+    code, _, err = ended(capsys, "inpaint", "a.png", "-o", "b.png")
+    assert code == 0
+    assert "nothing is missing" in err
+    np.testing.assert_array_equal(pixels(folder / "b.png"), PICTURE)
+
+
+def test_bad_masks_are_rejected_and_nothing_is_written(folder, capsys):
+    put("a.png", PICTURE)
+    put("small.png", MASK[:-1])
+    put("all.png", np.full_like(MASK, 255))
+    for mask, text in (("small.png", "a mask has the same size"), ("all.png", "every pixel")):
+        line = rejected(capsys, "inpaint", "a.png", "--mask", mask, "-o", "b.png")
+        assert text in line
+    assert (
+        "no such" in rejected(capsys, "inpaint", "a.png", "--mask", "c.png", "-o", "b.png").lower()
+    )
+    assert not (folder / "b.png").exists()
+
+
+def test_denoising_fills_the_pixels_of_a_mask(folder, capsys):
+    values = noisy()
+    values[MASK > 0] = 255
+    put("a.png", values)
+    put("mask.png", MASK)
+    arguments = ("denoise", "a.png", "--mask", "mask.png", "--sigma", 15, "--quality", "fast")
+    assert ended(capsys, *arguments)[0] == 0
+    found = pixels(folder / "a_denoised.png").astype(float)
+    assert np.abs(found - PICTURE)[MASK > 0].mean() < 25
+
+
+def test_a_movie_is_filled_frame_by_frame_or_together(folder, capsys):
+    movie = np.stack([PICTURE] * 4)
+    movie[1, 8:14, 8:14] = 0
+    marked = np.zeros_like(movie)
+    marked[1, 8:14, 8:14] = 1
+    np.save("a.npy", movie)
+    np.save("mask.npy", marked)
+    arguments = ("inpaint", "a.npy", "--mask", "mask.npy", "--movie", "-o", "b.npy")
+    assert ended(capsys, *arguments)[0] == 0
+    found = np.load(folder / "b.npy")
+    np.testing.assert_array_equal(found[marked == 0], movie[marked == 0])
+    assert np.abs(found[1].astype(float) - PICTURE).max() < 60

@@ -1,0 +1,364 @@
+"""Missing pixels: their estimate in groups, what always holds, and what is rejected."""
+
+import naive
+import numpy as np
+import pytest
+from group_cases import CASES
+from skimage.data import astronaut, camera
+
+import kappaform as kf
+from kappaform.imaging.cleaning.first_guess import first_guess
+from kappaform.imaging.cleaning.groups import Groups
+from kappaform.imaging.cleaning.holes import _Watch
+
+cases = pytest.mark.parametrize(("shape", "search"), CASES.values(), ids=CASES.keys())
+
+PICTURE = camera()[100:148, 200:248].astype(np.float64)
+MASK = np.random.default_rng(0).random(PICTURE.shape) < 0.4
+
+
+def error(image, truth, where=...):
+    return float(np.sqrt(np.mean((np.asarray(image, float) - truth)[where] ** 2)))
+
+
+# --- One round
+
+
+@pytest.mark.parametrize("denoises", [False, True])
+@pytest.mark.parametrize("missing", [0.05, 0.5, 0.9])
+@cases
+def test_a_patch_is_its_conditional_mean_given_its_known_pixels(
+    shape, search, missing, denoises, rng
+):
+    guide, given = rng.standard_normal((2, *shape))
+    known = rng.random(shape) >= missing
+    groups = Groups(guide, search)
+    groups.find(guide)
+    grid = groups.layout.grid
+    corners = np.stack(grid.corners(np.arange(grid.n_patches)), axis=1)
+    members = corners[:, np.newaxis] + groups.layout.shifts[np.concatenate(groups.members)]
+    lists = []  # the reference first: it decides whether a group counts
+    for own, some in zip(corners.tolist(), members.tolist(), strict=True):
+        lists.append([tuple(own), *(tuple(place) for place in some if place != own)])
+    expected = naive.round_with_holes(guide, given, known, lists, search.patch_shape, 0.3, denoises)
+    found = groups.filled(guide, given, known, 0.3, denoises)
+    np.testing.assert_array_equal(found[1], expected[1])
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-8, atol=1e-8)
+
+
+def test_hidden_values_do_not_matter_to_a_round(rng):
+    shape, search = next(iter(CASES.values()))
+    guide, given = rng.standard_normal((2, *shape))
+    known = rng.random(shape) < 0.5
+    groups = Groups(guide, search)
+    groups.find(guide)
+    one = groups.filled(guide, given, known, 0.1, False)
+    two = groups.filled(guide, np.where(known, given, np.nan), known, 0.1, False)
+    np.testing.assert_array_equal(one, two)
+
+
+# --- The first guess
+
+
+@pytest.mark.parametrize("shape", [(40, 31), (1, 50), (9, 10, 11)])
+def test_a_first_guess_is_within_what_is_known_and_exact_for_constants(shape, rng):
+    image, known = rng.random(shape), rng.random(shape) < 0.05
+    known.flat[0] = True
+    guess, _ = first_guess(image, known)
+    assert np.isfinite(guess).all()
+    assert guess.min() >= image[known].min() - 1e-12
+    assert guess.max() <= image[known].max() + 1e-12
+    guess, its_error = first_guess(np.full(shape, 7.0), known)
+    assert its_error == 0
+    np.testing.assert_array_equal(guess, 7.0)
+
+
+def test_the_error_of_a_first_guess_is_that_of_pixels_left_out_in_turn(rng):
+    image, known = rng.random((12, 13)), np.ones((12, 13), bool)
+    known[4, 5] = known[0, 0] = False
+    errors = []
+    for place in np.argwhere(known):
+        without = known.copy()
+        without[tuple(place)] = False
+        guess, _ = first_guess(np.where(without, image, 0), without)
+        errors.append(guess[tuple(place)] - image[tuple(place)])
+    assert first_guess(image, known)[1] == pytest.approx(np.sqrt(np.mean(np.square(errors))))
+
+
+# --- Rounds
+
+
+def test_rounds_end_when_held_out_pixels_get_worse():
+    given, held = [np.zeros((1, 4, 200))], [np.ones((1, 4, 200), bool)]
+    watch = _Watch(given, held)
+    assert watch.goes_on([given[0] + 2.0])
+    assert watch.goes_on([given[0] + 1.0])
+    assert not watch.goes_on([given[0] + 1.0])  # no gain
+    few = _Watch(given, [held[0] & (np.arange(200) < 20)])
+    assert few.goes_on([given[0] + 1.0])
+    assert few.goes_on([given[0] + 1.0])  # may be chance
+    assert not few.goes_on([given[0] + 1.0])
+
+
+@pytest.mark.parametrize("n", [2, 7])
+def test_known_pixels_are_amplified_within_the_bound_of_the_condition_number(n, rng):
+    for _ in range(50):
+        basis = np.linalg.qr(rng.standard_normal((n, n)))[0]
+        values = np.exp(rng.uniform(0, 5, n))
+        matrix = (basis * values) @ basis.T
+        seen = rng.random(n) < 0.5
+        if not 0 < seen.sum() < n:
+            continue
+        gain = np.linalg.solve(matrix[np.ix_(seen, seen)], matrix[np.ix_(seen, ~seen)])
+        ratio = values.max() / values.min()
+        assert np.linalg.norm(gain, 2) <= (ratio**0.5 - ratio**-0.5) / 2 * (1 + 1e-9)
+
+
+# --- What always holds
+
+
+@pytest.fixture(scope="module")
+def filled():
+    return kf.inpaint(PICTURE, MASK)
+
+
+def test_known_pixels_are_kept_exactly(filled):
+    np.testing.assert_array_equal(filled[~MASK], PICTURE[~MASK])
+
+
+def test_holes_are_filled_better_than_by_averages(filled):
+    guess, _ = first_guess(PICTURE, ~MASK)
+    assert error(filled, PICTURE, MASK) < 0.8 * error(guess, PICTURE, MASK)
+
+
+def test_masks_nan_and_masked_arrays_are_the_same(filled):
+    np.testing.assert_array_equal(kf.inpaint(np.where(MASK, np.nan, PICTURE)), filled)
+    np.testing.assert_array_equal(kf.inpaint(np.ma.array(PICTURE, mask=MASK)), filled)
+    np.testing.assert_array_equal(kf.inpaint(np.where(MASK, -1e9, PICTURE), MASK), filled)
+
+
+def test_filling_commutes_with_scaling_and_shifting(filled):
+    np.testing.assert_allclose(
+        kf.inpaint(PICTURE * 1e-6 - 3, MASK),
+        filled * 1e-6 - 3,
+        rtol=0,
+        atol=1e-8,  # 0.01 grey levels
+    )
+
+
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_any_number_of_threads_gives_the_same_bits(n_threads, filled, monkeypatch):
+    monkeypatch.setenv("KAPPAFORM_NUM_THREADS", str(n_threads))
+    np.testing.assert_array_equal(kf.inpaint(PICTURE, MASK), filled)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int32, np.float16, np.float32, np.float64])
+def test_floats_keep_their_dtype_and_integers_become_float64(dtype, filled):
+    image = PICTURE.astype(dtype)
+    found = kf.inpaint(image, MASK)
+    assert found.dtype == (dtype if np.dtype(dtype).kind == "f" else np.float64)
+    np.testing.assert_array_equal(found[~MASK], image[~MASK])
+    assert error(found, filled) < 0.1
+
+
+def test_only_filled_pixels_are_clipped():
+    found = kf.inpaint(PICTURE, MASK, value_range=(80, 90))
+    assert found[MASK].min() >= 80
+    assert found[MASK].max() <= 90
+    np.testing.assert_array_equal(found[~MASK], PICTURE[~MASK])
+
+
+def test_progress_never_decreases_and_ends_at_one():
+    seen = []
+    kf.inpaint(PICTURE, MASK, quality="fast", progress=seen.append)
+    assert seen == sorted(seen)
+    assert seen[-1] == 1.0
+
+
+# --- Axes
+
+
+def test_images_of_a_stack_are_filled_independently():
+    stack = np.stack([PICTURE, PICTURE[::-1]])
+    found = kf.inpaint(stack, MASK, stack_axis=0, quality="fast")
+    for one, image in zip(found, stack, strict=True):
+        np.testing.assert_array_equal(one, kf.inpaint(image, MASK, quality="fast"))
+
+
+@pytest.mark.parametrize("axis", [0, -1])
+def test_channels_can_be_anywhere_and_have_masks_of_their_own(axis):
+    colour = astronaut()[60:100, 200:240].astype(np.float64)
+    masks = np.random.default_rng(1).random(colour.shape) < 0.3
+    common = kf.inpaint(
+        np.moveaxis(colour, -1, axis), masks[..., 0], channel_axis=axis, quality="fast"
+    )
+    own = kf.inpaint(
+        np.moveaxis(colour, -1, axis),
+        np.moveaxis(masks, -1, axis),
+        channel_axis=axis,
+        quality="fast",
+    )
+    common, own = np.moveaxis(common, axis, -1), np.moveaxis(own, axis, -1)
+    np.testing.assert_array_equal(own[~masks], colour[~masks])
+    # Other channels at the same pixel tell most about a value.
+    assert error(own, colour, masks) < 0.8 * error(common, colour, masks[..., 0])
+
+
+def test_a_hole_in_a_movie_is_filled_from_other_frames():
+    movie = np.stack([camera()[100:132, 200 + i : 232 + i] for i in range(5)]).astype(float)
+    mask = np.zeros(movie.shape, bool)
+    mask[2, 10:16, 10:16] = True
+    alone = kf.inpaint(movie, mask, stack_axis=0)
+    together = kf.inpaint(movie, mask, stack_axis=0, movie=True)
+    assert error(together, movie, mask) < 0.7 * error(alone, movie, mask)
+
+
+def test_volumes_are_filled():
+    grid = np.mgrid[:16, :16, :16] / 5
+    volume = np.sin(grid[0]) * np.cos(grid[1]) + np.sin(2 * grid[2])
+    mask = np.random.default_rng(0).random(volume.shape) < 0.5
+    found = kf.inpaint(volume, mask)
+    assert error(found, volume, mask) < 0.05
+
+
+# --- Holes of any form
+
+
+@pytest.mark.parametrize(
+    "hole",
+    [np.s_[:9, :9], np.s_[-12:, -12:], np.s_[20:], np.s_[:, 7:9], np.s_[5:45, 5:45], np.s_[1:, :]],
+    ids=["corner", "last corner", "most rows", "columns", "most", "all but a row"],
+)
+def test_large_holes_are_filled_calmly(hole):
+    mask = np.zeros(PICTURE.shape, bool)
+    mask[hole] = True
+    found = kf.inpaint(PICTURE, mask, quality="fast")
+    known = PICTURE[~mask]
+    margin = 0.2 * np.ptp(known)
+    assert known.min() - margin <= found.min()
+    assert found.max() <= known.max() + margin
+
+
+def test_a_single_known_pixel_and_constant_surroundings_give_constants():
+    lonely = np.full((20, 21), np.nan)
+    lonely[3, 4] = 7.25
+    np.testing.assert_array_equal(kf.inpaint(lonely), 7.25)
+    hole = np.full((30, 30), 1e6)
+    hole[5:25, 5:25] = np.nan
+    np.testing.assert_array_equal(kf.inpaint(hole), 1e6)
+
+
+@pytest.mark.parametrize("shape", [(1, 30), (30, 1), (3, 3), (5, 40)])
+def test_images_smaller_than_a_patch_are_filled(shape, rng):
+    image = rng.random(shape).cumsum(axis=-1)
+    mask = rng.random(shape) < 0.3
+    mask.flat[:2] = [True, False]
+    found = kf.inpaint(image, mask)
+    assert np.isfinite(found).all()
+    np.testing.assert_array_equal(found[~mask], image[~mask])
+
+
+# --- Noise
+
+
+def test_denoising_does_not_use_hidden_values_and_fills_them():
+    noisy = kf.add_noise(PICTURE, 10)
+    one = kf.denoise(noisy, 10, mask=MASK, quality="fast")
+    two = kf.denoise(np.where(MASK, np.nan, noisy), 10, mask="nan", quality="fast")
+    np.testing.assert_array_equal(one, two)
+    assert error(one, PICTURE, ~MASK) < 0.8 * error(noisy, PICTURE, ~MASK)
+    guess, _ = first_guess(noisy, ~MASK)
+    assert error(one, PICTURE, MASK) < 0.9 * error(guess, PICTURE, MASK)
+
+
+def test_an_empty_mask_changes_nothing():
+    noisy = kf.add_noise(PICTURE, 10)
+    none = np.zeros(PICTURE.shape, bool)
+    np.testing.assert_array_equal(
+        kf.denoise(noisy, 10, mask=none, quality="fast"), kf.denoise(noisy, 10, quality="fast")
+    )
+
+
+def test_without_noise_denoising_fills_as_inpainting_does(filled):
+    np.testing.assert_array_equal(kf.denoise(PICTURE, 0, mask=MASK), filled)
+
+
+def test_missing_pixels_do_not_count_as_noise():
+    noisy = kf.add_noise(camera()[:256, :256].astype(float), 10)
+    mask = np.zeros(noisy.shape, bool)
+    mask[::37] = mask[:, 100:103] = True
+    found = kf.denoise_with_details(
+        np.where(mask, -9999, noisy), mask=mask, noise="white", quality="fast"
+    )
+    assert found.sigma == pytest.approx(10, rel=0.1)
+
+
+def test_noise_can_be_estimated_without_any_complete_block():
+    flat = kf.add_noise(np.zeros((96, 96)), 3.0)
+    mask = np.random.default_rng(0).random(flat.shape) < 0.5
+    found = kf.denoise_with_details(flat, mask=mask, quality="fast")
+    assert found.sigma == pytest.approx(3, rel=0.1)
+    with pytest.raises(ValueError, match="too few areas without missing pixels"):
+        kf.denoise(flat, noise="shot", mask=mask)
+
+
+def test_colours_with_masks_of_their_own_are_denoised():
+    colour = astronaut()[60:100, 200:240].astype(np.float64)
+    noisy = kf.add_noise(colour, 10)
+    masks = np.random.default_rng(1).random(colour.shape) < 0.2
+    for mask in (masks, masks[..., 0]):
+        found = kf.denoise(noisy, 10, mask=mask, channel_axis=-1, quality="fast")
+        assert error(found, colour) < error(noisy, colour)
+
+
+# --- What is rejected
+
+
+@pytest.mark.parametrize(
+    ("mask", "kind", "message"),
+    [
+        (MASK[:-1], ValueError, r"mask has shape \(47, 48\), the image \(48, 48\)"),
+        (MASK.astype(int), TypeError, "mask has dtype int64: give booleans"),
+        (np.ones_like(MASK), ValueError, "every pixel is missing"),
+        ("nothing", ValueError, "mask='nothing' is unknown"),
+    ],
+)
+def test_bad_masks_are_rejected(mask, kind, message):
+    with pytest.raises(kind, match=message):
+        kf.inpaint(PICTURE, mask)
+    with pytest.raises(kind, match=message):
+        kf.denoise(PICTURE, 1, mask=mask)
+
+
+def test_infinite_values_and_nan_beside_the_mask_are_rejected():
+    with pytest.raises(ValueError, match="NaN or inf"):
+        kf.inpaint(np.where(MASK, np.inf, PICTURE))
+    with pytest.raises(ValueError, match="NaN or inf"):
+        kf.denoise(np.where(MASK, np.nan, PICTURE), 1, mask=~MASK)
+    with pytest.raises(ValueError, match=r"denoise\(image, mask='nan'\)"):
+        kf.denoise(np.where(MASK, np.nan, PICTURE), 1)
+    with pytest.raises(ValueError, match="preset='paper' with mask"):
+        kf.denoise(PICTURE, 1, mask=MASK, preset="paper")
+
+
+def test_a_channel_or_an_image_of_which_nothing_is_known_is_named():
+    colour = np.zeros((20, 20, 3))
+    colour[..., 1] = np.nan
+    with pytest.raises(ValueError, match="every pixel of channel 1 is missing"):
+        kf.inpaint(colour, channel_axis=-1)
+    stack = np.zeros((3, 20, 20, 20))
+    stack[2] = np.nan
+    with pytest.raises(ValueError, match="every pixel of image 2 of the stack is missing"):
+        kf.inpaint(stack, stack_axis=0)
+
+
+def test_nothing_missing_returns_the_image_and_says_so():
+    with pytest.warns(UserWarning, match="nothing is missing"):
+        found = kf.inpaint(PICTURE, np.zeros_like(MASK))
+    np.testing.assert_array_equal(found, PICTURE)
+
+
+def test_a_dask_array_is_rejected_with_the_way_out():
+    array = pytest.importorskip("dask.array")
+    with pytest.raises(ValueError, match=r"image\.compute\(\)"):
+        kf.inpaint(array.from_array(PICTURE), MASK)
