@@ -80,9 +80,7 @@ def _noise() -> Iterator[dict]:
         noisy, mask = kf.add_noise(clean, sigma), random_mask(clean.shape, 0.5)
         smooth = restoration.inpaint_biharmonic(noisy, mask)
         results = {
-            "biharmonic, then denoise": kf.denoise(
-                restoration.inpaint_biharmonic(noisy, mask), sigma
-            ),
+            "biharmonic, then denoise": kf.denoise(smooth, sigma),
             "inpaint, then denoise": kf.denoise(kf.inpaint(noisy, mask), sigma),
             "denoise with mask": kf.denoise(noisy, sigma, mask=mask),
         }
