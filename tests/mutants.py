@@ -1224,9 +1224,16 @@ MUTANTS = [
         (f"{INPAINT}::test_the_error_of_a_first_guess_is_that_of_pixels_left_out_in_turn",),
     ),
     Mutant(
+        "held-out pixels are in the first guess",
+        "imaging/cleaning/first_guess.py",
+        "used = known & ~held\n    guess",
+        "used = known\n    guess",
+        (f"{INPAINT}::test_held_out_pixels_have_no_part_in_where_rounds_start",),
+    ),
+    Mutant(
         "rounds go on whatever the held-out pixels show",
         "imaging/cleaning/holes.py",
-        "return self.n_worse < self.patience",
+        "return self.n_worse < self.patience or self.n_rounds < _LEAST_ROUNDS",
         "return True",
         (f"{INPAINT}::test_rounds_end_when_held_out_pixels_get_worse",),
     ),

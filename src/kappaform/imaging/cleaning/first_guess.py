@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.ndimage import gaussian_filter
+from scipy.ndimage import gaussian_filter, uniform_filter
 
 _TRUST_IN_COARSER = 1e-2  # weight of the average at half the size
 
@@ -25,6 +25,32 @@ def first_guess(image: NDArray, known: NDArray) -> tuple[NDArray, float]:
         return guess + centre, float(np.std(image[known]))
     errors = values[counted] - (sums[counted] - own * values[counted]) / others[counted]
     return guess + centre, math.sqrt(float(np.mean(errors**2)))
+
+
+def start_without(
+    given: NDArray, known: NDArray, held: NDArray, sizes: Sequence[int], joint: bool
+) -> NDArray:
+    """A first guess that uses nothing of the held-out pixels: else their first error is too small.
+
+    Far from all known pixels the guess is kept: it comes from half the size, or hardly matters.
+    """
+    used = known & ~held
+    guess = guess_of(given, used, joint)[0].astype(given.dtype)
+    return np.where(used | far_from_known(known, sizes), given, guess)
+
+
+def far_from_known(known: NDArray, sizes: Sequence[int]) -> NDArray:
+    """Pixels without a known one within half a patch, whose last sides these are."""
+    sizes = sizes[len(sizes) - known.ndim :]
+    return np.asarray(uniform_filter(known.astype(np.float64), sizes, mode="nearest") < 1e-9)
+
+
+def guess_of(image: NDArray, known: NDArray, joint: bool) -> tuple[NDArray, float]:
+    """A first guess and its error; with `joint`, of each part along the first axis alone."""
+    if not joint:
+        return first_guess(image, known)
+    guesses, errors = zip(*map(first_guess, image, known), strict=True)
+    return np.stack(guesses), math.sqrt(np.mean(np.square(errors)))
 
 
 def _averages(values: NDArray, weights: NDArray) -> tuple[NDArray, NDArray, NDArray]:

@@ -20,7 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import uniform_filter
 
-from kappaform.imaging.cleaning.first_guess import doubled, first_guess, known_halved
+from kappaform.imaging.cleaning.first_guess import (
+    doubled,
+    far_from_known,
+    guess_of,
+    known_halved,
+    start_without,
+)
 from kappaform.imaging.cleaning.groups import Groups, Search, three_axes
 from kappaform.imaging.cleaning.tiles import Tile, tiles_of
 from kappaform.imaging.options import Quality
@@ -47,6 +53,7 @@ _LAST_ERROR = 2.0  # assumed in the averaged last rounds, over that of the best 
 _LEAST_GAIN = 2e-3  # by which a round reduces the squared error of held-out pixels: 0.01 dB
 _HELD_OUT = 0.015  # fraction of the known pixels around holes
 _LEAST_HELD_OUT, _MANY_HELD_OUT = 50, 500  # with fewer, one round without a gain may be chance
+_LEAST_ROUNDS = 4  # the first ones may gain little
 _ROUNDS_WITHOUT = 5  # where too little is known to hold anything out
 _MEMBERS, _LEAST_MEMBERS, _FEWER = 100, 50, 0.95  # of a group: at first, at least, and the factor
 _DENSE = 0.65  # missing around a hole: from here on patches are larger, and so is what is compared
@@ -77,7 +84,7 @@ def filled(
     missing pixels is not used.
     """
     guesses, errors = zip(
-        *[_guess(*each, joint) for each in zip(images, known, strict=True)], strict=True
+        *[guess_of(*each, joint) for each in zip(images, known, strict=True)], strict=True
     )
     guesses = [
         np.where(is_known, *pair) for is_known, *pair in zip(known, images, guesses, strict=True)
@@ -117,7 +124,7 @@ def _with_deep_holes_filled(
     """First guesses that come from half the size where a patch would have no known pixel."""
     axes = range(int(frames or joint), guesses[0].ndim)
     side = max(plan.search.patch_shape[1:])
-    deep = [_far_from_known(is_known, side, axes) for is_known in known]
+    deep = [far_from_known(is_known, _sizes(plan)) for is_known in known]
     n_missing = sum(int(np.count_nonzero(~is_known)) for is_known in known)
     n_deep = sum(int(np.count_nonzero(each)) for each in deep)
     small = min(guesses[0].shape[axis] for axis in axes) < 4 * side
@@ -131,12 +138,6 @@ def _with_deep_holes_filled(
         np.where(is_deep, doubled(half, guess.shape, axes), guess)
         for is_deep, half, guess in zip(deep, coarse, guesses, strict=True)
     ]
-
-
-def _far_from_known(known: NDArray, side: int, axes: Sequence[int]) -> NDArray:
-    """Pixels without a known one within half a patch."""
-    sizes = [side if axis in axes else 1 for axis in range(known.ndim)]
-    return np.asarray(uniform_filter(known.astype(np.float64), sizes, mode="nearest") < 1e-9)
 
 
 def reestimated(
@@ -231,14 +232,6 @@ def _search(
     )
 
 
-def _guess(image: NDArray, known: NDArray, joint: bool) -> tuple[NDArray, float]:
-    """A first guess and its error; with `joint`, of each part along the first axis alone."""
-    if not joint:
-        return first_guess(image, known)
-    guesses, errors = zip(*map(first_guess, image, known), strict=True)
-    return np.stack(guesses), math.sqrt(np.mean(np.square(errors)))
-
-
 # --- Rounds
 
 
@@ -280,14 +273,17 @@ def _filled_tile(
     n_held = sum(int(np.count_nonzero(each)) for each in held)
     if n_held < _LEAST_HELD_OUT:
         estimates = _in_rounds(given, given, known, None, plan, progress)
-    else:  # a first guess that uses nothing of the held-out pixels
-        used = [k & ~h for k, h in zip(known, held, strict=True)]
-        start: list[NDArray] = [
-            np.where(h, _guess(g, u, plan.joint)[0], g).astype(dtype)
-            for g, u, h in zip(given, used, held, strict=True)
-        ]
+    else:
+        each = zip(given, known, held, strict=True)
+        start = [start_without(*some, _sizes(plan), plan.joint) for some in each]
         estimates = _in_rounds(start, given, known, held, plan, progress)
     return [each.reshape(shape) * unit + c for each, c in zip(estimates, centres, strict=True)]
+
+
+def _sizes(plan: Plan) -> list[int]:
+    """Sides of a patch, of one channel."""
+    depth, *sides = plan.search.patch_shape
+    return [1 if plan.joint else depth, *sides]
 
 
 def _in_rounds(
@@ -327,7 +323,7 @@ class _Watch:
 
     def __init__(self, given: Sequence[NDArray], held: Sequence[NDArray] | None) -> None:
         self.held = None if held is None else list(zip(given, held, strict=True))
-        self.least, self.n_worse = math.inf, 0
+        self.least, self.n_worse, self.n_rounds = math.inf, 0, 0
         n_held = 0 if held is None else sum(int(np.count_nonzero(each)) for each in held)
         self.patience = 1 if n_held >= _MANY_HELD_OUT else 2
 
@@ -341,7 +337,8 @@ class _Watch:
             self.least, self.n_worse = error, 0
         else:
             self.n_worse += 1
-        return self.n_worse < self.patience
+        self.n_rounds += 1
+        return self.n_worse < self.patience or self.n_rounds < _LEAST_ROUNDS
 
 
 def _one_round(
