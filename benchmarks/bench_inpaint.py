@@ -1,25 +1,98 @@
-"""Missing pixels against scikit-image and OpenCV: random ones, text and scratches.
+"""Missing pixels: how well they are filled, next to scikit-image and OpenCV.
 
-    python benchmarks/bench_inpaint.py             PSNR inside the mask, and seconds
-    python benchmarks/bench_inpaint.py --noise     holes and noise: in one call, and one by one
-
-OpenCV (opencv-python-headless) is compared where it is installed.
+The paper's clean pictures with pixels missing at random, text and scratches over pictures of
+scikit-image (PSNR inside the mask), and holes with noise. OpenCV (opencv-python-headless) is
+compared where it is installed.
 """
 
 from __future__ import annotations
 
-import argparse
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from importlib.util import find_spec
 
 import numpy as np
 from numpy.typing import NDArray
+from pictures import folder_named_by, missing, psnr
 from PIL import Image, ImageDraw
 from skimage import data, restoration
 
 import kappaform as kf
+from kappaform.paper.data import read_pair
 
+ANY_MACHINE = True
 TEXT = "The quick brown fox jumps over the lazy dog. 0123456789 "
+# PSNR to reach, of the paper's pictures with so many pixels missing.
+FLOORS = {
+    ("Barbara", 0.8): 31.0,
+    ("Lena", 0.8): 32.2,
+    ("Hill", 0.8): 29.9,
+    ("Barbara", 0.5): 38.5,
+    ("Lena", 0.5): 38.5,
+    ("Hill", 0.5): 35.5,
+}
+
+
+def rows(*parts: str) -> Iterator[dict]:
+    """Rows as they come, of the chosen parts or all."""
+    for name in parts or PARTS:
+        yield from PARTS[name]()
+
+
+def _paper() -> Iterator[dict]:
+    folder = folder_named_by("KAPPAFORM_PAPER_DATA")
+    if folder is None:
+        yield missing("KAPPAFORM_PAPER_DATA", "the paper's pictures")
+        return
+    for (name, fraction), floor in FLOORS.items():
+        clean = read_pair(folder, name, 20).clean.astype(float)
+        found = kf.inpaint(clean, random_mask(clean.shape, fraction), value_range=(0, 255))
+        yield _row(f"{name}, {fraction:.0%} missing", psnr(clean, found), floor)
+
+
+def _drawn() -> Iterator[dict]:
+    """Text and scratches, PSNR inside the mask."""
+    if not find_spec("cv2"):
+        yield {"skipped": "OpenCV: pip install opencv-python-headless"}
+    for name in ("camera", "astronaut"):
+        picture = getattr(data, name)()
+        for what, make in {"text": text_mask, "scratches": scratch_mask}.items():
+            mask = make(picture.shape[:2])
+            for filler, found in _filled(picture, mask):
+                yield _row(f"{name}, {what}, {filler}", psnr(picture[mask], found[mask]))
+
+
+def _filled(picture: NDArray, mask: NDArray) -> Iterator[tuple[str, NDArray]]:
+    axis = -1 if picture.ndim == 3 else None
+    yield "kappaform", kf.inpaint(picture, mask, channel_axis=axis, value_range=(0, 255))
+    yield "biharmonic", 255 * restoration.inpaint_biharmonic(picture / 255, mask, channel_axis=axis)
+    if find_spec("cv2"):
+        import cv2
+
+        for name, method in {"Telea": cv2.INPAINT_TELEA, "Navier-Stokes": cv2.INPAINT_NS}.items():
+            yield f"OpenCV, {name}", cv2.inpaint(picture, mask.astype(np.uint8), 3, method)
+
+
+def _noise() -> Iterator[dict]:
+    """Half of the pixels missing, noise in the others."""
+    sigma = 20.0
+    for name, picture in (("camera", data.camera()), ("astronaut", data.astronaut()[..., 1])):
+        clean = picture.astype(float)
+        noisy, mask = kf.add_noise(clean, sigma), random_mask(clean.shape, 0.5)
+        smooth = restoration.inpaint_biharmonic(noisy, mask)
+        results = {
+            "biharmonic, then denoise": kf.denoise(smooth, sigma),
+            "inpaint, then denoise": kf.denoise(kf.inpaint(noisy, mask), sigma),
+            "denoise with mask": kf.denoise(noisy, sigma, mask=mask),
+        }
+        for what, image in results.items():
+            yield _row(f"{name}, sigma 20, half missing, {what}", psnr(clean, image))
+
+
+PARTS = {"paper": _paper, "drawn": _drawn, "noise": _noise}
+
+
+def _row(name: str, value: float, floor: float | None = None) -> dict:
+    return {"name": name, "value": value, "unit": "dB", "target": floor, "better": "higher"}
 
 
 def text_mask(shape: tuple[int, int], size: int = 16) -> NDArray:
@@ -45,84 +118,3 @@ def scratch_mask(shape: tuple[int, int], number: int = 25) -> NDArray:
 
 def random_mask(shape: tuple[int, int], fraction: float) -> NDArray:
     return np.random.default_rng(1).random(shape) < fraction
-
-
-def psnr(image: NDArray, truth: NDArray, where: NDArray) -> float:
-    return float(10 * np.log10(255**2 / np.mean((image - truth.astype(float))[where] ** 2)))
-
-
-def fillers(colour: bool) -> Iterator[tuple[str, Callable[[NDArray, NDArray], NDArray]]]:
-    axis = -1 if colour else None
-    for quality in ("fast", "balanced", "best"):
-        yield (
-            f"kappaform {quality}",
-            lambda image, mask, quality=quality: kf.inpaint(
-                image, mask, quality=quality, channel_axis=axis, value_range=(0, 255)
-            ),
-        )
-    yield (
-        "biharmonic",
-        lambda image, mask: (
-            restoration.inpaint_biharmonic(image / 255, mask, channel_axis=axis) * 255
-        ),
-    )
-    try:
-        import cv2
-    except ImportError:
-        return
-    for name, method in (("Telea", cv2.INPAINT_TELEA), ("Navier-Stokes", cv2.INPAINT_NS)):
-        yield (
-            f"OpenCV {name}",
-            lambda image, mask, method=method: cv2.inpaint(
-                image, mask.astype(np.uint8), 3, method
-            ).astype(float),
-        )
-
-
-def compare(qualities: tuple[str, ...]) -> None:
-    masks = {"text": text_mask, "scratches": scratch_mask}
-    masks |= {f"{p:.0%}": lambda shape, p=p: random_mask(shape, p) for p in (0.02, 0.5, 0.8)}
-    for name, picture in (("camera", data.camera()), ("astronaut", data.astronaut())):
-        for what, make in masks.items():
-            mask = make(picture.shape[:2])
-            for filler, fill in fillers(picture.ndim == 3):
-                if filler.startswith("kappaform") and filler.split()[1] not in qualities:
-                    continue
-                started = time.process_time()
-                found = fill(picture, mask)
-                seconds = time.process_time() - started
-                print(
-                    f"{name:9} {what:9} {mask.mean():6.1%} {filler:20} "
-                    f"{psnr(found, picture, mask):6.2f} dB {seconds:7.1f} s",
-                    flush=True,
-                )
-
-
-def compare_with_noise(sigma: float = 20.0, fraction: float = 0.5) -> None:
-    for name, picture in (("camera", data.camera()), ("astronaut", data.astronaut()[..., 1])):
-        clean = picture.astype(float)
-        noisy, mask = kf.add_noise(clean, sigma), random_mask(clean.shape, fraction)
-        everywhere = np.ones_like(mask)
-        first = restoration.inpaint_biharmonic(noisy, mask)
-        results = {
-            "biharmonic, then denoise": kf.denoise(first, sigma),
-            "inpaint, then denoise": kf.denoise(kf.inpaint(noisy, mask), sigma),
-            "denoise with mask": kf.denoise(noisy, sigma, mask=mask),
-        }
-        for what, image in results.items():
-            print(f"{name:9} {what:26} {psnr(image, clean, everywhere):6.2f} dB", flush=True)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--noise", action="store_true")
-    parser.add_argument("--qualities", nargs="+", default=["fast", "balanced", "best"])
-    arguments = parser.parse_args()
-    if arguments.noise:
-        compare_with_noise()
-    else:
-        compare(tuple(arguments.qualities))
-
-
-if __name__ == "__main__":
-    main()

@@ -215,7 +215,7 @@ def test_the_line_says_size_noise_and_time(capsys):
 def test_the_line_says_what_was_estimated_and_how_many_pages_there_are(capsys):
     put("a.tif", np.stack([noisy(seed) for seed in range(5)]))
     out = ended(capsys, "denoise", "a.tif", "--stack", "--patch-size", 4)[1]
-    noise = r"noise [\d.]+ to [\d.]+ \(estimated\)"
+    noise = r"noise [\d.]+ to [\d.]+ \(estimated; unsure: .*\)"
     assert re.match(rf"a\.tif -> a_denoised\.tif: 5 pages of 36 × 36, {noise}, ", out)
 
 

@@ -62,6 +62,7 @@ _SIGPIPE = 13  # `signal.SIGPIPE`, which Windows does not have
 _VARIANTS = ("public", "reference", "paper", "monotone")
 _COUNT, _SEED, _BOUND = at_least(1, int), at_least(0, int), at_least(1)
 _FRACTION, _JPEG_QUALITY = at_least(0, most=1), at_least(1, int, most=100)
+
 _EPILOG = """\
 kappaform COMMAND --help shows the options of a command and an example.
 
@@ -162,9 +163,9 @@ def _add_denoise(commands: Any) -> None:
     add("--preset", "the settings of the paper", choices=("paper",))
     add("--model", "transform saved by learn, used instead of learning one")
     parser.add_flag("--share", "learn one transform from all pictures, which are read twice")
-    text = "pages along T (else the last axis without a name, else Z) are frames of a movie: "
-    text += "search neighbouring frames for similar patches, too (with --quality fast frames share "
-    text += "a transform only)"
+    text = "pages along T (else the last axis without a name, else Z) are frames of a movie: search"
+    text += " neighbouring frames for similar patches, too (with --quality fast frames share a "
+    text += "transform only)"
     parser.add_flag("--movie", text)
     _add_range_and_seed(parser)
     add("--device", "cuda: use a GPU, through torch (default: the CPU)")

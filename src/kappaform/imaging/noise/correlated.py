@@ -158,8 +158,9 @@ class Correlated(Noise):
         if self.stabiliser is None:
             return f"correlated, sigma {in_words(size)}"
         if isinstance(self.stabiliser, Shot):
-            gain, read_noise, offset = vars(self.stabiliser).values()
-            words = shot_in_words(gain * size**2, read_noise * size, offset)
+            shot = self.stabiliser
+            gain, read_noise = np.multiply(shot.gain, size**2), np.multiply(shot.read_noise, size)
+            words = shot_in_words(gain, read_noise, shot.offset)
             return f"correlated, {words}"
         sizes = np.atleast_2d(self.stabiliser.sigma) * np.reshape(size, (-1, 1))
         rows = sizes if len(sizes) <= MOST_TOGETHER else [sizes]
