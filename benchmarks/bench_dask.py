@@ -87,8 +87,8 @@ def _times(dtype: str) -> dict[str, float]:
 
 @contextmanager
 def _engine_on_cluster(n_workers: int, dtype: str) -> Iterator[tuple[Any, Any]]:
-    import dask
     import dask.array as da
+    from dask.base import annotate
     from distributed import Client, LocalCluster, wait
 
     with (
@@ -104,7 +104,7 @@ def _engine_on_cluster(n_workers: int, dtype: str) -> Iterator[tuple[Any, Any]]:
         blocks = ((BLOCK_ROWS,) * (N_SIGNALS // BLOCK_ROWS), (SIDE**2,))
         addresses = list(client.scheduler_info()["workers"])
         # As many blocks for each worker: a pass works where the data are.
-        with client.as_current(), dask.annotate(workers=lambda key: addresses[key[1] % n_workers]):
+        with client.as_current(), annotate(workers=lambda key: addresses[key[1] % n_workers]):
             lazy = da.map_blocks(_block, kind=dtype, chunks=blocks, meta=np.empty((0, 0), dtype))
             signals = client.persist(lazy, optimize_graph=False)
             wait(signals)

@@ -29,6 +29,7 @@ def rows() -> Iterator[dict]:
     """Two qualities and the paper's last round on one thread, and what a second one brings."""
     noisy = kf.add_noise(data.camera().astype(np.float64), SIGMA, rng=0)
     paper = kf.denoise_with_details(noisy, SIGMA, preset="paper")
+    assert paper.transform is not None
     n = SIDE * SIDE
     coding = (1.15 * SIGMA * SIDE, 6 * round(0.1 * n), 0.01 / SIGMA, noisy.dtype)
     clean = error_denoiser(paper.transform, *coding)

@@ -53,7 +53,7 @@ def _pass_rows(side: int, n_nonzero: int, n_signals: int) -> list[dict]:
     found = []
     for precision, setting in (("default", "highest"), ("tf32", "high")):
         torch.set_float32_matmul_precision(setting)
-        engine = engine_for(signals)
+        engine: Any = engine_for(signals)
         _ = engine.gram  # computed once, not a part of the pass
         engine.run_pass(transforms[0], n_nonzero)  # compiled: that is not counted
         engine._fused._thresholds.zero_()
@@ -102,7 +102,7 @@ def _denoise_rows() -> Iterator[dict]:
     on_host = torch.from_numpy(kf.add_noise(clean, SIGMA, rng=0))
     noisy = on_host.cuda()
     for quality, goal in (("fast", SECONDS), ("balanced", None)):
-        options = {"quality": quality}
+        options: dict[str, Any] = {"quality": quality}
         result = kf.denoise_with_details(noisy, SIGMA, **options)  # compiled: that is not counted
         known = options | {"transform": result.transform}
         name = f"denoise {SIDE}x{SIDE} float32, {quality}"
@@ -114,7 +114,8 @@ def _denoise_rows() -> Iterator[dict]:
             yield _row(f"{name}, {words}", seconds, "s", target)
 
     def there_and_back(sigma: float | None) -> Any:
-        return kf.denoise(on_host.cuda(), sigma, quality="best").cpu()
+        denoised: Any = kf.denoise(on_host.cuda(), sigma, quality="best")
+        return denoised.cpu()
 
     for words, sigma in (("sigma given", SIGMA), ("noise estimated", None)):
         seconds = _best_of_two(there_and_back, sigma)

@@ -15,12 +15,14 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from pictures import in_parallel, psnr
 from skimage import data
 
 import kappaform as kf
+from kappaform.imaging.options import Quality
 
 ANY_MACHINE = True
 GENERIC = {"NUMBA_CPU_NAME": "generic"}
@@ -32,7 +34,7 @@ CPUS = {
     "Prescott": {"OPENBLAS_CORETYPE": "Prescott", **GENERIC},
 }
 SIGMA = 20.0
-QUALITIES = ("fast", "balanced", "best")
+QUALITIES: tuple[Quality, ...] = ("fast", "balanced", "best")
 PICTURES = {
     "camera": lambda: data.camera()[100:356, 100:356],
     "astronaut": lambda: data.astronaut()[:256, 100:356],
@@ -115,4 +117,5 @@ def _row(name: str, value: float, unit: str, target: float | None = None, **more
 
 
 if __name__ == "__main__":
-    np.savez(sys.argv[1], **results())
+    found: dict[str, Any] = results()
+    np.savez(sys.argv[1], **found)

@@ -66,7 +66,7 @@ def _colour_rows(picture: tuple[str, np.ndarray], sigma: float, saved: str) -> l
     name, clean = picture
     noisy = _eight_bit(kf.add_noise(clean.astype(float), sigma, rng=0))
     noisy = noisy if saved == "8 bit" else _jpeg(noisy, 95)
-    options = {"channel_axis": -1, "value_range": (0, 255)}
+    options: dict[str, Any] = {"channel_axis": -1, "value_range": (0, 255)}
     found = kf.denoise_with_details(noisy, **options)
     given = kf.denoise(noisy, sigma, **options)
     loss = psnr(clean, given) - psnr(clean, found.image)
@@ -155,7 +155,7 @@ def _white() -> Part:
     if folder is not None:
         papers = [(s, *pair) for s in SIGMAS for pair in paper_pictures(folder, s)]
         pairs += [(clean, noisy) for _, clean, noisy in papers]
-    calls = [(_called_white, *pair) for pair in pairs]
+    calls: list[tuple] = [(_called_white, *pair) for pair in pairs]
     for how in ("given", "estimated"):
         calls += [
             (_psnr_of_eight_bit, clean, noisy, sigma if how == "given" else None)
@@ -183,6 +183,7 @@ def _called_white(clean: np.ndarray, noisy: np.ndarray) -> tuple[bool, float]:
     The same noise gives the same picture: only pictures whose estimates differ are denoised.
     """
     found, known = kf.estimate_noise(noisy), kf.estimate_noise(noisy, kind="white")
+    assert isinstance(known, kf.White)
     if isinstance(found, kf.White) and found.sigma == known.sigma:
         return True, 0.0
     images = kf.denoise(noisy), kf.denoise(noisy, noise="white")
@@ -260,6 +261,6 @@ def _row(
     before: float | None = None,
     found: kf.DenoiseResult | None = None,
 ) -> dict:
-    more = {} if before is None else {"before": before}
+    more: dict[str, object] = {} if before is None else {"before": before}
     more |= {} if found is None else {"noise": str(found.noise)}
     return {"name": name, "value": float(value), "unit": unit, "target": target} | more

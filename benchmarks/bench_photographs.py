@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 from pictures import folder_named_by, missing, psnr
@@ -23,7 +24,7 @@ import kappaform as kf
 
 ANY_MACHINE = True
 PATCH = 11
-OPTIONS = {"channel_axis": -1, "value_range": (0, 255), "patch_size": PATCH}
+OPTIONS: dict[str, Any] = {"channel_axis": -1, "value_range": (0, 255), "patch_size": PATCH}
 PICTURES = ("astronaut", "coffee", "cat", "rocket")
 #: Photons of white and quality of the JPEG.
 CAMERAS = ((2000, None), (500, 98), (150, 90), (60, 75))
@@ -48,7 +49,7 @@ def _simulated() -> Iterator[dict]:
                 row = _loss(words, clean, noisy)
                 losses.append(row["value"])
                 yield row
-    yield _row("simulated cameras, mean lost by estimating", np.mean(losses), "dB lost", 0.4)
+    yield _row("simulated cameras, mean lost by estimating", float(np.mean(losses)), "dB lost", 0.4)
 
 
 def _real() -> Iterator[dict]:
@@ -64,7 +65,7 @@ def _real() -> Iterator[dict]:
         before.append(psnr(clean, noisy))
         after.append(psnr(clean, found.image))
         yield _row(f"real, {path.stem}", after[-1], "dB", before[-1] - 0.1, before[-1], found) | _UP
-    yield _row("real pairs, mean", np.mean(after), "dB", 37.8, float(np.mean(before))) | _UP
+    yield _row("real pairs, mean", float(np.mean(after)), "dB", 37.8, float(np.mean(before))) | _UP
 
 
 PARTS = {"simulated": _simulated, "real": _real}
@@ -74,7 +75,7 @@ PARTS = {"simulated": _simulated, "real": _real}
 
 
 def photographed(
-    picture: np.ndarray, demosaicking, photons: int, quality: int | None
+    picture: np.ndarray, demosaicking: Callable, photons: int, quality: int | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """A picture as a camera saves it, and as one without noise and JPEG would."""
     light = (picture / 255) ** 2.2
@@ -144,6 +145,6 @@ def _row(
     before: float | None = None,
     found: kf.DenoiseResult | None = None,
 ) -> dict:
-    more = {} if before is None else {"before": before}
+    more: dict[str, object] = {} if before is None else {"before": before}
     more |= {} if found is None else {"noise": str(found.noise)}
     return {"name": name, "value": float(value), "unit": unit, "target": target} | more

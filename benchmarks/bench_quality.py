@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, SupportsFloat
 
 import numpy as np
 from pictures import (
@@ -35,10 +35,11 @@ from pictures import (
 from skimage import color, data, restoration
 
 import kappaform as kf
+from kappaform.imaging.options import Quality
 from kappaform.paper.data import METHODS, SIGMAS, printed_table
 
 ANY_MACHINE = True
-QUALITIES = ("fast", "balanced", "best")
+QUALITIES: tuple[Quality, ...] = ("fast", "balanced", "best")
 PEERS = {"non-local means": "skimage", "total variation": "skimage", "wavelets": "pywt"}
 OTHERS = ("camera", "coins", "moon", "brick", "grass", "gravel", "astronaut", "coffee", "cat")
 # Means over all pictures and sigmas, in decibels: what was measured, less 0.03.
@@ -135,7 +136,7 @@ def _peers() -> Part:
     folder = folder_named_by("KAPPAFORM_PAPER_DATA")
     if folder is None:
         return without_calls(printed, missing("KAPPAFORM_PAPER_DATA", "the paper's pictures"))
-    cases = [(s, *pair, {}) for s in SIGMAS for pair in paper_pictures(folder, s)]
+    cases: list[tuple] = [(s, *pair, {}) for s in SIGMAS for pair in paper_pictures(folder, s)]
     peers = [peer for peer, package in PEERS.items() if find_spec(package)]
 
     def means(scores: Iterator[float]) -> Iterator[dict]:
@@ -164,7 +165,7 @@ PARTS = {
 def _compared(
     name: str,
     cases: dict[int, list[Pair]],
-    qualities: tuple[str, ...] = QUALITIES,
+    qualities: tuple[Quality, ...] = QUALITIES,
     **how: Any,
 ) -> Part:
     """PSNR of each method at each sigma, mean over the pictures; then the mean over all sigmas."""
@@ -192,8 +193,9 @@ def _score(method: str, sigma: float, clean: np.ndarray, noisy: np.ndarray, how:
 
 
 def _denoised(method: str, sigma: float, noisy: np.ndarray, how: dict) -> np.ndarray:
-    if method in QUALITIES:
-        return kf.denoise(noisy, sigma, quality=method, **how)
+    for quality in QUALITIES:
+        if method == quality:
+            return kf.denoise(noisy, sigma, quality=quality, **how)
     if method == "BM3D":
         import bm3d
 
@@ -207,6 +209,6 @@ def _denoised(method: str, sigma: float, noisy: np.ndarray, how: dict) -> np.nda
     return restoration.denoise_wavelet(noisy, sigma=sigma, method="BayesShrink")
 
 
-def _row(name: str, value: float, target: float | None = None, **more: Any) -> dict:
+def _row(name: str, value: SupportsFloat, target: float | None = None, **more: Any) -> dict:
     row = {"name": name, "value": float(value), "unit": "dB", "target": target}
     return row | {"better": "higher"} | more

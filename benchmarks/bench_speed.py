@@ -11,18 +11,20 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 from pictures import NO_BM3D, with_bm3d, with_noise
 from skimage import data
-from timing import Calls, least_seconds
+from timing import least_seconds
 
 import kappaform as kf
-from kappaform.imaging.cleaning import tiles
+from kappaform.imaging.cleaning import stages, tiles
+from kappaform.imaging.options import Quality
 
-QUALITIES = ("fast", "balanced", "best")
+QUALITIES: tuple[Quality, ...] = ("fast", "balanced", "best")
 OF_BM3D = {"fast": 0.18, "balanced": 0.4, "best": 0.95}
 
 
@@ -92,8 +94,8 @@ def _picture(side: int) -> np.ndarray:
     return np.tile(noisy, (4, 4))[:side, :side]
 
 
-def _runs(noisy: np.ndarray) -> Calls:
-    return {q: (lambda q=q: kf.denoise(noisy, 25, quality=q)) for q in QUALITIES}
+def _runs(noisy: np.ndarray) -> dict[str, Callable[[], object]]:
+    return {quality: partial(kf.denoise, noisy, 25, quality=quality) for quality in QUALITIES}
 
 
 def _peak() -> None:
@@ -103,15 +105,15 @@ def _peak() -> None:
     image = np.tile(small, (64, 64))
     out = np.ones_like(image)  # as large as the result, and given back before it is made
     n_tiles = len(list(tiles.tiles_of(image.shape, (8, 8))))
-    denoised, seen = tiles.denoised, []
+    seen: list[tuple] = []
 
-    def denoise_the_last_two(noisy: list[np.ndarray], *arguments: Any) -> tuple[list, list]:
+    def denoise_the_last_two(noisy: list[np.ndarray], *arguments: Any) -> Any:
         seen.append(noisy[0].shape)
         if len(seen) >= n_tiles - 1:
-            return denoised(noisy, *arguments)
+            return stages.denoised(noisy, *arguments)
         return noisy, noisy
 
-    tiles.denoised = denoise_the_last_two
+    tiles.denoised = denoise_the_last_two  # type: ignore[attr-defined, assignment]
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     del out
     kf.denoise(image, 1.0, quality="best")

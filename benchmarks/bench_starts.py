@@ -22,7 +22,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from pictures import in_parallel
@@ -38,7 +38,7 @@ from kappaform.learning.starts import StartContext, portfolio
 N_SIGNALS = 1500
 SHARES = (0.06, 0.12, 0.25)  # of nonzero coefficients
 BOUNDS = (1.5, 4.0, 12.0, 50.0, 1000.0)
-OBJECTIVES = ("absolute", "relative")
+OBJECTIVES: tuple[Literal["absolute", "relative"], ...] = ("absolute", "relative")
 BUDGETS = (100, 300)
 EARLIER = Path(__file__).parent / "results" / "losses-34cc409.json"
 ANY_MACHINE = True
@@ -173,7 +173,8 @@ def _compared(case: Case) -> tuple[list[float], list[float]]:
 def starts_of(case: Case) -> list[kf.LearnResult]:
     """Each start of the race, as a result that has not begun."""
     gram = engine_for(case.signals).gram
-    context = StartContext(gram, case.n_nonzero, lambda _: None)
+    unused: Any = None  # the starts of a portfolio take no pass
+    context = StartContext(gram, case.n_nonzero, unused)
     return [
         result_of(Race(case.method, case.n_nonzero, (Candidate(*start),)), StopReason.RUNNING)
         for start in portfolio(case.method, context)

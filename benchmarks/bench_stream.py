@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import product
+from typing import Literal
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -25,7 +26,8 @@ N_EPOCHS = 5
 N_PASSES = 50
 METHOD = kf.Conditioned(max_condition=2.0)
 N_NONZERO = 6
-TARGETS = {"auto": 0.0, 1.0: 2.0}  # forgetting: per cent above the fit, at most
+Forgetting = float | Literal["auto"]
+TARGETS: dict[Forgetting, float] = {"auto": 0.0, 1.0: 2.0}  # per cent above the fit, at most
 
 
 def rows() -> Iterator[dict]:
@@ -56,7 +58,7 @@ def _fit() -> tuple[int, float]:
     return fit.n_passes, fit.errors.absolute[-1]
 
 
-def _stream(order: str, forgetting: float | str) -> tuple[float, float, float]:
+def _stream(order: str, forgetting: Forgetting) -> tuple[float, float, float]:
     """Error, largest condition number, and number of passes over all signals."""
     signals, conditions = patches_in_order(), []
     if order == "shuffled":
@@ -73,7 +75,12 @@ def _stream(order: str, forgetting: float | str) -> tuple[float, float, float]:
 
 
 def _rows_of(
-    name: str, forgetting: float | str, unit: float, error: float, condition: float, passes: float
+    name: str,
+    forgetting: Forgetting,
+    unit: float,
+    error: float,
+    condition: float,
+    passes: float,
 ) -> list[dict]:
     return [
         {

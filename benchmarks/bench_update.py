@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -26,7 +28,7 @@ def _row(side: int) -> dict:
     signals = patches.reshape(-1, n_features).astype(np.float64)
     signals -= signals.mean(axis=1, keepdims=True)
     method = Conditioned(2.0, n_rounds=N_ROUNDS)
-    factors = method.to_feasible(dct_basis((side, side)))
+    factors: Any = method.to_feasible(dct_basis((side, side)))
     with single_threaded_blas():
         statistics = engine_for(signals).run_pass(factors.matrix, n_features // 10)
         update = method.updater(statistics.gram)
@@ -42,7 +44,9 @@ def _row(side: int) -> dict:
     }
 
 
-def _best_of(statistics: Statistics, update, factors, repeats: int = 30) -> tuple[float, float]:
+def _best_of(
+    statistics: Statistics, update: Callable, factors: Any, repeats: int = 30
+) -> tuple[float, float]:
     """Best times of the update and of one decomposition, measured in turns."""
     best, best_svd = np.inf, np.inf
     for _ in range(repeats):

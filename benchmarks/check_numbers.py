@@ -16,10 +16,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-try:
-    from benchmarks import stored
-except ImportError:  # run as a script
-    import stored
+import stored
 
 ROOT = stored.HERE.parent
 TABLE = stored.HERE / "numbers.toml"

@@ -54,7 +54,7 @@ def docstring_lines(text: str) -> set[int]:
     lines: set[int] = set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
-            lines.update(range(node.body[0].lineno, node.body[0].end_lineno + 1))
+            lines.update(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
     return lines
 
 

@@ -34,7 +34,7 @@ def with_bm3d() -> bool:
     return bool(os.environ.get("KAPPAFORM_BENCH_BM3D") and find_spec("bm3d"))
 
 
-def paper_pictures(folder: Path, sigma: float) -> list[Pair]:
+def paper_pictures(folder: Path, sigma: int) -> list[Pair]:
     pairs = [read_pair(folder, name, sigma) for name in PUBLIC]
     return [(pair.clean.astype(float), pair.noisy.astype(float)) for pair in pairs]
 

@@ -70,14 +70,16 @@ def _chosen(only: list[str]) -> Iterator[tuple[str, list[str]]]:
 
 
 def _run(chosen: list[tuple[str, list[str]]], folder: Path) -> int:
-    measured, skipped, failed = [], [], []
+    measured: list[dict] = []
+    skipped: list[str] = []
+    failed: list[str] = []
     origin = stored.stamp()
     for name, parts in chosen:
         print(f"... {name} {' '.join(parts)}".rstrip(), file=sys.stderr, flush=True)
         start, names, n_skipped, path = time.monotonic(), set(), len(skipped), None
         command = [sys.executable, __file__, "--child", name, *parts]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            for line in process.stdout:
+            for line in process.stdout or ():
                 row = json.loads(line)
                 if "skipped" in row:
                     skipped.append(f"{name}: {row['skipped']}")
@@ -135,7 +137,7 @@ def _list() -> int:
         if not callable(module.rows):
             raise TypeError(f"{name}: rows is not a function")
         parts = f"\n    parts: {', '.join(module.PARTS)}" if hasattr(module, "PARTS") else ""
-        print(f"{name}: {module.__doc__.splitlines()[0]}{parts}")
+        print(f"{name}: {str(module.__doc__).splitlines()[0]}{parts}")
     return 0
 
 

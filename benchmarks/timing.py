@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from kappaform.threads import at_most_threads
 
-Calls = dict[str, Callable[[], object]]
+Calls = Mapping[str, Callable[[], object]]
 
 
 def least_seconds(

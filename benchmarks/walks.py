@@ -178,7 +178,7 @@ def _profiled(watch: Callable[..., None]) -> Iterator[None]:
         yield
     finally:
         sys.setprofile(before[0])
-        threading.setprofile(before[1])  # type: ignore[arg-type]
+        threading.setprofile(before[1])
 
 
 if __name__ == "__main__":

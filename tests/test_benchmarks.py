@@ -10,9 +10,9 @@ import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 
+import check_numbers
 import pytest
-
-from benchmarks import check_numbers, stored
+import stored
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 OLD = {"date": "2001-01-01", "commit": "old", "machine": "another", "versions": "of then"}

@@ -3,9 +3,9 @@
 import threading
 
 import pytest
+import walks
 
 import kappaform as kf
-from benchmarks import walks
 
 
 @pytest.fixture(scope="module")
