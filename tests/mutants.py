@@ -832,6 +832,28 @@ MUTANTS = [
         ("image_files/test_tiff_checks.py::test_pages_of_too_many_sizes_are_rejected",),
     ),
     # --- imaging
+    # --- strength
+    Mutant(
+        "luminance has the strength of colours",
+        "imaging/strength.py",
+        "strengths.luminance - strengths.colour",
+        "strengths.colour - strengths.colour",
+        ("imaging/test_strength.py::test_without_colour_strength_only_luminance_changes",),
+    ),
+    Mutant(
+        "missing pixels are blended with what is not known",
+        "imaging/strength.py",
+        "return result if known is None else np.where(known, result, denoised)",
+        "return result",
+        ("imaging/test_strength.py::test_missing_pixels_are_filled_whatever_the_strength",),
+    ),
+    Mutant(
+        "a blend may leave the range of values",
+        "imaging/strength.py",
+        "within(before + change, value_range, dtype)",
+        "within(before + change, (-np.inf, np.inf), dtype)",
+        ("imaging/test_strength.py::test_a_range_of_values_holds_at_every_strength",),
+    ),
     # --- noise: flat areas, many channels, extremes, what is said of it
     Mutant(
         "flat areas count in small pictures",
@@ -934,7 +956,7 @@ MUTANTS = [
     Mutant(
         "large integers are stored as floats hold them",
         "cli/denoise.py",
-        "np.copyto(denoised, noisy, where=blended == image)",
+        "np.copyto(denoised, noisy, where=found == image)",
         "pass",
         ("cli/test_noise.py::test_integers_beyond_the_digits_of_floats_stay_as_they_are",),
     ),

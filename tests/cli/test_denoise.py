@@ -258,7 +258,31 @@ def test_strength_is_rounded_like_every_result_and_is_told(folder, capsys):
     stored = read_image(folder / "a_denoised.png").pixels
     assert_array_equal(stored, as_stored((noisy() + expected.astype(np.float64)) / 2, np.uint8))
     record = json.loads(ended(capsys, *words, "--overwrite", "--json")[1])["files"][0]
-    assert record["strength"] == 0.5
+    assert (record["strength"], record["colour_strength"]) == (0.5, 0.5)
+
+
+def test_colours_have_a_strength_of_their_own(folder, capsys):
+    values = np.stack([noisy(seed) for seed in range(3)], axis=-1)
+    put("a.png", values, has_channels=True)
+    put("b.png", noisy())
+    strengths = ["--strength", 0.5, "--colour-strength", 1]
+    words = ["denoise", "a.png", "b.png", "--sigma", 15, "--patch-size", 4, *strengths]
+    code, out, err = ended(capsys, *words)
+    assert (code, err) == (0, "")
+    assert ", strength 0.5, of colours 1, " in out.splitlines()[0]
+    assert ", strength 0.5, " in out.splitlines()[1]
+    options = {"patch_size": 4, "value_range": (0, 255), "channel_axis": -1}
+    expected = kf.denoise(np.float32(values), 15, strength=0.5, colour_strength=1, **options)
+    stored = read_image(folder / "a_denoised.png").pixels
+    assert_array_equal(stored, as_stored(expected, np.uint8))
+    records = json.loads(ended(capsys, *words, "--overwrite", "--json")[1])["files"]
+    assert [each["colour_strength"] for each in records] == [1, 0.5]
+    words = ["denoise", "b.png", *words[3:], "--overwrite"]
+    code, _, err = ended(capsys, *words)
+    assert code == 0
+    assert err == (
+        "kappaform: warning: --colour-strength had no effect: no picture has colours.\n"
+    )
 
 
 # --- Comparison

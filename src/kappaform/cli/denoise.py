@@ -91,6 +91,12 @@ def _summarise(
     asked = [name for name in ("stack", "volume", "movie") if getattr(arguments, name)]
     if n_denoised and not has_pages and asked:
         messages.warn(f"--{asked[0]} had no effect: no file has pages.")
+    if n_denoised and "colour_strength" in arguments.given and not any(map(_is_colour, records)):
+        messages.warn("--colour-strength had no effect: no picture has colours.")
+
+
+def _is_colour(record: dict[str, Any]) -> bool:
+    return bool(record.get("n_channels", 1) > 1)
 
 
 def _interrupted(n_done: int, number: int) -> KeyboardInterrupt:
@@ -209,24 +215,24 @@ def _denoised(
     details = _details(job.title, image, options, math.prod(size.values()), n_channels, arguments)
     if is_rough(details, noisy.dtype):
         messages.warn(f"{job.source}: {ROUGH}")
-    blended = _blended(noisy, details.image, arguments.strength)
-    if masked is not None:
-        blended = np.where(masked, details.image, blended)
+    found = details.image
     with np.errstate(invalid="ignore"):
-        denoised = as_stored(blended if kept is None else np.where(kept, 0, blended), noisy.dtype)
+        denoised = as_stored(found if kept is None else np.where(kept, 0, found), noisy.dtype)
     if kept is not None:
         np.copyto(denoised, noisy, where=kept)
     if noisy.dtype.itemsize > 4:  # floats do not hold every integer of 64 bits
-        np.copyto(denoised, noisy, where=blended == image)
+        np.copyto(denoised, noisy, where=found == image)
     record = {
         "input": str(job.source),
         "output": str(job.target),
         **size,
+        "n_channels": n_channels,
         "n_volumes": len(noisy) if along == VOLUME else 0,
         "n_movies": len(noisy) if along == MOVIE else 0,
         **facts_of(details, n_channels),
         "noise_estimated": arguments.sigma is None and arguments.gain is None,
         "strength": arguments.strength,
+        "colour_strength": options.get("colour_strength", arguments.strength),
         "unchanged": np.array_equal(denoised, noisy),
         "seconds": round(time.perf_counter() - started, 3),
     }
@@ -350,19 +356,13 @@ def _floats(pixels: NDArray) -> NDArray:
     return pixels.astype(np.float32 if single else np.float64, copy=False)
 
 
-def _blended(noisy: NDArray, denoised: NDArray, strength: float) -> NDArray:
-    """The noisy picture, moved by the fraction `strength` towards the denoised one."""
-    if strength == 1:
-        return denoised
-    before = noisy.astype(np.float64)
-    return before + strength * (denoised - before)
-
-
 def _options(
     picture: Picture, along: str, settings: Settings, arguments: Namespace
 ) -> dict[str, Any]:
     names = ("method", "max_condition", "patch_size", "preset", "quality", "value_range")
-    options = chosen(arguments, *names)
+    options = chosen(arguments, *names, "strength")
+    if picture.channel_axis and arguments.colour_strength is not None:
+        options["colour_strength"] = arguments.colour_strength
     options |= {"noise": settings.noise, "rng": arguments.seed}
     options |= {"channel_axis": picture.channel_axis, "stack_axis": 0, "movie": along == MOVIE}
     if arguments.preset:

@@ -156,6 +156,7 @@ def _add_denoise(commands: Any) -> None:
     _add_noise(parser)
     add = parser.add
     add("--strength", "from 0 (the input) to 1 (all noise removed)", _FRACTION, default=1.0)
+    add("--colour-strength", "the same for colours alone (default: --strength)", _FRACTION)
     _add_method(parser, bound=1.1)
     add("--patch-size", "side of the patches (default: 11, in volumes 4)", _COUNT)
     text = "balanced takes up to 3 times as long as fast, best up to 7 times"

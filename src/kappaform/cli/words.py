@@ -30,8 +30,10 @@ def line_of(record: dict[str, Any], verbose: bool) -> str:
     facts.append(noise_in_words(record) + _doubt(record) * record["noise_estimated"])
     if record["unchanged"]:
         facts.append("left unchanged")
-    if record["strength"] != 1:
+    if record["strength"] != 1 or record["colour_strength"] != 1:
         facts.append("strength {strength:g}".format(**record))
+    if record["colour_strength"] != record["strength"]:
+        facts[-1] += ", of colours {colour_strength:g}".format(**record)
     if "psnr_after" in record:
         facts.append("PSNR {psnr_before:.2f} -> {psnr_after:.2f} dB".format(**record))
         facts.append("SSIM {ssim_before:.4f} -> {ssim_after:.4f}".format(**record))

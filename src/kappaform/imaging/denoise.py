@@ -26,6 +26,7 @@ from kappaform.imaging.components import (
 from kappaform.imaging.noise.estimate import Kind
 from kappaform.imaging.noise.kinds import Noise
 from kappaform.imaging.options import (
+    ALL_REMOVED,
     Callback,
     DenoiseResult,
     MethodName,
@@ -34,6 +35,7 @@ from kappaform.imaging.options import (
     Sigma,
 )
 from kappaform.imaging.shared import NoisyImage, learned_from_all
+from kappaform.imaging.strength import blended
 from kappaform.imaging.training import learned_at_scales, learning_fraction, sources_of
 from kappaform.imaging.work import Listener, Progress
 from kappaform.learning import LearnResult
@@ -61,6 +63,8 @@ def denoise(
     stack_axis: int | None = None,
     movie: bool = False,
     share: bool = False,
+    strength: float = 1.0,
+    colour_strength: float | None = None,
     rng: int | np.random.Generator | None = None,
     callback: Callback | None = None,
     progress: Listener | None = None,
@@ -123,6 +127,14 @@ def denoise(
     share : bool
         Whether one transform is learned from the patches of all images of the stack, instead of one
         for each image and channel.
+    strength : float from 0 to 1
+        How much of the noise is removed: the result is the image, moved by this fraction towards
+        the denoised one. With 0 the image is returned unchanged, except for `value_range` and
+        missing pixels.
+    colour_strength : float from 0 to 1, optional
+        The same for colours: `strength` is then that of the luminance (ITU-R BT.709 for three
+        channels, which are taken for red, green and blue, else their mean), and this that of the
+        differences from it. Default: `strength`.
     rng : int or Generator, optional
         Seed for drawing the patches to learn from. None is seed 0: the same call gives the same
         result.
@@ -172,6 +184,8 @@ def denoise_with_details(
     stack_axis: int | None = None,
     movie: bool = False,
     share: bool = False,
+    strength: float = 1.0,
+    colour_strength: float | None = None,
     rng: int | np.random.Generator | None = None,
     callback: Callback | None = None,
     progress: Listener | None = None,
@@ -182,7 +196,9 @@ def denoise_with_details(
     ----------
     image, sigma, mask, noise, method, max_condition, patch_size, quality, preset, transform
         As for `denoise`.
-    value_range, channel_axis, stack_axis, movie, share, rng, callback, progress
+    value_range, channel_axis, stack_axis, movie, share, strength, colour_strength
+        As for `denoise`.
+    rng, callback, progress
         As for `denoise`.
 
     Returns
@@ -277,7 +293,10 @@ def denoised(
         masks = [None] * len(images) if known is None else list(known)
         parts = zip(images, masks, options.progress.sections([1] * len(images)), strict=True)
         found = [_denoised_image(*each, options, by) for each in parts]
-    result = axes.from_stack(together([each.images[0] for each in found], axis=0))
+    result = together([each.images[0] for each in found], axis=0)
+    if options.strengths != ALL_REMOVED:
+        result = blended(stack, result, options.strengths, options.value_range, known)
+    result = axes.from_stack(result)
     counts = together([each.counts[0] for each in found], axis=0)
     return DenoiseResult(
         image=as_given(result, image) if is_tensor else result,

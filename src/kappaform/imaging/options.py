@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,16 @@ PATCH_SIDES = {2: 11, 3: 4}  #: by dimensions of space; in 3-D about half as man
 _WORST_CONDITION = 1e12  # of a given transform: its inverse still has some digits
 
 
+class Strengths(NamedTuple):
+    """Fractions of the noise that are removed."""
+
+    luminance: float
+    colour: float
+
+
+ALL_REMOVED = Strengths(1.0, 1.0)
+
+
 @dataclass(frozen=True, eq=False)
 class Options:
     """The arguments of `denoise` that are the same for every channel and image of a stack."""
@@ -53,6 +63,7 @@ class Options:
     progress: Progress
     device: Any = None  #: of torch, where images are learned from and denoised; None: the host
     decorrelate: bool = True  #: denoise principal components, not channels
+    strengths: Strengths = ALL_REMOVED
 
     @classmethod
     def checked(
@@ -74,6 +85,8 @@ class Options:
         progress: Any = None,
         device: Any = None,
         decorrelate: bool = True,
+        strength: float = 1.0,
+        colour_strength: float | None = None,
         patch_sides: dict[int, int] = PATCH_SIDES,
     ) -> Options:
         """Check the arguments for an image; `patch_sides` are the default ones."""
@@ -108,6 +121,7 @@ class Options:
             Progress.checked(progress),
             device,
             decorrelate,
+            _strengths(strength, colour_strength, channel_axis is not None),
         )
 
 
@@ -156,6 +170,27 @@ def default_patch_shape(
 ) -> tuple[int, ...]:
     """The patches of an image of this shape, unless `patch_size` is given."""
     return tuple(min(sides[len(space)], size) for size in space)
+
+
+def _strengths(strength: Any, colour_strength: Any, has_channels: bool) -> Strengths:
+    """How much of the noise is removed; the colour strength is the strength unless it is given."""
+    luminance = _fraction("strength", strength)
+    if colour_strength is None:
+        return Strengths(luminance, luminance)
+    colour = _fraction("colour_strength", colour_strength)
+    if not has_channels:
+        raise ValueError(
+            f"colour_strength={colour_strength!r}: the image has one channel and no colours; "
+            "leave it out, or give channel_axis."
+        )
+    return Strengths(luminance, colour)
+
+
+def _fraction(name: str, value: Any) -> float:
+    array = as_real_array(value, name)
+    if array.ndim or array.dtype.kind == "b" or not 0 <= array <= 1:
+        raise ValueError(f"{name}={value!r}: give a number from 0 (the input) to 1 (all removed).")
+    return float(array)
 
 
 def _seed(rng: Any) -> int:
