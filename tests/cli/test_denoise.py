@@ -280,9 +280,7 @@ def test_colours_have_a_strength_of_their_own(folder, capsys):
     words = ["denoise", "b.png", *words[3:], "--overwrite"]
     code, _, err = ended(capsys, *words)
     assert code == 0
-    assert err == (
-        "kappaform: warning: --colour-strength had no effect: no picture has colours.\n"
-    )
+    assert err == ("kappaform: warning: --colour-strength had no effect: no picture has colours.\n")
 
 
 # --- Comparison

@@ -36,7 +36,7 @@ def as_option(name: str) -> str:
 _SAME = (
     *("max_condition", "max_iter", "n_rounds", "norm", "objective", "init", "variant", "noise"),
     *("patch_size", "preset", "quality", "seed", "sigma", "tol", "choose_by", "value_range"),
-    *("device", "gain", "read_noise", "offset", "strength", "colour_strength"),
+    *("device", "gain", "read_noise", "offset", "strength", "colour_strength", "frames"),
 )
 #: The option for each parameter that messages of the library may name.
 OPTIONS = {name: as_option(name) for name in _SAME} | {

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import math
 import sys
-from argparse import Action, ArgumentParser, ArgumentTypeError, Namespace
+from argparse import (
+    Action,
+    ArgumentParser,
+    ArgumentTypeError,
+    Namespace,
+    RawDescriptionHelpFormatter,
+)
 from collections.abc import Callable
+from inspect import cleandoc
+from pathlib import Path
 from typing import Any, NoReturn
 
 import kappaform as kf
-from kappaform.cli.messages import as_option, calling_library, warn
+from kappaform.cli.messages import as_option, calling_library, complain, reject_options, warn
 
 #: Options that have no effect when combined with another one, and why. They are rejected here,
 #: before any file is read: the library would reject some of them once per picture.
@@ -47,6 +55,54 @@ CONDITIONED = ("objective", "norm", "variant", "n_rounds")
 _SLOW_PATCH, _LARGEST_PATCH = 24**2, 64**2
 
 
+# --- Parsers
+
+
+class Parser(ArgumentParser):
+    """A parser whose errors are those of the command, and which notes defaults for later."""
+
+    def __init__(self, **options: Any) -> None:
+        style = RawDescriptionHelpFormatter
+        super().__init__(formatter_class=style, allow_abbrev=False, **options)
+        self.later_defaults: dict[str, Any] = {}
+        self.set_defaults(defaults=self.later_defaults)
+
+    def error(self, message: str) -> NoReturn:
+        complain(f"{message}; see {self.prog} --help")
+        self.exit(2)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        found, others = super().parse_known_args(args, namespace)
+        reject_options(others, self._option_string_actions, self.prog)
+        return found, others
+
+    def add(self, name: str, text: str, kind: Any = str, **options: Any) -> None:
+        """Add an argument, whose help shows its default."""
+        # The default is set later, so that options given by the user can be recognised.
+        default = options.pop("default", None)
+        if default is not None:
+            shown = f"{default:g}" if isinstance(default, float) else str(default)
+            text += f" (default: {shown})"
+        argument = self.add_argument(*name.split(), help=text, type=kind, **options)
+        self.later_defaults[argument.dest] = default
+
+    def add_flag(self, name: str, text: str) -> None:
+        self.add_argument(name, action="store_true", help=text)
+
+
+def subcommand(commands: Any, module: str, name: str, about: str | None, example: str) -> Parser:
+    """A subcommand: function `name` of `module`, or a group of them. `about` is its help."""
+    text = cleandoc(about or "")
+    summary = text[:1].lower() + text[1:].partition("\n")[0].removesuffix(".")
+    parser: Parser = commands.add_parser(name, help=summary, description=text)
+    parser.epilog = f"example:\n  {parser.prog} {example}"
+    if module:
+        parser.set_defaults(module=module, function=name)
+        parser.add_flag("--json", "print one JSON document")
+        parser.add_flag("--debug", "show the traceback of an error")
+    return parser
+
+
 # --- Numbers
 
 
@@ -65,6 +121,14 @@ def at_least(least: float, kind: type = float, most: float = math.inf) -> Callab
         return value
 
     return number
+
+
+def kind_or_file(text: str) -> str:
+    """The type of --noise: a kind, or the name of a file."""
+    if text not in STRENGTHS_OF_NOISE and Path(text).suffix.lower() != ".json":
+        kinds = ", ".join(STRENGTHS_OF_NOISE)
+        raise ArgumentTypeError(f"{text}: give one of {kinds}, or a file of noise (.json)")
+    return text
 
 
 def number_or_auto(text: str) -> float | str:
@@ -105,7 +169,7 @@ def _check_effects(options: dict[str, Any], given: set[str]) -> None:
     kind = options.get("noise") or ""
     if kind in ("shot", "correlated"):
         rules.append(("noise", "preset", "the paper's denoiser assumes white noise"))
-    own, why = STRENGTHS_OF_NOISE.get(kind, ("", ""))
+    own, why = STRENGTHS_OF_NOISE.get(kind, ("", "the file contains its strength"))
     rules += [(name, "noise", why) for name in ("sigma", "gain") if name != own]
     for name, other, why in rules:
         if {name, other} <= given:
@@ -140,11 +204,18 @@ def check_patch_size(side: int, n_axes: int) -> None:
         warn(f"{text} take minutes or hours: {usual}.")
 
 
-def given_noise(arguments: Namespace) -> kf.White | kf.Shot | str | None:
-    """The noise of every picture, for the library; None: kind and strength are estimated."""
+def given_noise(arguments: Namespace) -> tuple[Any, Any]:
+    """The noise of every picture, for the library, and the camera that it was measured for.
+
+    None: kind and strength are estimated; None: there is no such camera.
+    """
+    if arguments.noise not in STRENGTHS_OF_NOISE:
+        from kappaform.imaging.noise.files import read_noise
+
+        return read_noise(Path(arguments.noise))
     if arguments.gain is None and arguments.sigma is None:
-        return None if arguments.noise == "auto" else arguments.noise
+        return None if arguments.noise == "auto" else arguments.noise, None
     with calling_library():
         if arguments.sigma is not None:
-            return kf.White(arguments.sigma)
-        return kf.Shot(arguments.gain, arguments.read_noise, arguments.offset)
+            return kf.White(arguments.sigma), None
+        return kf.Shot(arguments.gain, arguments.read_noise, arguments.offset), None

@@ -39,6 +39,7 @@ _MAX_RATIONAL = 2**32 - 1  # of numerator and denominator
 _JPEG_QUALITY = {"compressionargs": {"level": 95}, "subsampling": (1, 1)}  # as that of JPEG files
 
 _DESCRIPTION, _ORIENTATION, _XMP, _PROFILE = 270, 274, 700, 34675  # tags
+_CAMERA, _ISO = 34665, "ISOSpeedRatings"  # EXIF of the camera, and what tifffile calls its ISO
 _IMAGEJ = 50839  # ranges and colours of channels, labels, regions
 _NO_DATA = 42113  # the value that means "no data" (GDAL)
 #: Georeference, and the value that means "no data": GeoTIFF and GDAL.
@@ -230,7 +231,9 @@ def _metadata(file: Any, options: dict[str, Any], omitted: list[str]) -> Metadat
     block = exif.block_of(texts, resolution)
     is_bilevel = file.series[0].keyframe.bitspersample == 1
     metadata = Metadata("TIFF", options, resolution, block, xmp, omitted=tuple(omitted))
-    return metadata._replace(is_bilevel=is_bilevel, no_data=_no_data(page))
+    camera = _value(page, _CAMERA)
+    iso = exif.sensitivity(camera.get(_ISO)) if isinstance(camera, dict) else None
+    return metadata._replace(is_bilevel=is_bilevel, no_data=_no_data(page), iso=iso)
 
 
 def _no_data(page: Any) -> float | None:
