@@ -904,6 +904,13 @@ MUTANTS = [
         "if False:",
         ("cli/test_camera.py::test_another_iso_camera_or_type_is_warned_about",),
     ),
+    Mutant(
+        "the time left does not learn from pictures that are done",
+        "cli/durations.py",
+        "correction = self._spent / self._expected if self._expected else 1.0",
+        "correction = 1.0",
+        ("cli/test_durations.py::test_the_forecast_is_right_within_30_percent_on_every_machine",),
+    ),
     # --- noise: flat areas, many channels, extremes, what is said of it
     Mutant(
         "flat areas count in small pictures",

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 import kappaform as kf
 from kappaform.cli import files, holes, messages
+from kappaform.cli.durations import watched
 from kappaform.cli.noise import check_camera, for_volume
 from kappaform.cli.options import check_patch_size, chosen, given_noise
 from kappaform.cli.words import ROUGH, compared, facts_of, is_rough, line_of, short, tell_duration
@@ -44,6 +45,7 @@ class Settings(NamedTuple):
 
 def denoise(arguments: Namespace) -> int:
     batch = files.batch_of(arguments)
+    arguments.is_batch = len(batch.jobs) > 1
     settings = _settings(arguments)
     if arguments.share and len(batch.jobs) > 1:
         settings = _learned_from_all(batch, settings, arguments)
@@ -58,7 +60,7 @@ def denoise(arguments: Namespace) -> int:
 
     for folder, error in batch.errors.items():
         failed(folder, error)
-    for job in batch.jobs:
+    for job in watched(batch, arguments, records) if len(batch.jobs) > 1 else batch.jobs:
         try:
             with messages.warnings_about(job.source, job.target):
                 records.append(_record(job, batch.inputs, settings, arguments))
@@ -266,7 +268,7 @@ def _details(
     arguments: Namespace,
 ) -> kf.DenoiseResult:
     """The result of the library, with its image in memory; shows progress."""
-    if not arguments.preset and not arguments.device:
+    if not arguments.preset and not arguments.device and not arguments.is_batch:
         tell_duration(title, n_pixels * n_channels, arguments.quality)
     movies: Any = image if options["movie"] else [image]
     mask = options.pop("mask", None)

@@ -22,6 +22,7 @@ from typing import Any, TextIO
 
 #: Exit statuses; 1 means incomplete results.
 BAD_INPUT, BUG = 2, 3
+SIGPIPE = 13  #: `signal.SIGPIPE`, which Windows does not have
 #: What bad input raises, in the library and in the packages that it uses. The command itself
 #: chooses the types of all arguments, so that a TypeError is a bug like everything else.
 _BAD_INPUT = (OSError, ValueError, ImportError, MemoryError)

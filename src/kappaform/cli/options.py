@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import math
 import sys
-from argparse import (
-    Action,
-    ArgumentParser,
-    ArgumentTypeError,
-    Namespace,
-    RawDescriptionHelpFormatter,
-)
+from argparse import Action, ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
-from inspect import cleandoc
 from pathlib import Path
 from typing import Any, NoReturn
 
 import kappaform as kf
-from kappaform.cli.messages import as_option, calling_library, complain, reject_options, warn
+from kappaform.cli.messages import as_option, calling_library, warn
 
 #: Options that have no effect when combined with another one, and why. They are rejected here,
 #: before any file is read: the library would reject some of them once per picture.
@@ -41,6 +34,31 @@ _WITHOUT_EFFECT = (
     ("seed", "model", "it selects patches to learn from, and nothing is learned"),
     ("verbose", "json", "the document contains everything"),
 )
+#: Help of options that takes several lines.
+NOISE = (
+    "auto, white, shot or correlated: a kind of noise, whose strength is estimated; or a file "
+    "written by kappaform noise (.json)"
+)
+MOVIE = (
+    "pages along T (else the last axis without a name, else Z) are frames of a movie: search "
+    "neighbouring frames for similar patches, too (with --quality fast frames share a transform "
+    "only)"
+)
+JPEG_QUALITY = (
+    "quality of JPEG and WebP, 1 to 100 (default: that of an input of the same format; else 95 for "
+    "JPEG, and lossless WebP)"
+)
+EPILOG = """\
+kappaform COMMAND --help shows the options of a command and an example.
+
+exit status:
+  0    success
+  1    reproduce had to leave something out
+  2    bad input
+  3    a bug in kappaform
+  130  interrupted by Ctrl-C (128 plus the number of any other signal)
+  141  the reader of the output closed the pipe"""
+
 #: For every kind of noise, the option that sets its strength, and why those of others do nothing.
 STRENGTHS_OF_NOISE = {
     "auto": ("", "kind and strength are estimated"),
@@ -53,54 +71,6 @@ CONDITIONED = ("objective", "norm", "variant", "n_rounds")
 # Pixels of a patch. Time grows with their square: denoising 512 x 512 pixels was measured to take
 # 2 s with patches of 11 x 11, 36 s with 24 x 24 and 177 s with 32 x 32, on two busy cores.
 _SLOW_PATCH, _LARGEST_PATCH = 24**2, 64**2
-
-
-# --- Parsers
-
-
-class Parser(ArgumentParser):
-    """A parser whose errors are those of the command, and which notes defaults for later."""
-
-    def __init__(self, **options: Any) -> None:
-        style = RawDescriptionHelpFormatter
-        super().__init__(formatter_class=style, allow_abbrev=False, **options)
-        self.later_defaults: dict[str, Any] = {}
-        self.set_defaults(defaults=self.later_defaults)
-
-    def error(self, message: str) -> NoReturn:
-        complain(f"{message}; see {self.prog} --help")
-        self.exit(2)
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        found, others = super().parse_known_args(args, namespace)
-        reject_options(others, self._option_string_actions, self.prog)
-        return found, others
-
-    def add(self, name: str, text: str, kind: Any = str, **options: Any) -> None:
-        """Add an argument, whose help shows its default."""
-        # The default is set later, so that options given by the user can be recognised.
-        default = options.pop("default", None)
-        if default is not None:
-            shown = f"{default:g}" if isinstance(default, float) else str(default)
-            text += f" (default: {shown})"
-        argument = self.add_argument(*name.split(), help=text, type=kind, **options)
-        self.later_defaults[argument.dest] = default
-
-    def add_flag(self, name: str, text: str) -> None:
-        self.add_argument(name, action="store_true", help=text)
-
-
-def subcommand(commands: Any, module: str, name: str, about: str | None, example: str) -> Parser:
-    """A subcommand: function `name` of `module`, or a group of them. `about` is its help."""
-    text = cleandoc(about or "")
-    summary = text[:1].lower() + text[1:].partition("\n")[0].removesuffix(".")
-    parser: Parser = commands.add_parser(name, help=summary, description=text)
-    parser.epilog = f"example:\n  {parser.prog} {example}"
-    if module:
-        parser.set_defaults(module=module, function=name)
-        parser.add_flag("--json", "print one JSON document")
-        parser.add_flag("--debug", "show the traceback of an error")
-    return parser
 
 
 # --- Numbers

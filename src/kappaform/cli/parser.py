@@ -10,17 +10,11 @@ import signal
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any
+from inspect import cleandoc
+from typing import Any, NoReturn
 
 from kappaform.cli import messages, options
-from kappaform.cli.options import (
-    Parser,
-    at_least,
-    complete,
-    kind_or_file,
-    number_or_auto,
-    subcommand,
-)
+from kappaform.cli.options import at_least, complete, kind_or_file, number_or_auto
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -35,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return code
     except BrokenPipeError:
         messages.discard_unread_output()
-        return 128 + _SIGPIPE
+        return 128 + messages.SIGPIPE
     except OSError as error:
         code, text = messages.failure(error)
         messages.complain(text)
@@ -64,27 +58,45 @@ def _run(argv: Sequence[str] | None) -> int:
     return 128 + received[0] if received else int(code)
 
 
-_SIGPIPE = 13  # `signal.SIGPIPE`, which Windows does not have
 _VARIANTS = ("public", "reference", "paper", "monotone")
 _COUNT, _SEED, _BOUND = at_least(1, int), at_least(0, int), at_least(1)
 _FRACTION, _JPEG_QUALITY = at_least(0, most=1), at_least(1, int, most=100)
 
-_EPILOG = """\
-kappaform COMMAND --help shows the options of a command and an example.
 
-exit status:
-  0    success
-  1    reproduce had to leave something out
-  2    bad input
-  3    a bug in kappaform
-  130  interrupted by Ctrl-C (128 plus the number of any other signal)
-  141  the reader of the output closed the pipe"""
+class Parser(argparse.ArgumentParser):
+    def __init__(self, **options: Any) -> None:
+        style = argparse.RawDescriptionHelpFormatter
+        super().__init__(formatter_class=style, allow_abbrev=False, **options)
+        self.later_defaults: dict[str, Any] = {}
+        self.set_defaults(defaults=self.later_defaults)
+
+    def error(self, message: str) -> NoReturn:
+        messages.complain(f"{message}; see {self.prog} --help")
+        self.exit(2)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        found, others = super().parse_known_args(args, namespace)
+        messages.reject_options(others, self._option_string_actions, self.prog)
+        return found, others
+
+    def add(self, name: str, text: str, kind: Any = str, **options: Any) -> None:
+        """Add an argument, whose help shows its default."""
+        # The default is set later, so that options given by the user can be recognised.
+        default = options.pop("default", None)
+        if default is not None:
+            shown = f"{default:g}" if isinstance(default, float) else str(default)
+            text += f" (default: {shown})"
+        argument = self.add_argument(*name.split(), help=text, type=kind, **options)
+        self.later_defaults[argument.dest] = default
+
+    def add_flag(self, name: str, text: str) -> None:
+        self.add_argument(name, action="store_true", help=text)
 
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of the command; `module` and `function` name the code of a subcommand."""
     text = "Denoise pictures, and learn sparsifying transforms with a bounded condition number."
-    parser = Parser(prog="kappaform", description=text, epilog=_EPILOG)
+    parser = Parser(prog="kappaform", description=text, epilog=options.EPILOG)
     parser.add_argument("--version", action=options.ShowVersion, nargs=0, help="show the version")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     text = "Denoise a photograph with known noise, and draw the result."
@@ -97,6 +109,19 @@ def build_parser() -> argparse.ArgumentParser:
     info.add("model", "file saved by learn, or by kappaform.save")
     _add_explore(commands)
     _add_reproduce(commands)
+    return parser
+
+
+def subcommand(commands: Any, module: str, name: str, about: str | None, example: str) -> Parser:
+    """A subcommand: function `name` of `module`, or a group of them. `about` is its help."""
+    text = cleandoc(about or "")
+    summary = text[:1].lower() + text[1:].partition("\n")[0].removesuffix(".")
+    parser: Parser = commands.add_parser(name, help=summary, description=text)
+    parser.epilog = f"example:\n  {parser.prog} {example}"
+    if module:
+        parser.set_defaults(module=module, function=name)
+        parser.add_flag("--json", "print one JSON document")
+        parser.add_flag("--debug", "show the traceback of an error")
     return parser
 
 
@@ -127,10 +152,7 @@ def _add_denoise(commands: Any) -> None:
     add("--preset", "the settings of the paper", choices=("paper",))
     add("--model", "transform saved by learn, used instead of learning one")
     parser.add_flag("--share", "learn one transform from all pictures, which are read twice")
-    text = "pages along T (else the last axis without a name, else Z) are frames of a movie: search"
-    text += " neighbouring frames for similar patches, too (with --quality fast frames share a "
-    text += "transform only)"
-    parser.add_flag("--movie", text)
+    parser.add_flag("--movie", options.MOVIE)
     _add_range_and_seed(parser)
     add("--device", "cuda: use a GPU, through torch (default: the CPU)")
     _add_holes(parser, "left as they are")
@@ -155,9 +177,7 @@ def _add_inpaint(commands: Any) -> None:
     parser.add("--quality", text, choices=("fast", "balanced", "best"), default="balanced")
     _add_range_and_seed(parser)
     _add_pages(parser)
-    parser.add_flag(
-        "--movie", "pages are frames of a movie: holes are filled from other frames, too"
-    )
+    parser.add_flag("--movie", "pages are frames of a movie: other frames help to fill holes")
 
 
 def _add_holes(parser: Parser, fate: str) -> None:
@@ -174,8 +194,7 @@ def _add_pictures(parser: Parser) -> None:
     add("-o --output", "file to write, or folder (NAME/, created if new)", metavar="OUT")
     add("--suffix", "suffix of the new names (default: _denoised; none in a folder -o)")
     parser.add_flag("--overwrite", "replace existing results")
-    text = "quality of JPEG and WebP, 1 to 100 (default: that of an input of the same format; else "
-    add("--jpeg-quality", f"{text}95 for JPEG, and lossless WebP)", _JPEG_QUALITY)
+    add("--jpeg-quality", options.JPEG_QUALITY, _JPEG_QUALITY)
     _add_pages(parser)
 
 
@@ -190,11 +209,9 @@ def _add_pages(parser: Parser) -> None:
 def _add_measuring(commands: Any) -> None:
     """Measure the noise of a camera, for denoise --noise.
 
-    The pictures are two or more of a still scene (a burst from a tripod), flat frames (an evenly
-    lit, blurred surface, at several exposures), or any pictures, from which it is estimated. What
-    they are is recognised, unless --frames says it. Pages of a file are separate pictures. All
-    pictures must have the same camera settings; its model and ISO are stored, and denoise warns if
-    those of a picture differ.
+    The pictures are a burst (two or more of a still scene), flat frames (an evenly lit surface, at
+    several exposures), or any others, and so are the pages of a file. Camera and ISO are stored:
+    denoise warns if those of a picture differ.
     """
     example = "burst/ -o camera.json"
     parser = subcommand(commands, "noise", "noise", _add_measuring.__doc__, example)
@@ -207,16 +224,7 @@ def _add_measuring(commands: Any) -> None:
 
 def _add_noise(parser: Parser) -> None:
     add = parser.add
-    text = (
-        "auto, white, shot or correlated: a kind of noise, whose strength is estimated; or a file "
-    )
-    add(
-        "--noise",
-        f"{text}of the command noise (.json)",
-        kind_or_file,
-        default="auto",
-        metavar="NOISE",
-    )
+    add("--noise", options.NOISE, kind_or_file, default="auto", metavar="NOISE")
     text = "standard deviation of white noise, in values of the file (default: estimated)"
     add("--sigma", text, float)
     add("--gain", "shot noise: values of the file per photon (default: estimated)", float)

@@ -13,7 +13,7 @@ from kappaform.imaging.noise.estimate import UNSURE
 from kappaform.threads import n_threads
 
 # Per megapixel and thread, on a machine of 2026 (make bench ONLY=speed:sizes).
-_SECONDS = {"fast": 7.0, "balanced": 27.0, "best": 57.0}
+SECONDS = {"fast": 7.0, "balanced": 27.0, "best": 57.0}
 _LONG = 30  # seconds: worth announcing
 
 
@@ -146,10 +146,15 @@ def is_rough(details: Any, dtype: np.dtype) -> bool:
     return dtype.kind in "iu" and is_shot and bool(np.max(details.sigma) < _LEAST_NOISE)
 
 
+def in_minutes(seconds: float) -> str:
+    if seconds >= 5400:
+        return f"{seconds / 3600:.1f} hours"
+    return f"{seconds / 60:.0f} minutes" if seconds >= 90 else f"{seconds:.0f} seconds"
+
+
 def tell_duration(title: str, n_pixels: int, quality: str) -> None:
     """Announce about how long a long job will take: machines differ."""
-    seconds = n_pixels / 1e6 * _SECONDS[quality] / n_threads()
+    seconds = n_pixels / 1e6 * SECONDS[quality] / n_threads()
     if seconds >= _LONG:
-        time = f"{seconds / 60:.0f} minutes" if seconds >= 90 else f"{seconds:.0f} seconds"
         faster = "" if quality == "fast" else "; --quality fast takes less"
-        messages.note(f"{title}: this will take about {time}{faster}")
+        messages.note(f"{title}: this will take about {in_minutes(seconds)}{faster}")

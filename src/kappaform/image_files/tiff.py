@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
@@ -70,6 +71,13 @@ def read_tiff(path: Path) -> Picture:
         if len(series.levels) > 1:
             omitted.append(f"the {len(series.levels) - 1} smaller levels of its pyramid")
         return _picture(file, pixels, omitted)
+
+
+def sizes_in(path: Path) -> tuple[int, int]:
+    """Number of planes of the size of the first page, over all channels, and their pixels."""
+    with _opened(path) as (file, _):
+        sizes, page = check_pages(file), file.pages.first
+        return sizes.count(sizes[0]) * page.samplesperpixel, math.prod(sizes[0])
 
 
 @contextmanager
