@@ -12,10 +12,10 @@ from kappaform.image_files import planes_in
 @pytest.fixture
 def pictures(folder):
     """Pictures of several sizes; the time of one is a constant plus its pixels."""
-    sides = (20, 90, 40, 60, 30, 70)
+    sides = (450, 900, 500, 600, 450, 700)
     paths = [folder / f"{number}.npy" for number in range(len(sides))]
     for path, side in zip(paths, sides, strict=True):
-        np.save(path, np.zeros((side, side)))
+        np.save(path, np.zeros((side, side), np.uint8))
     return dict(zip(paths, sides, strict=True))
 
 
@@ -53,14 +53,16 @@ def test_a_file_that_cannot_be_read_counts_like_the_others(folder):
     assert both == 2 * one
 
 
-def test_a_long_folder_is_announced_and_corrected(pictures, capsys):
+def test_a_long_folder_is_announced_and_corrected(pictures, capsys, monkeypatch):
     forecast = Durations(list(pictures), "balanced")
-    forecast.tell_all("balanced")
+    with monkeypatch.context() as patch:
+        patch.setattr(durations, "_LONG", 1e9)
+        forecast.tell_all("balanced")
     assert capsys.readouterr().err == ""  # it is short
     first, second, *_ = pictures
     forecast.done(first, 600)
     assert "5 pictures left: about " in capsys.readouterr().err
-    forecast.done(second, 600 * 1.2)
+    forecast.done(second, 600 * 900**2 / 450**2)
     assert capsys.readouterr().err == ""  # as was said
     assert forecast.title("file 3").startswith("file 3 (all: ")
 

@@ -1,7 +1,7 @@
 """How long all pictures of a command will take: said before, and corrected by those that are done.
 
-The time of a picture is that of learning, the same for each channel of every page, plus a time for
-each pixel. Both are those of one machine; what the first pictures take tells how fast this one is.
+The time of a picture is that of learning, about the same for each channel of every page, plus a
+time for each pixel. Both are those of one machine; the first pictures tell how fast this one is.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from kappaform.cli.words import SECONDS, in_minutes
 from kappaform.image_files import planes_in
 from kappaform.threads import n_threads
 
-_LEARNING = 1.0  # seconds for a plane: 512 x 512 pixels take so much more than the rates say
+# Seconds of learning for a plane: 512 x 512 pixels take so much more than the rates say. Smaller
+# ones have fewer patches to learn from.
+_LEARNING, _FEW_PIXELS = 1.0, 2e5
 _LONG = 30  # seconds: worth announcing
 _CORRECTION = 1.25  # a forecast that is wrong by this factor is told again
 
@@ -99,4 +101,5 @@ class Durations:
 def _seconds(size: tuple[int, int], quality: str) -> float:
     """Time for planes of so many pixels, on the machine of the rates and this number of threads."""
     n_planes, n_pixels = size
-    return n_planes * (_LEARNING + n_pixels / 1e6 * SECONDS[quality]) / n_threads()
+    learning = _LEARNING * min(1.0, n_pixels / _FEW_PIXELS)
+    return n_planes * (learning + n_pixels / 1e6 * SECONDS[quality]) / n_threads()
