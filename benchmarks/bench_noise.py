@@ -14,7 +14,18 @@ from itertools import chain, islice, product
 from typing import Any
 
 import numpy as np
-from pictures import Pair, Part, folder_named_by, missing, paper_pictures, psnr, rows_of
+from pictures import (
+    NO_BM3D,
+    Pair,
+    Part,
+    folder_named_by,
+    missing,
+    paper_pictures,
+    psnr,
+    rows_of,
+    with_bm3d,
+    without_calls,
+)
 from PIL import Image
 from scipy.ndimage import convolve, gaussian_filter
 from skimage import color, data
@@ -215,6 +226,48 @@ def _as_it_is(name: str) -> tuple[bool, float]:
     return isinstance(found.noise, kf.White), psnr(clean, found.image)
 
 
+def _real_pairs() -> Part:
+    """Real photographs, and the mean of many of the same scene: noise is estimated.
+
+    Pairs *_real.JPG and *_mean.JPG in the folder KAPPAFORM_REAL_PAIRS (Xu et al. 2018). The
+    constants of the estimate were chosen on 42 of them. CBM3D, if it is asked for, is given the
+    standard deviation of each pair.
+    """
+    folder = folder_named_by("KAPPAFORM_REAL_PAIRS")
+    files = sorted(folder.glob("*_real.JPG")) if folder else []
+    if not files:
+        return without_calls(missing("KAPPAFORM_REAL_PAIRS", "pairs of real photographs"))
+    ways = ["noisy", "default", "correlated"] + ["CBM3D, true sigma"] * with_bm3d()
+
+    def rows(results: Iterator[float]) -> Iterator[dict]:
+        values = np.reshape(list(results), (len(ways), len(files)))
+        for way, found in zip(ways, values, strict=True):
+            goal = 37.8 if way == "default" else None
+            yield _row(f"real pairs, mean of {len(files)}, {way}", found.mean(), "dB", goal) | _UP
+        worst = float(np.min(values[1] - values[0]))
+        yield _row("real pairs, default over noisy, worst pair", worst, "dB", -0.1) | _UP
+        if not with_bm3d():
+            yield NO_BM3D
+
+    calls = [(_silently, _psnr_of_real, str(file), way) for way in ways for file in files]
+    return Part(calls, rows)
+
+
+def _psnr_of_real(file: str, way: str) -> float:
+    noisy, clean = (
+        np.array(Image.open(name)).astype(float)
+        for name in (file, file.replace("_real.JPG", "_mean.JPG"))
+    )
+    if way.startswith("CBM3D"):
+        from bm3d import bm3d_rgb
+
+        return psnr(clean, np.clip(bm3d_rgb(noisy, float((noisy - clean).std())), 0, 255))
+    if way == "noisy":
+        return psnr(clean, noisy)
+    noise = None if way == "default" else way
+    return psnr(clean, kf.denoise(noisy, noise=noise, channel_axis=-1, value_range=(0, 255)))
+
+
 PARTS = {
     "colour": _colour,
     "shot": _shot,
@@ -222,6 +275,7 @@ PARTS = {
     "bayer": _bayer,
     "white": _white,
     "clean": _clean,
+    "real-pairs": _real_pairs,
 }
 
 

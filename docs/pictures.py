@@ -2,8 +2,10 @@
 
 python docs/pictures.py             first.png, atoms.png
 python docs/pictures.py qualities   qualities.png; it needs the package bm3d, and some minutes
+python docs/pictures.py real-noise  real_noise.png, of the tutorial; it needs the package bm3d
 """
 
+import runpy
 import sys
 from pathlib import Path
 
@@ -105,5 +107,11 @@ def main() -> None:
     figure.savefig(FOLDER / "first.png", dpi=110)
 
 
+def draw_real_noise() -> None:
+    """The figure of a tutorial, which shows CBM3D where its package is installed."""
+    names = runpy.run_path(str(FOLDER.parents[1] / "examples" / "real_noise.py"))
+    names["figure"].savefig(FOLDER / "real_noise.png", dpi=110)
+
+
 if __name__ == "__main__":
-    draw_qualities() if sys.argv[1:] == ["qualities"] else main()
+    {"qualities": draw_qualities, "real-noise": draw_real_noise}.get("".join(sys.argv[1:]), main)()

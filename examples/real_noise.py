@@ -14,6 +14,8 @@ camera. This tutorial simulates a camera, so that the clean image is known, and 
 """
 
 import io
+import tempfile
+from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -79,8 +81,9 @@ scene = astronaut()[288:, 120:376]
 noise = kf.measure_noise([photograph(scene, rng) for _ in range(4)], channel_axis=-1)
 print(noise)
 print(noise.evidence)
-kf.save_noise("camera.json", noise, iso=3200, dtype="uint8")
-measured = kf.denoise(noisy, noise=kf.load_noise("camera.json"), **options)
+camera = Path(tempfile.mkdtemp(), "camera.json")
+kf.save_noise(camera, noise, iso=3200, dtype="uint8")
+measured = kf.denoise(noisy, noise=kf.load_noise(camera), **options)
 
 # %%
 # Comparison
@@ -110,7 +113,7 @@ def psnr(image):
 
 
 crop = slice(70, 166), slice(20, 116)
-figure = Figure(figsize=(10, 2.9), layout="constrained")
+figure = Figure(figsize=(10, 3.2), layout="constrained")
 for axes, (name, image) in zip(figure.subplots(1, 4), images.items(), strict=True):
     axes.imshow(np.clip(image[crop] / 255, 0, 1))
     axes.set_title(f"{name}\n{psnr(image):.1f} dB", fontsize=10)
