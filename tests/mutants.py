@@ -854,6 +854,63 @@ MUTANTS = [
         "within(before + change, (-np.inf, np.inf), dtype)",
         ("imaging/test_strength.py::test_a_range_of_values_holds_at_every_strength",),
     ),
+    # --- files and measurement of noise
+    Mutant(
+        "a field of a noise file may be given twice",
+        "imaging/noise/files.py",
+        "if len(given) < len(pairs):",
+        "if False:",
+        ("imaging/test_noise_files.py::test_other_files_are_refused",),
+    ),
+    Mutant(
+        "a noise file may hold a covariance that is none",
+        "imaging/noise/files.py",
+        "noise.mixed(np.ones(channels[:1] or 1), patch)",
+        "pass",
+        ("imaging/test_noise_files.py::test_what_cannot_be_noise_is_refused",),
+    ),
+    Mutant(
+        "unknown fields of a noise file are ignored",
+        "imaging/noise/files.py",
+        "for unknown in sorted(given.keys() - required - optional):",
+        "for unknown in ():",
+        ("imaging/test_noise_files.py::test_fields_that_no_noise_has_are_refused",),
+    ),
+    Mutant(
+        "frames of a burst have less noise than they have",
+        "imaging/noise/frames.py",
+        "math.sqrt(n_frames / (n_frames - 1))",
+        "1.0",
+        ("imaging/test_measure_noise.py::test_white_noise_of_a_burst",),
+    ),
+    Mutant(
+        "clipped values lower the measured noise",
+        "imaging/noise/measured.py",
+        "sums = sums * usable",
+        "pass",
+        ("imaging/test_measure_noise.py::test_clipped_values_do_not_lower_the_noise",),
+    ),
+    Mutant(
+        "a delay between channels is turned round",
+        "imaging/noise/correlated.py",
+        "covariance_of(each, patch_shape).T for each in pairs",
+        "covariance_of(each, patch_shape) for each in pairs",
+        ("imaging/test_measure_noise.py::test_a_delay_between_channels_has_its_direction",),
+    ),
+    Mutant(
+        "noise of another ISO is used in silence",
+        "cli/noise.py",
+        "if None not in (measured, found) and measured != found:",
+        "if False:",
+        ("cli/test_camera.py::test_another_iso_camera_or_type_is_warned_about",),
+    ),
+    Mutant(
+        "the time left does not learn from pictures that are done",
+        "cli/durations.py",
+        "correction = self._spent / self._expected if self._expected else 1.0",
+        "correction = 1.0",
+        ("cli/test_durations.py::test_the_forecast_is_right_within_30_percent_on_every_machine",),
+    ),
     # --- noise: flat areas, many channels, extremes, what is said of it
     Mutant(
         "flat areas count in small pictures",

@@ -5,6 +5,7 @@ from __future__ import annotations
 _ORDER = (
     "first_denoising.py",
     "noise_models.py",
+    "real_noise.py",
     "missing_pixels.py",
     "learn_a_transform.py",
     "choose_the_bound.py",

@@ -20,6 +20,9 @@ from .imaging import estimate_sigma as estimate_sigma
 from .imaging import extract_patches as extract_patches
 from .imaging import inpaint as inpaint
 from .imaging import learn_from_images as learn_from_images
+from .imaging import load_noise as load_noise
+from .imaging import measure_noise as measure_noise
+from .imaging import save_noise as save_noise
 from .learning import BatchRefused as BatchRefused
 from .learning import Conditioned as Conditioned
 from .learning import LearningInterrupted as LearningInterrupted

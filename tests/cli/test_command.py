@@ -187,7 +187,7 @@ def test_messages_of_the_library_name_options(text, expected, capsys):
 
 
 def test_every_option_that_messages_speak_of_is_one(capsys):
-    helps = [ended(capsys, name, "--help")[1] for name in ("denoise", "learn", "path")]
+    helps = [ended(capsys, name, "--help")[1] for name in ("denoise", "noise", "learn", "path")]
     for option in OPTIONS.values():
         assert any(f"{option} " in text for text in helps)
 

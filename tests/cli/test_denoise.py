@@ -96,7 +96,7 @@ def test_help_says_units_choices_and_defaults(capsys):
     assert "--method {conditioned,log-det,orthonormal}" in text
     assert "kind of transform to learn (default: conditioned)" in text
     assert "default: 11, in volumes 4" in text
-    assert "--noise {auto,white,shot,correlated}" in text
+    assert "--noise NOISE auto, white, shot or correlated" in text
     assert "bound on the condition number of the conditioned method (default: 1.1)" in text
 
 
@@ -280,9 +280,7 @@ def test_colours_have_a_strength_of_their_own(folder, capsys):
     words = ["denoise", "b.png", *words[3:], "--overwrite"]
     code, _, err = ended(capsys, *words)
     assert code == 0
-    assert err == (
-        "kappaform: warning: --colour-strength had no effect: no picture has colours.\n"
-    )
+    assert err == ("kappaform: warning: --colour-strength had no effect: no picture has colours.\n")
 
 
 # --- Comparison

@@ -197,7 +197,7 @@ def test_noise_that_contradicts_itself_is_rejected(files, capsys, words, message
         ("--sigma -1", "--sigma -1"),
         ("--sigma nan", "--sigma nan"),
         ("--sigma inf", "--sigma inf"),
-        ("--noise loud", "--noise: invalid choice: 'loud'"),
+        ("--noise loud", "--noise: loud: give one of auto, white, shot"),
     ],
 )
 def test_numbers_that_no_noise_has_are_rejected(capsys, words, message):

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 import kappaform as kf
 from kappaform.cli import files, holes, messages
+from kappaform.cli.durations import watched
+from kappaform.cli.noise import check_camera, for_volume
 from kappaform.cli.options import check_patch_size, chosen, given_noise
 from kappaform.cli.words import ROUGH, compared, facts_of, is_rough, line_of, short, tell_duration
 from kappaform.files import check_readable
@@ -35,13 +37,15 @@ _MOST_CUT = 0.6
 class Settings(NamedTuple):
     """What is the same for all pictures."""
 
-    noise: kf.White | kf.Shot | str | None
+    noise: Any  #: a noise, the name of its kind, or None: it is estimated
+    camera: Any  #: that the noise was measured for, if it comes from a file
     transform: NDArray | None = None  #: used instead of learning one from each picture
     patch_shape: tuple[int, ...] | None = None  #: its patches; None: squares or cubes
 
 
 def denoise(arguments: Namespace) -> int:
     batch = files.batch_of(arguments)
+    arguments.is_batch = len(batch.jobs) > 1
     settings = _settings(arguments)
     if arguments.share and len(batch.jobs) > 1:
         settings = _learned_from_all(batch, settings, arguments)
@@ -56,7 +60,7 @@ def denoise(arguments: Namespace) -> int:
 
     for folder, error in batch.errors.items():
         failed(folder, error)
-    for job in batch.jobs:
+    for job in watched(batch, arguments, records) if len(batch.jobs) > 1 else batch.jobs:
         try:
             with messages.warnings_about(job.source, job.target):
                 records.append(_record(job, batch.inputs, settings, arguments))
@@ -111,12 +115,14 @@ def _interrupted(n_done: int, number: int) -> KeyboardInterrupt:
 
 def _settings(arguments: Namespace) -> Settings:
     """Check what is the same for all pictures."""
-    side, settings = arguments.patch_size, Settings(given_noise(arguments))
+    side, settings = arguments.patch_size, Settings(*given_noise(arguments))
     if arguments.model:
         from kappaform.cli.models import load_model
 
         model = load_model(arguments.model)
-        settings = Settings(settings.noise, model.result_.transform, model.patch_shape_)
+        settings = settings._replace(
+            transform=model.result_.transform, patch_shape=model.patch_shape_
+        )
         if side and model.patch_shape_:
             text = f"{arguments.model} has patches of shape {model.patch_shape_}"
             raise ValueError(f"--patch-size has no effect with --model: {text}; leave it out.")
@@ -171,7 +177,8 @@ def _learned_from_all(batch: files.Batch, settings: Settings, arguments: Namespa
         if not read:
             return settings
         raise ValueError(f"--share: {read[-1]}{error}") from error
-    return Settings(settings.noise, learned.transform, default_patch_shape(spaces[0]))
+    patch_shape = default_patch_shape(spaces[0])
+    return settings._replace(transform=learned.transform, patch_shape=patch_shape)
 
 
 # --- One picture
@@ -189,6 +196,10 @@ def _record(
         return {"input": str(job.source), "output": str(job.target), "kept": True}
     picture = files.noisy_picture(job.source, arguments)
     along = along_of(picture, arguments)
+    if settings.camera:
+        check_camera(job.source, picture, settings.camera, arguments.noise)
+        if along == VOLUME:
+            settings = settings._replace(noise=for_volume(settings.noise))
     with files.prepared(job, picture, inputs, arguments.overwrite):
         return _denoised(job, picture, along, settings, arguments)
 
@@ -230,7 +241,8 @@ def _denoised(
         "n_volumes": len(noisy) if along == VOLUME else 0,
         "n_movies": len(noisy) if along == MOVIE else 0,
         **facts_of(details, n_channels),
-        "noise_estimated": arguments.sigma is None and arguments.gain is None,
+        "noise_estimated": isinstance(settings.noise, str | None),
+        **({"noise_file": arguments.noise} if settings.camera else {}),
         "strength": arguments.strength,
         "colour_strength": options.get("colour_strength", arguments.strength),
         "unchanged": np.array_equal(denoised, noisy),
@@ -256,7 +268,7 @@ def _details(
     arguments: Namespace,
 ) -> kf.DenoiseResult:
     """The result of the library, with its image in memory; shows progress."""
-    if not arguments.preset and not arguments.device:
+    if not arguments.preset and not arguments.device and not arguments.is_batch:
         tell_duration(title, n_pixels * n_channels, arguments.quality)
     movies: Any = image if options["movie"] else [image]
     mask = options.pop("mask", None)

@@ -32,7 +32,7 @@ def explore(arguments: Namespace) -> None:
     if not 2 <= n_bounds <= _MOST_BOUNDS:
         text = f"--bounds: the slider has 2 to {_MOST_BOUNDS} different positions"
         raise ValueError(f"{text}, {n_bounds} given.")
-    noise = given_noise(arguments)
+    noise, _ = given_noise(arguments)
     picture, clean = files.one_picture(source), None
     part = _centre(picture.pixels.shape)
     if reference:

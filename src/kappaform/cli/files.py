@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from kappaform.cli.options import STRENGTHS_OF_NOISE
 from kappaform.errors import warn
 from kappaform.files import check_writable, replaced_when_complete
 from kappaform.image_files import LOSSY_SUFFIXES, SUFFIXES, Picture, check_target, read_image
@@ -124,7 +125,9 @@ def noisy_picture(path: Path, arguments: Namespace) -> Picture:
     if path.suffix.lower() == ".kappaform":
         raise ValueError(f"{path} is a transform, not a picture: give it as --model {path}.")
     picture = picture_with_pages(path, arguments, leaves_holes=True)
-    if picture.metadata.is_bilevel and arguments.sigma is None and arguments.gain is None:
+    estimated = arguments.noise in STRENGTHS_OF_NOISE
+    estimated = estimated and arguments.sigma is None and arguments.gain is None
+    if picture.metadata.is_bilevel and estimated:
         raise ValueError(
             f"{path} has one bit per pixel: the noise of black and white cannot be estimated; give "
             "--sigma to denoise it anyway."

@@ -22,6 +22,7 @@ from typing import Any, TextIO
 
 #: Exit statuses; 1 means incomplete results.
 BAD_INPUT, BUG = 2, 3
+SIGPIPE = 13  #: `signal.SIGPIPE`, which Windows does not have
 #: What bad input raises, in the library and in the packages that it uses. The command itself
 #: chooses the types of all arguments, so that a TypeError is a bug like everything else.
 _BAD_INPUT = (OSError, ValueError, ImportError, MemoryError)
@@ -36,7 +37,7 @@ def as_option(name: str) -> str:
 _SAME = (
     *("max_condition", "max_iter", "n_rounds", "norm", "objective", "init", "variant", "noise"),
     *("patch_size", "preset", "quality", "seed", "sigma", "tol", "choose_by", "value_range"),
-    *("device", "gain", "read_noise", "offset", "strength", "colour_strength"),
+    *("device", "gain", "read_noise", "offset", "strength", "colour_strength", "frames"),
 )
 #: The option for each parameter that messages of the library may name.
 OPTIONS = {name: as_option(name) for name in _SAME} | {

@@ -6,6 +6,7 @@ import math
 import sys
 from argparse import Action, ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NoReturn
 
 import kappaform as kf
@@ -33,6 +34,31 @@ _WITHOUT_EFFECT = (
     ("seed", "model", "it selects patches to learn from, and nothing is learned"),
     ("verbose", "json", "the document contains everything"),
 )
+#: Help of options that takes several lines.
+NOISE = (
+    "auto, white, shot or correlated: a kind of noise, whose strength is estimated; or a file "
+    "written by kappaform noise (.json)"
+)
+MOVIE = (
+    "pages along T (else the last axis without a name, else Z) are frames of a movie: search "
+    "neighbouring frames for similar patches, too (with --quality fast frames share a transform "
+    "only)"
+)
+JPEG_QUALITY = (
+    "quality of JPEG and WebP, 1 to 100 (default: that of an input of the same format; else 95 for "
+    "JPEG, and lossless WebP)"
+)
+EPILOG = """\
+kappaform COMMAND --help shows the options of a command and an example.
+
+exit status:
+  0    success
+  1    reproduce had to leave something out
+  2    bad input
+  3    a bug in kappaform
+  130  interrupted by Ctrl-C (128 plus the number of any other signal)
+  141  the reader of the output closed the pipe"""
+
 #: For every kind of noise, the option that sets its strength, and why those of others do nothing.
 STRENGTHS_OF_NOISE = {
     "auto": ("", "kind and strength are estimated"),
@@ -65,6 +91,14 @@ def at_least(least: float, kind: type = float, most: float = math.inf) -> Callab
         return value
 
     return number
+
+
+def kind_or_file(text: str) -> str:
+    """The type of --noise: a kind, or the name of a file."""
+    if text not in STRENGTHS_OF_NOISE and Path(text).suffix.lower() != ".json":
+        kinds = ", ".join(STRENGTHS_OF_NOISE)
+        raise ArgumentTypeError(f"{text}: give one of {kinds}, or a file of noise (.json)")
+    return text
 
 
 def number_or_auto(text: str) -> float | str:
@@ -105,7 +139,7 @@ def _check_effects(options: dict[str, Any], given: set[str]) -> None:
     kind = options.get("noise") or ""
     if kind in ("shot", "correlated"):
         rules.append(("noise", "preset", "the paper's denoiser assumes white noise"))
-    own, why = STRENGTHS_OF_NOISE.get(kind, ("", ""))
+    own, why = STRENGTHS_OF_NOISE.get(kind, ("", "the file contains its strength"))
     rules += [(name, "noise", why) for name in ("sigma", "gain") if name != own]
     for name, other, why in rules:
         if {name, other} <= given:
@@ -140,11 +174,18 @@ def check_patch_size(side: int, n_axes: int) -> None:
         warn(f"{text} take minutes or hours: {usual}.")
 
 
-def given_noise(arguments: Namespace) -> kf.White | kf.Shot | str | None:
-    """The noise of every picture, for the library; None: kind and strength are estimated."""
+def given_noise(arguments: Namespace) -> tuple[Any, Any]:
+    """The noise of every picture, for the library, and the camera that it was measured for.
+
+    None: kind and strength are estimated; None: there is no such camera.
+    """
+    if arguments.noise not in STRENGTHS_OF_NOISE:
+        from kappaform.imaging.noise.files import read_noise
+
+        return read_noise(Path(arguments.noise))
     if arguments.gain is None and arguments.sigma is None:
-        return None if arguments.noise == "auto" else arguments.noise
+        return None if arguments.noise == "auto" else arguments.noise, None
     with calling_library():
         if arguments.sigma is not None:
-            return kf.White(arguments.sigma)
-        return kf.Shot(arguments.gain, arguments.read_noise, arguments.offset)
+            return kf.White(arguments.sigma), None
+        return kf.Shot(arguments.gain, arguments.read_noise, arguments.offset), None

@@ -14,7 +14,7 @@ from inspect import cleandoc
 from typing import Any, NoReturn
 
 from kappaform.cli import messages, options
-from kappaform.cli.options import STRENGTHS_OF_NOISE, at_least, complete, number_or_auto
+from kappaform.cli.options import at_least, complete, kind_or_file, number_or_auto
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return code
     except BrokenPipeError:
         messages.discard_unread_output()
-        return 128 + _SIGPIPE
+        return 128 + messages.SIGPIPE
     except OSError as error:
         code, text = messages.failure(error)
         messages.complain(text)
@@ -58,24 +58,12 @@ def _run(argv: Sequence[str] | None) -> int:
     return 128 + received[0] if received else int(code)
 
 
-_SIGPIPE = 13  # `signal.SIGPIPE`, which Windows does not have
 _VARIANTS = ("public", "reference", "paper", "monotone")
 _COUNT, _SEED, _BOUND = at_least(1, int), at_least(0, int), at_least(1)
 _FRACTION, _JPEG_QUALITY = at_least(0, most=1), at_least(1, int, most=100)
 
-_EPILOG = """\
-kappaform COMMAND --help shows the options of a command and an example.
 
-exit status:
-  0    success
-  1    reproduce had to leave something out
-  2    bad input
-  3    a bug in kappaform
-  130  interrupted by Ctrl-C (128 plus the number of any other signal)
-  141  the reader of the output closed the pipe"""
-
-
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
     def __init__(self, **options: Any) -> None:
         style = argparse.RawDescriptionHelpFormatter
         super().__init__(formatter_class=style, allow_abbrev=False, **options)
@@ -108,27 +96,27 @@ class _Parser(argparse.ArgumentParser):
 def build_parser() -> argparse.ArgumentParser:
     """The parser of the command; `module` and `function` name the code of a subcommand."""
     text = "Denoise pictures, and learn sparsifying transforms with a bounded condition number."
-    parser = _Parser(prog="kappaform", description=text, epilog=_EPILOG)
+    parser = Parser(prog="kappaform", description=text, epilog=options.EPILOG)
     parser.add_argument("--version", action=options.ShowVersion, nargs=0, help="show the version")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     text = "Denoise a photograph with known noise, and draw the result."
-    demo = _command(commands, "demo", "demo", text, "--folder demo")
+    demo = subcommand(commands, "demo", "demo", text, "--folder demo")
     demo.add("--folder", "folder for the figures", default="demo")
-    for add in (_add_denoise, _add_inpaint, _add_learn, _add_codes, _add_path):
+    for add in (_add_denoise, _add_measuring, _add_inpaint, _add_learn, _add_codes, _add_path):
         add(commands)
     text = "Describe a model file; its condition number is recomputed."
-    info = _command(commands, "models", "info", text, "photo.kappaform")
+    info = subcommand(commands, "models", "info", text, "photo.kappaform")
     info.add("model", "file saved by learn, or by kappaform.save")
     _add_explore(commands)
     _add_reproduce(commands)
     return parser
 
 
-def _command(commands: Any, module: str, name: str, about: str | None, example: str) -> _Parser:
+def subcommand(commands: Any, module: str, name: str, about: str | None, example: str) -> Parser:
     """A subcommand: function `name` of `module`, or a group of them. `about` is its help."""
     text = cleandoc(about or "")
     summary = text[:1].lower() + text[1:].partition("\n")[0].removesuffix(".")
-    parser: _Parser = commands.add_parser(name, help=summary, description=text)
+    parser: Parser = commands.add_parser(name, help=summary, description=text)
     parser.epilog = f"example:\n  {parser.prog} {example}"
     if module:
         parser.set_defaults(module=module, function=name)
@@ -151,7 +139,7 @@ def _add_denoise(commands: Any) -> None:
     by -o must not exist.
     """
     example = "noisy.png -o denoised.png --report report.png"
-    parser = _command(commands, "denoise", "denoise", _add_denoise.__doc__, example)
+    parser = subcommand(commands, "denoise", "denoise", _add_denoise.__doc__, example)
     _add_pictures(parser)
     _add_noise(parser)
     add = parser.add
@@ -164,10 +152,7 @@ def _add_denoise(commands: Any) -> None:
     add("--preset", "the settings of the paper", choices=("paper",))
     add("--model", "transform saved by learn, used instead of learning one")
     parser.add_flag("--share", "learn one transform from all pictures, which are read twice")
-    text = "pages along T (else the last axis without a name, else Z) are frames of a movie: search"
-    text += " neighbouring frames for similar patches, too (with --quality fast frames share a "
-    text += "transform only)"
-    parser.add_flag("--movie", text)
+    parser.add_flag("--movie", options.MOVIE)
     _add_range_and_seed(parser)
     add("--device", "cuda: use a GPU, through torch (default: the CPU)")
     _add_holes(parser, "left as they are")
@@ -183,7 +168,7 @@ def _add_inpaint(commands: Any) -> None:
     others are kept exactly. The formats are those of denoise; for noise use denoise --mask.
     """
     example = "photo.png --mask scratches.png -o filled.png"
-    parser = _command(commands, "inpaint", "inpaint", _add_inpaint.__doc__, example)
+    parser = subcommand(commands, "inpaint", "inpaint", _add_inpaint.__doc__, example)
     parser.add("input", "a picture", metavar="IN")
     _add_output(parser, "picture to write")
     _add_holes(parser, "filled")
@@ -192,18 +177,16 @@ def _add_inpaint(commands: Any) -> None:
     parser.add("--quality", text, choices=("fast", "balanced", "best"), default="balanced")
     _add_range_and_seed(parser)
     _add_pages(parser)
-    parser.add_flag(
-        "--movie", "pages are frames of a movie: holes are filled from other frames, too"
-    )
+    parser.add_flag("--movie", "pages are frames of a movie: other frames help to fill holes")
 
 
-def _add_holes(parser: _Parser, fate: str) -> None:
+def _add_holes(parser: Parser, fate: str) -> None:
     parser.add("--mask", "picture of the same size: pixels that are not black there are filled")
     text = f"value that means no data, such as -9999 or nan (default: that of the file): {fate}"
     parser.add("--nodata", text, float, metavar="VALUE")
 
 
-def _add_pictures(parser: _Parser) -> None:
+def _add_pictures(parser: Parser) -> None:
     """Pictures to read, and where the results go."""
     add = parser.add
     add("inputs", "pictures, or folders of them", nargs="+", metavar="IN")
@@ -211,12 +194,11 @@ def _add_pictures(parser: _Parser) -> None:
     add("-o --output", "file to write, or folder (NAME/, created if new)", metavar="OUT")
     add("--suffix", "suffix of the new names (default: _denoised; none in a folder -o)")
     parser.add_flag("--overwrite", "replace existing results")
-    text = "quality of JPEG and WebP, 1 to 100 (default: that of an input of the same format; else "
-    add("--jpeg-quality", f"{text}95 for JPEG, and lossless WebP)", _JPEG_QUALITY)
+    add("--jpeg-quality", options.JPEG_QUALITY, _JPEG_QUALITY)
     _add_pages(parser)
 
 
-def _add_pages(parser: _Parser) -> None:
+def _add_pages(parser: Parser) -> None:
     pages = parser.add_mutually_exclusive_group()
     text = "pages along Z (else the last axis without a name, else T) are slices of a volume"
     pages.add_argument("--volume", action="store_true", help=text)
@@ -224,10 +206,25 @@ def _add_pages(parser: _Parser) -> None:
     pages.add_argument("--stack", action="store_true", help=text)
 
 
-def _add_noise(parser: _Parser) -> None:
+def _add_measuring(commands: Any) -> None:
+    """Measure the noise of a camera, for denoise --noise.
+
+    The pictures are a burst (two or more of a still scene), flat frames (an evenly lit surface, at
+    several exposures), or any others, and so are the pages of a file. Camera and ISO are stored:
+    denoise warns if those of a picture differ.
+    """
+    example = "burst/ -o camera.json"
+    parser = subcommand(commands, "noise", "noise", _add_measuring.__doc__, example)
+    parser.add("inputs", "pictures, or folders of them", nargs="*", metavar="IN")
+    parser.add("--dark", "pictures without light, or folders of them", nargs="+", metavar="DARK")
+    text = "what the pictures are (default: it is recognised)"
+    parser.add("--frames", text, choices=("burst", "flat", "pictures"))
+    _add_output(parser, "file to write (.json)")
+
+
+def _add_noise(parser: Parser) -> None:
     add = parser.add
-    kinds = tuple(STRENGTHS_OF_NOISE)
-    add("--noise", "kind of noise; its strength is estimated", choices=kinds, default="auto")
+    add("--noise", options.NOISE, kind_or_file, default="auto", metavar="NOISE")
     text = "standard deviation of white noise, in values of the file (default: estimated)"
     add("--sigma", text, float)
     add("--gain", "shot noise: values of the file per photon (default: estimated)", float)
@@ -242,7 +239,7 @@ def _add_learn(commands: Any) -> None:
     removed. After Ctrl-C the transform learned so far is saved.
     """
     example = "photo.png -o photo.kappaform --max-condition 2 --n-nonzero 6"
-    learn = _command(commands, "models", "learn", _add_learn.__doc__, example)
+    learn = subcommand(commands, "models", "learn", _add_learn.__doc__, example)
     _add_signals(learn, tol=1e-4)
     _add_output(learn, "file to write")
     _add_method(learn, bound=2.0)
@@ -254,12 +251,12 @@ def _add_learn(commands: Any) -> None:
 def _add_codes(commands: Any) -> None:
     text = "Compute sparse codes of signals with a saved transform."
     example = "photo.kappaform signals.npy -o codes.npz"
-    encode = _command(commands, "models", "encode", text, example)
+    encode = subcommand(commands, "models", "encode", text, example)
     encode.add("model", "file saved by learn")
     encode.add("signals", ".npy file, one signal per row")
     _add_output(encode, ".npz file to write, for scipy.sparse.load_npz")
     text, example = "Reconstruct signals from sparse codes.", "photo.kappaform codes.npz -o y.npy"
-    decode = _command(commands, "models", "decode", text, example)
+    decode = subcommand(commands, "models", "decode", text, example)
     decode.add("model", "model that computed them")
     decode.add("codes", ".npz file written by encode")
     _add_output(decode, ".npy file to write, one signal per row")
@@ -273,7 +270,7 @@ def _add_path(commands: Any) -> None:
     error.
     """
     example = "photo.png --bounds 1 1.5 2 3 5 --plot path.png --choose -o photo.kappaform"
-    path = _command(commands, "models", "path", _add_path.__doc__, example)
+    path = subcommand(commands, "models", "path", _add_path.__doc__, example)
     _add_signals(path, tol=1e-3)
     path.add("--bounds", "bounds >= 1", _BOUND, nargs="+", default=[1, 1.25, 1.5, 2, 3, 5, 10])
     _add_conditioned(path)
@@ -294,7 +291,7 @@ def _add_explore(commands: Any) -> None:
     a swipe. The file needs no network. Only the centre of a picture above 512 x 512 pixels is used.
     """
     example = "photo.png -o explore.html"
-    parser = _command(commands, "explore", "explore", _add_explore.__doc__, example)
+    parser = subcommand(commands, "explore", "explore", _add_explore.__doc__, example)
     parser.add("input", "a picture", metavar="IN")
     _add_output(parser, "page to write (.html)")
     bounds = [1, 1.1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 7, 10, 20]
@@ -314,7 +311,7 @@ def _add_reproduce(commands: Any) -> None:
     in OUT: after an interruption the same command resumes.
     """
     example = "--data ConditionedTransformLearning --quick"
-    group = _command(commands, "", "reproduce", _add_reproduce.__doc__, f"table1 {example}")
+    group = subcommand(commands, "", "reproduce", _add_reproduce.__doc__, f"table1 {example}")
     parts = group.add_subparsers(metavar="WHAT", required=True)
     for parser in (_add_table1(parts, example), _add_figures(parts, example)):
         add = parser.add
@@ -325,7 +322,7 @@ def _add_reproduce(commands: Any) -> None:
         parser.add_flag("--quick", "compute a small part in seconds, marked as such")
 
 
-def _add_table1(parts: Any, example: str) -> _Parser:
+def _add_table1(parts: Any, example: str) -> Parser:
     """Table 1: denoising with the settings of the paper.
 
     Compares PSNR and SSIM of three methods with the printed values, in table1.csv, table1.md,
@@ -333,7 +330,7 @@ def _add_table1(parts: Any, example: str) -> _Parser:
     its cells are marked. The exit status is 1 if an image is missing or damaged: its cells are left
     out.
     """
-    table = _command(parts, "reproduce", "table1", _add_table1.__doc__, example)
+    table = subcommand(parts, "reproduce", "table1", _add_table1.__doc__, example)
     table.add("--images", "default: all seven; quick: Cameraman", nargs="+")
     table.add("--sigmas", "default: all; quick: 20 100", _COUNT, nargs="+")
     table.add("--patch-size", "as in the paper's table", int, choices=(8, 11), default=11)
@@ -341,7 +338,7 @@ def _add_table1(parts: Any, example: str) -> _Parser:
     return table
 
 
-def _add_figures(parts: Any, example: str) -> _Parser:
+def _add_figures(parts: Any, example: str) -> Parser:
     """Figures 1 and 2, and errors over the bound.
 
     Learns from patches of barbara, peppers (DIR/peppers.png, not in the public repository) and
@@ -349,20 +346,20 @@ def _add_figures(parts: Any, example: str) -> _Parser:
     (figure 3). Writes figures.csv, figures_summary.csv, path.csv, figures_timings.csv, figures.md,
     figure*.png. The exit status is 2 for bad input.
     """
-    figures = _command(parts, "reproduce", "figures", _add_figures.__doc__, example)
+    figures = subcommand(parts, "reproduce", "figures", _add_figures.__doc__, example)
     figures.add("--images", "folders in DIR/img or pictures in DIR (default: above)", nargs="+")
     figures.add("--n-iter", "default: 300; quick: 60", _COUNT)
     return figures
 
 
-def _add_method(parser: _Parser, bound: float) -> None:
+def _add_method(parser: Parser, bound: float) -> None:
     methods = ("conditioned", "log-det", "orthonormal")
     parser.add("--method", "kind of transform to learn", choices=methods, default="conditioned")
     text = "bound on the condition number of the conditioned method"
     parser.add("--max-condition", text, _BOUND, default=bound)
 
 
-def _add_conditioned(parser: _Parser) -> None:
+def _add_conditioned(parser: Parser) -> None:
     add, errors = parser.add, ("absolute", "relative")
     add("--objective", "error to minimise", choices=errors, default="absolute")
     text = "Frobenius norm of the transform; auto: that of an orthonormal one"
@@ -372,22 +369,22 @@ def _add_conditioned(parser: _Parser) -> None:
     add("--n-rounds", "rounds of monotone steps per iteration", int, default=5)
 
 
-def _add_output(parser: _Parser, text: str) -> None:
+def _add_output(parser: Parser, text: str) -> None:
     parser.add("-o --output", text, required=True)
     parser.add_flag("--overwrite", "replace an existing output")
 
 
-def _add_seed(parser: _Parser) -> None:
+def _add_seed(parser: Parser) -> None:
     parser.add("--seed", "seed of the random choices", _SEED, default=0)
 
 
-def _add_range_and_seed(parser: _Parser) -> None:
+def _add_range_and_seed(parser: Parser) -> None:
     text = "smallest and largest possible value (default: those of 8 and 16 bit files)"
     parser.add("--value-range", text, float, nargs=2, metavar=("LO", "HI"))
     _add_seed(parser)
 
 
-def _add_signals(parser: _Parser, tol: float) -> None:
+def _add_signals(parser: Parser, tol: float) -> None:
     add = parser.add
     add("inputs", ".npy files of signals; or pictures, or folders of them", nargs="+", metavar="IN")
     add("--patch-size", "side of the patches of pictures", _COUNT, default=8)

@@ -13,7 +13,7 @@ from kappaform.imaging.noise.estimate import UNSURE
 from kappaform.threads import n_threads
 
 # Per megapixel and thread, on a machine of 2026 (make bench ONLY=speed:sizes).
-_SECONDS = {"fast": 7.0, "balanced": 27.0, "best": 57.0}
+SECONDS = {"fast": 7.0, "balanced": 27.0, "best": 57.0}
 _LONG = 30  # seconds: worth announcing
 
 
@@ -28,6 +28,8 @@ def line_of(record: dict[str, Any], verbose: bool) -> str:
         several = "".join(f" as {record[f'n_{kind}']} {kind}" for kind in kinds)
         facts = ["{n_pages} pages of {width} × {height}".format(**record) + several]
     facts.append(noise_in_words(record) + _doubt(record) * record["noise_estimated"])
+    if "noise_file" in record:
+        facts[-1] += f" ({record['noise_file']})"
     if record["unchanged"]:
         facts.append("left unchanged")
     if record["strength"] != 1 or record["colour_strength"] != 1:
@@ -63,7 +65,7 @@ def facts_of(details: kf.DenoiseResult, n_channels: int) -> dict[str, Any]:
     """How a picture was denoised, with the noise of every image of its stack."""
     noises = _noises(details)
     return {
-        "noise": [_noise_facts(noise, n_channels, details.patch_shape) for noise in noises],
+        "noise": [noise_facts(noise, n_channels, details.patch_shape) for noise in noises],
         "noise_confidence": [noise.confidence for noise in noises],
         "noise_evidence": [noise.evidence for noise in noises],
         "sigma": details.sigma,
@@ -77,16 +79,18 @@ def _noises(details: kf.DenoiseResult) -> tuple[Any, ...]:
     return details.noise if isinstance(details.noise, tuple) else (details.noise,)
 
 
-def _noise_facts(noise: Any, n_channels: int, patch_shape: tuple[int, ...]) -> dict[str, Any]:
+def noise_facts(noise: Any, n_channels: int, patch_shape: tuple[int, ...]) -> dict[str, Any]:
+    """Kind and parameters of a noise, for JSON."""
     kind = type(noise).__name__.lower()
     if not isinstance(noise, kf.Correlated):
         return {"kind": kind} | {k: v for k, v in noise.parameters.items() if v is not None}
     facts: dict[str, Any] = {"kind": kind}
     facts["deviation"] = np.squeeze(noise.deviations(n_channels, patch_shape))
-    matrix: Any = noise.covariance  # too large to print
-    facts["covariance_shape"] = matrix.shape
+    for name in ("covariance", "autocovariance"):
+        if getattr(noise, name) is not None:  # too large to print
+            facts[f"{name}_shape"] = np.shape(getattr(noise, name))
     if noise.stabiliser is not None:  # the standard deviation is that of stabilised values
-        facts["stabiliser"] = _noise_facts(noise.stabiliser, n_channels, patch_shape)
+        facts["stabiliser"] = noise_facts(noise.stabiliser, n_channels, patch_shape)
     return facts
 
 
@@ -142,10 +146,15 @@ def is_rough(details: Any, dtype: np.dtype) -> bool:
     return dtype.kind in "iu" and is_shot and bool(np.max(details.sigma) < _LEAST_NOISE)
 
 
+def in_minutes(seconds: float) -> str:
+    if seconds >= 5400:
+        return f"{seconds / 3600:.1f} hours"
+    return f"{seconds / 60:.0f} minutes" if seconds >= 90 else f"{seconds:.0f} seconds"
+
+
 def tell_duration(title: str, n_pixels: int, quality: str) -> None:
     """Announce about how long a long job will take: machines differ."""
-    seconds = n_pixels / 1e6 * _SECONDS[quality] / n_threads()
+    seconds = n_pixels / 1e6 * SECONDS[quality] / n_threads()
     if seconds >= _LONG:
-        time = f"{seconds / 60:.0f} minutes" if seconds >= 90 else f"{seconds:.0f} seconds"
         faster = "" if quality == "fast" else "; --quality fast takes less"
-        messages.note(f"{title}: this will take about {time}{faster}")
+        messages.note(f"{title}: this will take about {in_minutes(seconds)}{faster}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from pathlib import Path
 
@@ -20,6 +21,7 @@ __all__ = [
     "as_stored",
     "check_target",
     "load_npy",
+    "planes_in",
     "read_image",
     "write_image",
 ]
@@ -74,6 +76,28 @@ def _decoded(path: Path, kind: str) -> Picture:
         raise
     except Exception as error:  # decoders fail on damage in different ways
         raise _damage(path, kind, error) from error
+
+
+def planes_in(path: Path) -> tuple[int, int] | None:
+    """Number of planes, over all pages and channels, and pixels of each, from the header of a file.
+
+    None if it cannot be read: why is said when the picture is.
+    """
+    try:
+        kind = _kind_of(path)
+        if kind == "NPY":
+            *pages, height, width = load_npy(path).shape
+            return math.prod(pages), height * width
+        if kind == "TIFF":
+            from kappaform.image_files.tiff import sizes_in
+
+            return sizes_in(path)
+        with warnings.catch_warnings(), Image.open(path, formats=[kind]) as image:
+            warnings.simplefilter("ignore")
+            n_colours = sum(band != "A" for band in image.getbands())
+            return 3 if image.mode == "P" else n_colours, image.width * image.height
+    except Exception:  # damaged in any way
+        return None
 
 
 def check_target(path: Path, picture: Picture) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
+import warnings
 from collections.abc import Collection
 
 from PIL import Image
@@ -18,6 +19,8 @@ _CAMERA, _PLACE = 0x8769, 0x8825  # tags that point to sub-directories
 SUB_DIRECTORIES = {_CAMERA: "EXIF of the camera", _PLACE: "EXIF of the place"}
 _SIZES = {0xA002: 0, 0xA003: 1, 0x0100: 0, 0x0101: 1}  # width and height of the picture
 _ALONG_X_AND_Y = (RESOLUTION[:2], (0xA20E, 0xA20F))  # resolutions: of the picture, of the sensor
+_MODEL, _ISO = 0x0110, 0x8827
+_LONGEST_NAME = 100  # characters of the model of a camera
 _LONG, _SHORT = 4, 3  # types of values
 
 #: Tags that are text in EXIF and in TIFF alike: name, description, maker, model, page, software,
@@ -83,6 +86,25 @@ def sub_directories_of(block: bytes) -> list[str]:
     """Names of the sub-directories of a block."""
     exif = _loaded(block)
     return [name for tag, name in SUB_DIRECTORIES.items() if tag in exif]
+
+
+def camera_of(block: bytes) -> tuple[str | None, float | None]:
+    """Model and sensitivity (ISO) of the camera, as far as a block names them."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Pillow skips what is broken, with a warning
+            exif = _loaded(block)
+            model, iso = exif.get(_MODEL), exif.get_ifd(_CAMERA).get(_ISO)
+    except Exception:  # broken in any way: it names nothing
+        return None, None
+    name = model.strip(" \0")[:_LONGEST_NAME] if isinstance(model, str) else ""
+    return name or None, sensitivity(iso)
+
+
+def sensitivity(iso: object) -> float | None:
+    """A sensitivity as a number; cameras may store it twice."""
+    first = iso[0] if isinstance(iso, tuple) and iso else iso
+    return float(first) if isinstance(first, int) and 0 < first < 2**32 else None
 
 
 def _loaded(block: bytes) -> Image.Exif:

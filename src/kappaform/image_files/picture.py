@@ -54,6 +54,7 @@ class Metadata(NamedTuple):
     omitted: tuple[str, ...] = ()  #: what is not copied, each with the reason
     is_bilevel: bool = False  #: whether the file has one bit per pixel
     no_data: float | None = None  #: value of pixels without data (GDAL)
+    iso: float | None = None  #: sensitivity of the camera, of a TIFF; others have it in EXIF
 
 
 class Picture(NamedTuple):

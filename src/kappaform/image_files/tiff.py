@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
@@ -39,6 +40,7 @@ _MAX_RATIONAL = 2**32 - 1  # of numerator and denominator
 _JPEG_QUALITY = {"compressionargs": {"level": 95}, "subsampling": (1, 1)}  # as that of JPEG files
 
 _DESCRIPTION, _ORIENTATION, _XMP, _PROFILE = 270, 274, 700, 34675  # tags
+_CAMERA, _ISO = 34665, "ISOSpeedRatings"  # EXIF of the camera, and what tifffile calls its ISO
 _IMAGEJ = 50839  # ranges and colours of channels, labels, regions
 _NO_DATA = 42113  # the value that means "no data" (GDAL)
 #: Georeference, and the value that means "no data": GeoTIFF and GDAL.
@@ -69,6 +71,13 @@ def read_tiff(path: Path) -> Picture:
         if len(series.levels) > 1:
             omitted.append(f"the {len(series.levels) - 1} smaller levels of its pyramid")
         return _picture(file, pixels, omitted)
+
+
+def sizes_in(path: Path) -> tuple[int, int]:
+    """Number of planes of the size of the first page, over all channels, and their pixels."""
+    with _opened(path) as (file, _):
+        sizes, page = check_pages(file), file.pages.first
+        return sizes.count(sizes[0]) * page.samplesperpixel, math.prod(sizes[0])
 
 
 @contextmanager
@@ -230,7 +239,9 @@ def _metadata(file: Any, options: dict[str, Any], omitted: list[str]) -> Metadat
     block = exif.block_of(texts, resolution)
     is_bilevel = file.series[0].keyframe.bitspersample == 1
     metadata = Metadata("TIFF", options, resolution, block, xmp, omitted=tuple(omitted))
-    return metadata._replace(is_bilevel=is_bilevel, no_data=_no_data(page))
+    camera = _value(page, _CAMERA)
+    iso = exif.sensitivity(camera.get(_ISO)) if isinstance(camera, dict) else None
+    return metadata._replace(is_bilevel=is_bilevel, no_data=_no_data(page), iso=iso)
 
 
 def _no_data(page: Any) -> float | None:

@@ -4,6 +4,8 @@ from kappaform.imaging.denoise import denoise, denoise_with_details
 from kappaform.imaging.inpaint import inpaint
 from kappaform.imaging.noise.correlated import Correlated
 from kappaform.imaging.noise.estimate import estimate_noise, estimate_sigma
+from kappaform.imaging.noise.files import load_noise, save_noise
+from kappaform.imaging.noise.frames import measure_noise
 from kappaform.imaging.noise.kinds import Shot, Varying, White
 from kappaform.imaging.options import DenoiseResult
 from kappaform.imaging.patches import average_patches, extract_patches
@@ -25,4 +27,7 @@ __all__ = [
     "extract_patches",
     "inpaint",
     "learn_from_images",
+    "load_noise",
+    "measure_noise",
+    "save_noise",
 ]

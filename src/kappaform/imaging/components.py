@@ -151,7 +151,9 @@ def noise_of_movie(
         number = typical_frame(stack[0])
     (found,) = noises_of(sigma, noise, stack[:, number], patch_shape[1:])
     if isinstance(found, Correlated) and found.autocovariance is not None:
-        found = replace(found, autocovariance=np.asarray(found.autocovariance)[np.newaxis])
+        # Frames are independent: at distance zero in time, which comes before those in space.
+        over_time = np.expand_dims(found.autocovariance, np.ndim(found.autocovariance) - 2)
+        found = replace(found, autocovariance=over_time)
     return [found]
 
 

@@ -80,7 +80,7 @@ def _with_noise(image: Array, noise: Noise, normal: Array, random: np.random.Gen
     known = isinstance(noise, Correlated) and noise.stabiliser is None
     array = np.asarray(noise.autocovariance) if known else np.empty(0)  # type: ignore[attr-defined]
     shape = array.shape
-    if len(shape) != image.ndim or array.dtype == object:
+    if len(shape) != image.ndim or image.ndim > 3 or array.dtype == object:
         raise ValueError(
             f"noise={noise}: to add it, give White without correlation, Shot, or Correlated by an "
             f"autocovariance of {image.ndim} axes."

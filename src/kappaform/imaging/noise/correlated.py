@@ -36,7 +36,9 @@ class Correlated(Noise):
         for all of them, or one for each.
     autocovariance : array of odd sides, optional
         Covariance of two pixels as a function of their distance along each axis, with distance zero
-        in the middle. It is zero beyond.
+        in the middle. It is zero beyond. With shape (channels, channels, ...), entry (a, b, d) is
+        the covariance of channel a and channel b at distance d from it; else channels are
+        independent.
     stabiliser : Shot or Varying, optional
         How the noise depends on brightness, which is removed first by a variance-stabilising
         transform. The covariance is that of the stabilised values.
@@ -74,6 +76,8 @@ class Correlated(Noise):
     def check_channels(self, n_channels: int) -> None:
         if self.covariance is not None and np.ndim(self.covariance) > 2:
             check_n_channels("covariance", len(self.covariance), n_channels)
+        if self.autocovariance is not None and _has_channels(self.autocovariance):
+            check_n_channels("autocovariance", len(self.autocovariance), n_channels)
         if self.stabiliser is not None:
             self.stabiliser.check_channels(n_channels)
 
@@ -109,12 +113,18 @@ class Correlated(Noise):
                 )
             return matrix.reshape(n, n) if len(matrix) == 1 and matrix.ndim > 2 else matrix
         array = np.asarray(self.autocovariance, np.float64)
-        if array.ndim != len(patch_shape):
+        if array.ndim - 2 * _has_channels(array) != len(patch_shape):
             raise ValueError(
                 f"autocovariance has shape {array.shape}: patches of shape {patch_shape} need one "
                 f"of {len(patch_shape)} axes."
             )
-        matrix = covariance_of(array, patch_shape)
+        if _has_channels(array):
+            pairs = array.reshape(-1, *array.shape[2:])
+            # Entry (i, j) of a matrix belongs to the distance from i to j.
+            rows = [covariance_of(each, patch_shape).T for each in pairs]
+            matrix = np.reshape(rows, (*array.shape[:2], *rows[0].shape))
+        else:
+            matrix = covariance_of(array, patch_shape)
         check_covariance("autocovariance", matrix)
         return matrix
 
@@ -143,8 +153,10 @@ class Correlated(Noise):
 
     def _sigma(self, n_channels: int) -> Array:
         if self.autocovariance is not None:
-            centre = tuple(side // 2 for side in np.shape(self.autocovariance))
-            return np.full(n_channels, math.sqrt(np.asarray(self.autocovariance)[centre]))
+            array = np.asarray(self.autocovariance)
+            centre = tuple(side // 2 for side in array.shape[2 * _has_channels(array) :])
+            variances = np.diag(array[..., *centre]) if _has_channels(array) else array[centre]
+            return np.sqrt(np.broadcast_to(variances, n_channels))
         matrix = np.asarray(self.covariance)
         if matrix.ndim == 2:
             return np.full(n_channels, math.sqrt(np.trace(matrix) / len(matrix)))
@@ -152,8 +164,10 @@ class Correlated(Noise):
         return np.sqrt(np.maximum(variances / matrix.shape[-1], 0))
 
     def __str__(self) -> str:
-        matrix = np.empty(0) if self.covariance is None else self.covariance
-        n_channels = len(matrix) if np.ndim(matrix) > 2 else 1
+        matrix = self.covariance
+        n_channels = 1 if matrix is None or np.ndim(matrix) == 2 else len(matrix)
+        if self.autocovariance is not None and _has_channels(self.autocovariance):
+            n_channels = len(self.autocovariance)
         size = np.squeeze(self._sigma(n_channels))
         if self.stabiliser is None:
             return f"correlated, sigma {in_words(size)}"
@@ -177,14 +191,30 @@ def covariance_of(autocovariance: Array, patch_shape: tuple[int, ...]) -> Array:
     return np.where(within, autocovariance[tuple(np.where(within, distances + middle, 0))], 0.0)
 
 
+def _has_channels(autocovariance: Any) -> bool:
+    """Whether the first two axes are channels; those of space are two or three."""
+    return np.ndim(autocovariance) > 3
+
+
 def _check_autocovariance(array: Array) -> None:
-    if not array.size or not np.isfinite(array).all() or not all(n % 2 for n in array.shape):
+    sides = array.shape[2 * _has_channels(array) :]
+    if not array.size or not np.isfinite(array).all() or not all(n % 2 for n in sides):
         raise ValueError(
             f"autocovariance has shape {array.shape}: give finite numbers with odd sides, those of "
             "distance zero in the middle."
         )
-    centre = array[tuple(n // 2 for n in array.shape)]
-    if np.abs(array - np.flip(array)).max() > ROUNDING * abs(centre) or centre <= 0:
+    mirrored = np.flip(array, tuple(range(-len(sides), 0)))
+    if _has_channels(array):
+        if len(array) != array.shape[1]:
+            raise ValueError(
+                f"autocovariance has shape {array.shape}: the first two axes are channels, and "
+                "have the same length."
+            )
+        mirrored = mirrored.swapaxes(0, 1)
+    centre = array[..., *(n // 2 for n in sides)]
+    variances = np.diag(centre) if _has_channels(array) else centre
+    largest = np.max(variances)
+    if np.abs(array - mirrored).max() > ROUNDING * largest or np.min(variances) <= 0:
         raise ValueError(
             "autocovariance is not symmetric about its middle, or the middle, which is the "
             "variance, is not positive."

@@ -1,0 +1,297 @@
+r"""Noise measured in frames that are made for it: bursts of a still scene, flat and dark frames.
+
+The difference of a frame of a burst from the mean of its K frames is noise alone, with
+(K - 1) / K of its variance. A flat frame is noise about a smooth surface, a parabola in every tile.
+What is left is described by the simplest model that fits (`model_of`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from kappaform.checks import Array, as_real_array
+from kappaform.errors import warn
+from kappaform.imaging.axes import check_finite, checked_axes
+from kappaform.imaging.noise.estimate import noise_of
+from kappaform.imaging.noise.kinds import Noise
+from kappaform.imaging.noise.measured import Field, model_of
+from kappaform.imaging.options import default_patch_shape
+from kappaform.threads import single_threaded_blas
+
+Frames = Literal["burst", "flat", "pictures"]
+
+_TILE, _N_TILES = 256, 4  # side, and at most so many along an axis: 1 million pixels of a frame
+_BLOCK = 16  # side of blocks, whose means hardly contain noise
+_SAME_BRIGHTNESS = 0.1  # frames of a burst have means that differ relatively by less
+_SAME_SCENE = 0.5  # least correlation of two frames of a scene with structure
+_FLAT = (
+    0.15  # most of the variance in means of blocks: noise of neighbours adds 9/256, colours more
+)
+_WEAK = 0.25  # most noise of a flat frame over its brightness, unless it is said to be flat
+_DISPLACED = 0.1  # fraction of a residual that is explained by a displacement
+
+
+def measure_noise(
+    images: Sequence[npt.ArrayLike] | npt.ArrayLike,
+    *,
+    dark: Sequence[npt.ArrayLike] | npt.ArrayLike = (),
+    frames: Frames | None = None,
+    channel_axis: int | None = None,
+) -> Noise:
+    """Noise of a camera, from images that are made to measure it.
+
+    The model is as simple as the images allow: white or shot noise if the standard deviation that
+    it predicts is right within 5 % at every brightness, else `Varying`; `Correlated` if
+    neighbouring pixels or channels have a correlation of 0.05 or more. Of a large image, 16 tiles
+    of 256 x 256 pixels are used.
+
+    Parameters
+    ----------
+    images : sequence of arrays, or an array whose first axis is the images
+        Planes, with the same number of channels. May be empty if there are dark frames: these alone
+        measure the noise without light.
+    dark : sequence of arrays, optional
+        Images without light. Their mean is the offset of shot noise.
+    frames : {"burst", "flat", "pictures"}, optional
+        What the images are: two or more of a still scene ("burst", where images of different
+        brightness are different scenes), images of an evenly lit surface ("flat"), or any images,
+        for a common estimate like that of `estimate_noise` ("pictures"). None: images of the same
+        scene are recognised, and flat ones; if there are none of both, "pictures".
+    channel_axis : int, optional
+        Axis of the channels of an image.
+
+    Returns
+    -------
+    White, Shot, Varying or Correlated
+        Its `evidence` says what was measured.
+
+    See Also
+    --------
+    save_noise : to use it for other images.
+    estimate_noise : for a single image.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skimage.data import camera
+    >>> import kappaform as kf
+    >>> rng = np.random.default_rng(0)
+    >>> burst = [10 * rng.poisson(camera() / 10) + rng.normal(0, 4, (512, 512)) for _ in range(4)]
+    >>> noise = kf.measure_noise(burst)
+    >>> 9.5 < noise.gain < 10.5
+    True
+    """
+    if frames is not None and frames not in get_args(Frames):
+        raise ValueError(
+            f"frames={frames!r} is unknown: choose one of {get_args(Frames)}, or None."
+        )
+    bright, black = (
+        _planes(each, channel_axis, name) for each, name in ((images, "images"), (dark, "dark"))
+    )
+    if not bright and not black:
+        raise ValueError("images is empty: give at least one image.")
+    if len({each.shape[-1] for each in (*bright, *black)}) > 1:
+        raise ValueError("images have different numbers of channels: measure each kind on its own.")
+    with single_threaded_blas():
+        groups = _groups(bright, frames)
+        if not groups and bright:
+            if black:
+                raise ValueError(
+                    "dark frames are used with a burst or flat frames, and images are neither; say "
+                    "so by frames='burst' or 'flat', or leave out dark."
+                )
+            return _of_pictures(bright)
+        fields = [field for group in groups for field in _fields(group)]
+        if black:
+            fields += _fields(black)
+        offset = np.mean([each.mean(axis=(0, 1)) for each in black], axis=0) if black else None
+        return model_of(fields, offset, _in_words(groups, len(bright), len(black)))
+
+
+def _planes(images: Any, channel_axis: int | None, name: str) -> list[Array]:
+    """The images with their channels last, or one channel."""
+    planes = []
+    for number, image in enumerate(images):
+        pixels = as_real_array(image, f"{name}[{number}]")
+        plane = checked_axes(pixels.shape, channel_axis).to_stack(pixels)[0]
+        if plane.ndim != 3:
+            raise ValueError(
+                f"{name}[{number}] has shape {pixels.shape}: give planes; slices of a volume are "
+                "separate images."
+            )
+        check_finite(np.asarray(plane.min()), np.asarray(plane.max()))
+        planes.append(plane)
+    return planes
+
+
+def _in_words(groups: list[list[Array]], n_images: int, n_dark: int) -> str:
+    parts = []
+    bursts = [group for group in groups if len(group) > 1]
+    if bursts:
+        n_frames = sum(map(len, bursts))
+        parts.append(f"{n_frames} frames of {len(bursts)} still scene{'s' * (len(bursts) > 1)}")
+    if n_flat := len(groups) - len(bursts):
+        parts.append(f"{n_flat} flat frame{'s' * (n_flat > 1)}")
+    if n_dark:
+        parts.append(f"{n_dark} dark frame{'s' * (n_dark > 1)}")
+    unused = n_images - sum(map(len, groups))
+    return f"measured in {' and '.join(parts)}" + f"; {unused} other images not used" * (unused > 0)
+
+
+# --- What the images are
+
+
+def _groups(images: list[Array], frames: Frames | None) -> list[list[Array]]:
+    """Images of the same scene, two or more, and single flat ones; the others are left out."""
+    if frames == "flat":
+        return [[image] for image in images]
+    if frames == "pictures":
+        return []
+    groups: list[list[Array]] = []
+    for image in images:
+        same = (group for group in groups if _is_same(group[0], image, frames == "burst"))
+        group = next(same, None)
+        if group is None:
+            groups.append([image])
+        else:
+            group.append(image)
+    if frames == "burst" and any(len(group) < 2 for group in groups):
+        raise ValueError(
+            "frames='burst': an image has no other one of its size and brightness; give two or "
+            "more of each scene, or frames='flat'."
+        )
+    return [group for group in groups if len(group) > 1 or _is_flat(group[0])]
+
+
+def _is_same(first: Array, second: Array, is_burst: bool) -> bool:
+    """Whether two images show the same scene; those of a burst do, if they are equally bright."""
+    if first.shape != second.shape:
+        return False
+    means = [float(each.mean()) for each in (first, second)]
+    spread = max(float(each.std()) for each in (first, second))
+    if abs(means[0] - means[1]) > max(_SAME_BRIGHTNESS * max(map(abs, means)), spread / 4):
+        return False
+    if is_burst or (_is_flat(first) and _is_flat(second)):
+        return True
+    values = np.concatenate(
+        [
+            np.stack([each[tile].mean(axis=-1).ravel() for each in (first, second)], axis=-1)
+            for tile in _tiles(first.shape)
+        ]
+    )
+    values = values - values.mean(axis=0)
+    sizes = np.sqrt(np.sum(values**2, axis=0))
+    return bool(values[:, 0] @ values[:, 1] > _SAME_SCENE * sizes[0] * sizes[1] > 0)
+
+
+def _is_flat(image: Array) -> bool:
+    """Whether there is nothing but weak noise about a smooth surface."""
+    total, of_blocks, weight = 0.0, 0.0, 0
+    for tile in _tiles(image.shape):
+        grey = image[tile].mean(axis=-1, keepdims=True).astype(np.float64)
+        residual = (grey - _surface(grey))[..., 0]
+        rows, columns = (n // _BLOCK * _BLOCK for n in residual.shape)
+        if not rows or not columns:
+            return False
+        blocks = residual[:rows, :columns].reshape(rows // _BLOCK, _BLOCK, -1, _BLOCK)
+        total += float(np.sum(residual**2))
+        of_blocks += float(np.sum(blocks.mean(axis=(1, 3)) ** 2)) * _BLOCK**2
+        weight += residual.size
+    return of_blocks < _FLAT * total and total < weight * (_WEAK * float(image.mean())) ** 2
+
+
+# --- Noise in tiles
+
+
+def _tiles(shape: tuple[int, ...]) -> list[tuple[slice, slice]]:
+    """Tiles that are spread evenly over an image."""
+
+    def along(size: int) -> list[slice]:
+        n_tiles = min(max(size // _TILE, 1), _N_TILES)
+        side = min(size, _TILE) if size > n_tiles * _TILE else math.ceil(size / n_tiles)
+        starts = np.linspace(0, size - side, n_tiles).astype(int)
+        return [slice(int(start), int(start) + side) for start in starts]
+
+    return [(rows, columns) for rows in along(shape[0]) for columns in along(shape[1])]
+
+
+def _fields(frames: list[Array]) -> list[Field]:
+    """Noise in the tiles of frames of one scene; a single frame is flat."""
+    n_frames = len(frames)
+    ends = _ends(frames)
+    found = []
+    for tile in _tiles(frames[0].shape):
+        values = [frame[tile].astype(np.float64) for frame in frames]
+        clipped = np.logical_or.reduce([(each <= ends[0]) | (each >= ends[1]) for each in values])
+        smooth = _surface(values[0]) if n_frames == 1 else np.mean(values, axis=0)
+        scale = 1.0 if n_frames == 1 else math.sqrt(n_frames / (n_frames - 1))
+        for each in values:
+            residual = each - smooth
+            residual -= residual.mean(axis=(0, 1))  # lamps flicker
+            found.append(Field(scale * residual, smooth, clipped))
+    if n_frames > 1:
+        _check_still(found)
+    return found
+
+
+def _ends(frames: list[Array]) -> tuple[float, float]:
+    """Values at which noise is cut off: those of the type, and extremes that are frequent."""
+    lowest, highest = min(each.min() for each in frames), max(each.max() for each in frames)
+    dtype = frames[0].dtype
+    n_values = sum(each.size for each in frames)
+    ends = []
+    for end, sign in ((lowest, -1), (highest, 1)):
+        is_limit = dtype.kind in "iu" and end in (np.iinfo(dtype).min, np.iinfo(dtype).max)
+        n_there = sum(int(np.count_nonzero(each == end)) for each in frames)
+        is_cut = is_limit or (n_there > 1e-3 * n_values and lowest < highest)
+        ends.append(float(end) if is_cut else sign * math.inf)
+    return ends[0], ends[1]
+
+
+def _surface(tile: Array) -> Array:
+    """The parabola closest to each channel of a tile."""
+    rows, columns = (np.linspace(-1, 1, n) for n in tile.shape[:2])
+    y, x = rows[:, np.newaxis], columns
+    terms = np.stack(
+        [np.broadcast_to(each, tile.shape[:2]).ravel() for each in (1.0, x, y, x * x, x * y, y * y)]
+    )
+    terms = np.linalg.qr(terms.T)[0]
+    flat = tile.reshape(-1, tile.shape[-1])
+    surface: Array = (terms @ (terms.T @ flat)).reshape(tile.shape)
+    return surface
+
+
+def _check_still(fields: list[Field]) -> None:
+    """Warn about a displacement between frames: the residual then is a sum of derivatives."""
+    explained, total = 0.0, 0.0
+    for field in fields:
+        residual, scene = (each.mean(axis=-1) for each in field[:2])
+        slopes = np.stack([each.ravel() for each in np.gradient(scene)], axis=-1)
+        coefs = np.linalg.lstsq(slopes, residual.ravel(), rcond=None)[0]
+        explained += float(np.sum((slopes @ coefs) ** 2))
+        total += float(np.sum(residual**2))
+    if explained > _DISPLACED * total:
+        warn(
+            f"images are displaced against each other, which explains {explained / total:.0%} of "
+            "their differences: the noise is measured too high; use a tripod, or align them first."
+        )
+
+
+# --- Pictures
+
+
+def _of_pictures(images: list[Array]) -> Noise:
+    """A common estimate: one picture below the other, cut to the width of the narrowest."""
+    width = min(each.shape[1] for each in images)
+    starts = [(each.shape[1] - width) // 2 for each in images]
+    pairs = zip(images, starts, strict=True)
+    whole = np.concatenate([each[:, start : start + width] for each, start in pairs])
+    found = noise_of(whole, None, default_patch_shape(whole.shape[:2]))
+    number = f"{len(images)} images" if len(images) > 1 else "one image"
+    return replace(found, evidence=f"estimated from {number}; {found.evidence}")
