@@ -32,14 +32,18 @@ def pass_kernel(
     cross,
     energies,
     n_signals,
-    n_features,
+    n_features: tl.constexpr,
     rows_each,
     scale,
     ROWS: tl.constexpr,
     WIDTH: tl.constexpr,
     EXACT: tl.constexpr,
+    AHEAD: tl.constexpr,
 ):
-    """Sums of XᵀY, ‖X‖² and ‖Z − X‖² over `rows_each` rows, one set for each program."""
+    """Sums of XᵀY, ‖X‖² and ‖Z − X‖² over `rows_each` rows, one set for each program.
+
+    AHEAD loads the next block before the present one is coded, where registers suffice for both.
+    """
     program = tl.program_id(0)
     columns = tl.arange(0, WIDTH)
     square = columns[:, None] * WIDTH + columns[None, :]
@@ -52,16 +56,23 @@ def pass_kernel(
     total = tl.zeros((WIDTH, WIDTH), tl.float32)
     kept = tl.zeros((ROWS,), tl.float32)
     dropped = tl.zeros((ROWS,), tl.float32)
+    source = signals + columns[None, :] * column_stride
+    is_feature = (columns < n_features)[None, :]
+    whole: tl.constexpr = n_features == WIDTH
+    following = _rows(source, row_stride, 0, n_rows, is_feature, ROWS, whole)
     for start in range(0, n_rows, ROWS):
         rows = start + tl.arange(0, ROWS)
         inside = rows < n_rows
         wanted = tl.load(sparsity + rows * sparsity_stride, mask=inside, other=0)
         threshold = tl.load(thresholds + rows, mask=inside, other=1)
-        block = _block(signals, row_stride, column_stride, rows, columns, inside, n_features, scale)
-        block_high, block_low = _halves(block)
+        if not AHEAD:
+            following = _rows(source, row_stride, start, n_rows, is_feature, ROWS, whole)
+        block_high, block_low = _halves(following * scale)
+        if AHEAD:
+            following = _rows(source, row_stride, start + ROWS, n_rows, is_feature, ROWS, whole)
         coefs = tl.zeros((ROWS, WIDTH), tl.float32)
         coefs = _product(block_high, block_low, weights_high, weights_low, coefs, EXACT)
-        threshold, end, any_tied = select((coefs,), (columns,), wanted, threshold)
+        threshold, end, any_tied = select((coefs,), (columns,), wanted, threshold, STEPS=1)
         tl.store(thresholds + rows, threshold, mask=inside)
         codes = selected(coefs, columns, threshold, end, any_tied)
         kept += tl.sum(codes * codes, 1)
@@ -127,10 +138,10 @@ def code_kernel(
             )
     if RIGHT > 0:
         threshold, end, any_tied = select(
-            (left, right), (left_columns, right_columns), wanted, threshold
+            (left, right), (left_columns, right_columns), wanted, threshold, STEPS=2
         )
     else:
-        threshold, end, any_tied = select((left,), (left_columns,), wanted, threshold)
+        threshold, end, any_tied = select((left,), (left_columns,), wanted, threshold, STEPS=1)
     tl.store(thresholds + first + rows, threshold, mask=inside)
     chosen = selected(left, left_columns, threshold, end, any_tied)
     kept = tl.sum(chosen * chosen, 1)
@@ -186,6 +197,16 @@ def cross_kernel(
         total = _added(total, high, low, block_high, block_low, EXACT)
     offsets = code_columns[:, None] * side + columns[None, :]
     tl.store(cross + program.to(tl.int64) * side * side + offsets, total)
+
+
+@triton.jit
+def _rows(source, row_stride, first, n_rows, is_feature, ROWS: tl.constexpr, WHOLE: tl.constexpr):
+    """Rows from the first on, zeros beyond the last; WHOLE: without columns that are no feature."""
+    rows = first + tl.arange(0, ROWS)
+    there = (rows < n_rows)[:, None]
+    if not WHOLE:
+        there = there & is_feature
+    return tl.load(source + rows[:, None] * row_stride, mask=there, other=0.0).to(tl.float32)
 
 
 @triton.jit

@@ -34,12 +34,13 @@ class Shape(NamedTuple):
     num_warps: int
     num_stages: int = 1
     maxnreg: int | None = None
+    ahead: bool = False  #: whether the next block is loaded before the present one is coded
 
 
 _SHAPES = {
     16: Shape(64, 4096, 4),
     32: Shape(64, 4096, 4),
-    64: Shape(64, 4096, 4, maxnreg=128),  # four programs to a multiprocessor
+    64: Shape(64, 4096, 4, maxnreg=168, ahead=True),  # three programs to a multiprocessor
     128: Shape(128, 2048, 8),
 }
 _CODE_SHAPE = Shape(64, 64, 4, 3)
@@ -141,6 +142,7 @@ class FusedPass:
                 ROWS=shape.rows,
                 WIDTH=width,
                 EXACT=exact,
+                AHEAD=shape.ahead,
             )
             yield cross, energies
 

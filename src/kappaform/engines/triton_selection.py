@@ -6,9 +6,9 @@ integer: entries at or above it are kept. Arguments in the singular, such as `th
 (how many entries to keep), have one value for each row.
 
 The threshold of an earlier pass is tried first. After a small change of the transform it is right
-for nearly all rows and misses the others by an entry, so that these are settled by stepping from
-entry to entry; only rows that miss by more are bisected. Zeros are never kept: a threshold is at
-least 1.
+for nearly all rows and misses the others by an entry, so that all rows take a step to the next
+entry, or STEPS of them, without a branch. Rows that miss by more, or meet a tie, are settled by
+stepping on, or bisected. Zeros are never kept: a threshold is at least 1.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -28,17 +28,20 @@ DONE, TIED, MOVES = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
 
 
 @triton.jit
-def select(coefs, columns, wanted, threshold):
+def select(coefs, columns, wanted, threshold, STEPS: tl.constexpr):
     """Threshold and end that keep the `wanted` largest entries, from a guess of the threshold.
 
     All entries at or above the threshold are kept and, in tied rows, those just below it in the
     columns before the end. Also returns whether any row is tied; the end of other rows is 0.
     """
     count = _count(coefs, threshold)
-    most_misses = tl.max(_misses(wanted, threshold, count), 0)
+    for _ in tl.static_range(STEPS):
+        threshold, count = _stepped(coefs, wanted, threshold, count)
     end = tl.zeros_like(threshold)
     any_tied = False
-    if most_misses > 0:
+    if tl.max(_misses(wanted, threshold, count), 0) > 0:
+        count = _count(coefs, threshold)
+        most_misses = tl.max(_misses(wanted, threshold, count), 0)
         low, high = (
             tl.where(count > wanted, threshold, 0),
             tl.where(count < wanted, threshold, MOST),
@@ -63,6 +66,21 @@ def selected(block, columns, threshold, end, any_tied):
         limit = tl.where(columns[None, :] < end[:, None], tie[:, None], above[:, None])
         kept = tl.where(tl.abs(block) >= limit, block, 0.0)
     return kept
+
+
+@triton.jit
+def _stepped(coefs, wanted, threshold, count):
+    """Thresholds that miss, moved past one entry into the middle of the next gap, and the counts.
+
+    A threshold that meets a tie gets a count that misses: how many entries it passes is not known.
+    """
+    upwards, moves = count > wanted, _misses(wanted, threshold, count) > 0
+    nearest, second = _next_two(coefs, threshold, upwards)
+    above, below = tl.where(upwards, second, nearest), tl.where(upwards, nearest, second)
+    past = tl.maximum(above - ((above - below) >> 1), 1)
+    after = tl.where(nearest == second, wanted + 1, count + tl.where(upwards, -1, 1))
+    after = tl.where(nearest == 0, count, after)  # only zeros are below: no entry is missing
+    return tl.where(moves, past, threshold), tl.where(moves, after, count)
 
 
 @triton.jit
@@ -145,6 +163,35 @@ def _next_entry(coefs, threshold, upwards):
     return tl.where(
         distance < 0, tl.where(upwards, threshold, 0), ((distance + bound) ^ flip) & MOST
     )
+
+
+@triton.jit
+def _next_two(coefs, threshold, upwards):
+    """The two least magnitudes at or above the threshold, or the two largest below it.
+
+    If there is no second one above, it is taken just above the first; below, missing ones are 0.
+    """
+    flip = tl.where(upwards, 0, -1)  # as in `_next_entry`
+    bound = tl.where(upwards, threshold, MOST - threshold + 1)
+    least = (tl.zeros_like(threshold) - 1).to(tl.uint32, bitcast=True)
+    next_least = least
+    for i in tl.static_range(len(coefs)):
+        sizes = (coefs[i].to(tl.int32, bitcast=True) ^ flip[:, None]) & MOST
+        distances = (sizes - bound[:, None]).to(tl.uint32, bitcast=True)
+        beyond = (tl.zeros_like(sizes) - 1).to(tl.uint32, bitcast=True)
+        one, two = tl.reduce((distances, beyond), 1, _two_least)
+        least, next_least = _two_least(least, next_least, one, two)
+    near, far = least.to(tl.int32, bitcast=True), next_least.to(tl.int32, bitcast=True)
+    nearest = tl.where(near < 0, 0, ((near + bound) ^ flip) & MOST)
+    beside = tl.where(upwards, nearest + 1, 0)
+    return nearest, tl.where(far < 0, beside, ((far + bound) ^ flip) & MOST)
+
+
+@triton.jit
+def _two_least(least, next_least, other, next_other):
+    """The two least of four numbers; of each pair the first is the smaller one."""
+    larger = tl.maximum(least, other)
+    return tl.minimum(least, other), tl.minimum(larger, tl.minimum(next_least, next_other))
 
 
 @triton.jit
