@@ -265,7 +265,7 @@ def _psnr_of_real(file: str, way: str) -> float:
     if way == "noisy":
         return psnr(clean, noisy)
     noise = None if way == "default" else way
-    return psnr(clean, kf.denoise(noisy, noise=noise, channel_axis=-1, value_range=(0, 255)))
+    return psnr(clean, kf.denoise(noisy, noise=noise, channel_axis=-1, value_range=(0, 255)))  # type: ignore[arg-type]
 
 
 PARTS = {
