@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from kappaform.checks import library_of
 from kappaform.imaging.cleaning.patchwise import rule_of
-from kappaform.imaging.cleaning.scales import halved_patches, n_scales_of
+from kappaform.imaging.cleaning.scales import n_scales_of
 from kappaform.imaging.cleaning.stages import EFFORTS
-from kappaform.imaging.cleaning.tiles import cast, like
+from kappaform.imaging.cleaning.tiles import like
 from kappaform.imaging.components import Backend, Component
 from kappaform.imaging.options import Callback, Options, Quality
 from kappaform.imaging.patches import Grid, grid_of
@@ -89,12 +89,11 @@ def drawn_rounds(
             n_drawn = min(n_patches, grid.n_patches)
             yield grid, rng.choice(grid.n_patches, n_drawn, replace=False)
 
-    rounds = source.backend.patches(source.component, numbers())
-    for draw, patches in zip(draws, rounds, strict=True):
-        patches /= source.sigma  # they are a copy already
-        if draw.n_halvings:
-            patches = halved_patches(patches, options.patch_shape, draw.n_halvings)
-        yield Drawn(cast(patches, np.float32), source.covariance)
+    rounds = source.backend.training_patches(
+        source.component, numbers(), options.patch_shape, source.sigma
+    )
+    for patches in rounds:
+        yield Drawn(patches, source.covariance)
 
 
 def learned_at_scales(
@@ -178,9 +177,10 @@ def learning_fraction(image: Any, options: Options) -> float:
 
 def _sparsity(drawn: Drawn, transform: NDArray) -> NDArray:
     """Number of coefficients of each patch that exceed their thresholds."""
-    patches = cast(drawn.patches, np.float64)
-    thresholds = like(rule_of(transform, drawn.covariance).thresholds, patches)
-    above = abs(patches @ like(transform.T, patches)) > thresholds
+    patches = drawn.patches
+    thresholds = rule_of(transform, drawn.covariance).thresholds
+    matrix, limits = (like(each.astype(np.float32), patches) for each in (transform.T, thresholds))
+    above = abs(patches @ matrix) > limits
     return np.array(above.sum(1).tolist())
 
 

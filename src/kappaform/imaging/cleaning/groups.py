@@ -21,8 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.imaging.cleaning.fill_kernels import fill_groups
-from kappaform.imaging.cleaning.group_kernels import denoise_groups
-from kappaform.imaging.cleaning.matching_kernels import nearest
+from kappaform.imaging.cleaning.kernels import denoise_groups, nearest
 from kappaform.imaging.cleaning.vector_kernels import LANES, RUN
 from kappaform.imaging.patches import Grid, grid_of
 from kappaform.imaging.work import SILENT, Progress
