@@ -1290,8 +1290,8 @@ MUTANTS = [
     Mutant(
         "of equally near patches the last are taken",
         "imaging/cleaning/matching_kernels.py",
-        "place += value < high or (value == high and n_equal > 0)",
-        "place += value < high or (value == high and n_equal <= 0)",
+        "place += distance < high or (distance == high and n_equal > 0)",
+        "place += distance < high or (distance == high and n_equal <= 0)",
         (f"{GROUPS}::test_of_equal_patches_the_first_shifts_are_taken",),
     ),
     Mutant(

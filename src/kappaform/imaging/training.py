@@ -13,7 +13,7 @@ from kappaform.checks import library_of
 from kappaform.imaging.cleaning.patchwise import rule_of
 from kappaform.imaging.cleaning.scales import n_scales_of
 from kappaform.imaging.cleaning.stages import EFFORTS
-from kappaform.imaging.cleaning.tiles import like
+from kappaform.imaging.cleaning.tiles import cast, like
 from kappaform.imaging.components import Backend, Component
 from kappaform.imaging.options import Callback, Options, Quality
 from kappaform.imaging.patches import Grid, grid_of
@@ -177,10 +177,9 @@ def learning_fraction(image: Any, options: Options) -> float:
 
 def _sparsity(drawn: Drawn, transform: NDArray) -> NDArray:
     """Number of coefficients of each patch that exceed their thresholds."""
-    patches = drawn.patches
-    thresholds = rule_of(transform, drawn.covariance).thresholds
-    matrix, limits = (like(each.astype(np.float32), patches) for each in (transform.T, thresholds))
-    above = abs(patches @ matrix) > limits
+    patches = cast(drawn.patches, np.float64)
+    thresholds = like(rule_of(transform, drawn.covariance).thresholds, patches)
+    above = abs(patches @ like(transform.T, patches)) > thresholds
     return np.array(above.sum(1).tolist())
 
 

@@ -69,8 +69,9 @@ def gather_means(image, corners, sides, factors, unit, patches):
     """Patches of local sums, without their means, in other units.
 
     The image has three axes and any layout. `sides` are those of the patches that are returned; a
-    pixel of these is a sum over `factors` of pixels.
+    pixel of these is a sum over `factors` of pixels. Patches are rounded once, at the end.
     """
+    row = np.empty(patches.shape[1])
     for i in range(corners.shape[0]):
         a, b, c = corners[i, 0], corners[i, 1], corners[i, 2]
         j = 0
@@ -83,13 +84,12 @@ def gather_means(image, corners, sides, factors, unit, patches):
                         for v in range(y, y + factors[1]):
                             for w in range(z, z + factors[2]):
                                 total += image[u, v, w]
-                    total /= unit
-                    patches[i, j] = total
+                    row[j] = total
                     whole += total
                     j += 1
         mean = whole / j
         for m in range(j):
-            patches[i, m] -= mean
+            patches[i, m] = (row[m] - mean) / unit
 
 
 @_kernel
@@ -219,10 +219,12 @@ def nearest(planes, size, sides, stride, first, lane, shifts, run, members):
     here, there = steps_of_pixels(planes, sides[0], shifts[:run, 2])
     room = size[2] - sides[2] - first[2]
     bounds = references_inside(first[2], room, n_planes, n_refs, shifts[:run, 2])
-    near = np.zeros((n_rows, n_refs, 2 * n_members), np.float32)  # distances that may be the least
+    near = np.zeros(
+        (n_rows, n_refs, 2 * n_members), planes.dtype
+    )  # distances that may be the least
     numbers = np.zeros((n_rows, n_refs, 2 * n_members), np.uint16)
     counts = np.zeros((n_rows, n_refs), np.int64)
-    limits = np.full((n_rows, lanes), np.float32(-1.0))  # lanes without a reference find nothing
+    limits = np.zeros((n_rows, lanes), planes.dtype)  # lanes without a reference find nothing
     limits[:, :n_refs] = np.inf
     for base in range(0, shifts.shape[0], run):
         a, shift = first[0] + shifts[base, 0], shifts[base, 1]

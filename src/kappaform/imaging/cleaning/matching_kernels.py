@@ -101,7 +101,7 @@ def take_nearer(parts, terms, n_terms, bounds, base, limits, near, numbers, coun
     """Add the patches at the shifts of a run that are nearer than the farthest of those found."""
     run, length = parts.shape[3:]
     n_members = near.shape[1] // 2
-    distances = np.empty(LANES, np.float32)
+    distances = np.empty(LANES, parts.dtype)
     for j in range(run):
         low, high = bounds[j, 0], bounds[j, 1]
         for u in range(0, limits.shape[0], LANES):
@@ -125,33 +125,42 @@ def take_nearer(parts, terms, n_terms, bounds, base, limits, near, numbers, coun
 def keep_nearest(distances, numbers, count, n_members):
     """Move the nearest members to the front, in their order; return the largest distance of these.
 
-    It is bracketed by bisection of the distances as integers, which have the same order.
+    A bound that separates them from the others is found by bisection.
     """
-    values = distances.view(np.int32)
-    low, high = values[0], values[0]
+    low, high = distances[0], distances[0]
     for i in range(count):
-        low, high = min(low, values[i]), max(high, values[i])
+        low, high = min(low, distances[i]), max(high, distances[i])
+    if _n_within(distances, count, low) >= n_members:
+        high = low
     while low < high:
-        middle = low + (high - low) // 2
-        n_below = 0
-        for i in range(count):
-            n_below += values[i] <= middle
-        if n_below < n_members:
-            low = middle + 1
+        middle = low + (high - low) / 2
+        if middle <= low or middle >= high:
+            break
+        n_within = _n_within(distances, count, middle)
+        if n_within < n_members:
+            low = middle
         else:
             high = middle
-            if n_below == n_members:
+            if n_within == n_members:
                 break
-    n_equal = n_members
+    n_equal = n_members  # of those at the bound that are kept
     for i in range(count):
-        n_equal -= values[i] < high
+        n_equal -= distances[i] < high
     place = 0
     for i in range(count):
-        value, number = values[i], numbers[i]
-        values[place], numbers[place] = value, number
-        place += value < high or (value == high and n_equal > 0)
-        n_equal -= value == high
+        distance, number = distances[i], numbers[i]
+        distances[place], numbers[place] = distance, number
+        place += distance < high or (distance == high and n_equal > 0)
+        n_equal -= distance == high
     bound = distances[0]
     for i in range(n_members):
         bound = max(bound, distances[i])
     return bound
+
+
+@_inlined
+def _n_within(distances, count, bound):
+    number = 0
+    for i in range(count):
+        number += distances[i] <= bound
+    return number
