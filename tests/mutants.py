@@ -702,7 +702,7 @@ MUTANTS = [
         ("image_files/test_files.py",),
     ),
     Mutant(
-        "EXIF says that the upright picture is to be turned",
+        "EXIF says that the upright image is to be turned",
         "image_files/exif.py",
         "_SHORT, 1, 1, 0)",
         "_SHORT, 1, 6, 0)",
@@ -752,7 +752,7 @@ MUTANTS = [
         ),
     ),
     Mutant(
-        "the resolution of a turned picture is that from before",
+        "the resolution of a turned image is that from before",
         "image_files/picture.py",
         "            if orientation in SIDEWAYS:\n                across, down = down, across\n",
         "",
@@ -905,7 +905,7 @@ MUTANTS = [
         ("cli/test_camera.py::test_another_iso_camera_or_type_is_warned_about",),
     ),
     Mutant(
-        "the time left does not learn from pictures that are done",
+        "the time left does not learn from images that are done",
         "cli/durations.py",
         "correction = self._spent / self._expected if self._expected else 1.0",
         "correction = 1.0",
@@ -913,7 +913,7 @@ MUTANTS = [
     ),
     # --- noise: flat areas, many channels, extremes, what is said of it
     Mutant(
-        "flat areas count in small pictures",
+        "flat areas count in small images",
         "imaging/noise/estimate.py",
         "return deviation(coefs[clear] if is_noisy else coefs)",
         "return deviation(coefs)",
@@ -990,7 +990,7 @@ MUTANTS = [
         ("imaging/test_movies.py::test_one_bad_frame_does_not_change_the_noise_of_a_movie",),
     ),
     Mutant(
-        "a range of values does not hold for constant pictures",
+        "a range of values does not hold for constant images",
         "imaging/masked.py",
         "image = within(values.astype(dtype), part.value_range, dtype)",
         "image = values.astype(dtype)",
@@ -1168,7 +1168,7 @@ MUTANTS = [
         ("imaging/test_noise_kinds.py::test_channels_are_as_certain_as_the_least_certain_of_them",),
     ),
     Mutant(
-        "the texture of magnified pictures is taken for noise",
+        "the texture of magnified images is taken for noise",
         "imaging/noise/scale_mixture.py",
         "if level < _LEAST_LEVEL or brightness.is_magnified:",
         "if level < _LEAST_LEVEL:",
@@ -1445,7 +1445,7 @@ MUTANTS = [
         ("cli/test_command.py::test_a_closed_stream_changes_no_result",),
     ),
     Mutant(
-        "a full standard output is blamed on the picture",
+        "a full standard output is blamed on the image",
         "cli/messages.py",
         'error.errno, reason, "standard output"',
         "error.errno, reason",
@@ -1534,7 +1534,7 @@ MUTANTS = [
     ),
     # --- explore
     Mutant(
-        "the name of a picture becomes part of the page",
+        "the name of an image becomes part of the page",
         "explore/page.py",
         "safe = {name: html.escape(text) for name, text in texts.items()}",
         "safe = texts",
@@ -1558,14 +1558,14 @@ MUTANTS = [
         ("explore/test_exploration.py",),
     ),
     Mutant(
-        "a picture is rebuilt without the means of its patches",
+        "an image is rebuilt without the means of its patches",
         "explore/exploration.py",
         "codes @ inverse.T + means",
         "codes @ inverse.T",
         ("explore/test_exploration.py",),
     ),
     Mutant(
-        "of a large picture a corner is taken, not the middle as it is said",
+        "of a large image a corner is taken, not the middle as it is said",
         "cli/explore.py",
         "max(0, (side - MOST_PIXELS) // 2)",
         "0 * max(0, (side - MOST_PIXELS) // 2)",

@@ -130,7 +130,7 @@ def test_the_other_picture_can_be_chosen(opened, file, data):
         view = data["views"][data["best"]]
         assert shown(seen.page)["after"] == [view["reconstructed"], 96]
         alternative = seen.page.get_attribute("#after", "alt")
-        assert alternative.startswith("The picture reconstructed from 6 of 64 numbers")
+        assert alternative.startswith("The image reconstructed from 6 of 64 numbers")
         assert seen.page.inner_text("#picture-note").startswith("Reconstructed")
         seen.page.focus("#bound")
         seen.page.keyboard.press("End")
@@ -138,7 +138,7 @@ def test_the_other_picture_can_be_chosen(opened, file, data):
 
 
 def edge(page):
-    """Where the right picture begins, as a fraction of the width."""
+    """Where the right image begins, as a fraction of the width."""
     text = page.evaluate("getComputedStyle(document.getElementById('after')).clipPath")
     return float(re.search(r"([\d.]+)%\)", text)[1]) / 100
 

@@ -14,7 +14,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def little_learning(monkeypatch):
-    """What the command does with files does not depend on how long it learns for a picture."""
+    """What the command does with files does not depend on how long it learns for an image."""
     monkeypatch.setattr("kappaform.imaging.training.N_ITER", 1)
 
 

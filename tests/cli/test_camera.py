@@ -124,10 +124,10 @@ def test_correlated_noise_of_a_picture_is_that_of_every_slice_of_a_volume(capsys
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("noise", "-o", "a.json"), "no picture is given"),
+        (("noise", "-o", "a.json"), "no image is given"),
         (("noise", "a.png", "-o", "a.txt"), "give a name that ends with .json"),
         (("noise", "a.png", "-o", "old.json"), "old.json exists already"),
-        (("noise", "a.png", "c.png", "-o", "a.json"), "some pictures are grey"),
+        (("noise", "a.png", "c.png", "-o", "a.json"), "some images are grey"),
         (("noise", "a.png", "--frames", "burst", "-o", "a.json"), "--frames burst: an image has"),
         (("denoise", "a.png", "--noise", "no.json"), "no.json: No such file"),
         (("denoise", "a.png", "--noise", "old.json"), "old.json is not a noise that kappaform"),

@@ -202,7 +202,7 @@ def test_json_is_one_document_with_every_number(capsys):
     assert record["condition_number"] <= 1.1 * (1 + 1e-9)
 
 
-# --- The line of a picture
+# --- The line of an image
 
 
 def test_the_line_says_size_noise_and_time(capsys):
@@ -280,7 +280,7 @@ def test_colours_have_a_strength_of_their_own(folder, capsys):
     words = ["denoise", "b.png", *words[3:], "--overwrite"]
     code, _, err = ended(capsys, *words)
     assert code == 0
-    assert err == ("kappaform: warning: --colour-strength had no effect: no picture has colours.\n")
+    assert err == ("kappaform: warning: --colour-strength had no effect: no image has colours.\n")
 
 
 # --- Comparison
@@ -360,7 +360,7 @@ def test_large_patches_are_warned_about_once(capsys):
     for name in ("a.png", "b.png"):
         put(name, noisy()[:20, :20])
     code, _, err = ended(capsys, "denoise", "a.png", "b.png", "--sigma", 0, "--patch-size", 25)
-    assert code == 2  # they exceed the pictures, too
+    assert code == 2  # they exceed the images, too
     warning = "kappaform: warning: --patch-size 25: patches of 625 pixels take minutes or hours: "
     assert err.count(warning + "8 to 16 are usual.\n") == 1
 

@@ -61,7 +61,7 @@ def test_a_long_folder_is_announced_and_corrected(pictures, capsys, monkeypatch)
     assert capsys.readouterr().err == ""  # it is short
     first, second, *_ = pictures
     forecast.done(first, 600)
-    assert "5 pictures left: about " in capsys.readouterr().err
+    assert "5 images left: about " in capsys.readouterr().err
     forecast.done(second, 600 * 900**2 / 450**2)
     assert capsys.readouterr().err == ""  # as was said
     assert forecast.title("file 3").startswith("file 3 (all: ")
@@ -74,10 +74,10 @@ def test_the_command_says_how_long_a_folder_takes(folder, capsys, monkeypatch):
         put(f"photos/{number}.png", noisy(number))
     words = ("denoise", "photos", "-o", "out/", "--sigma", 15, "--patch-size", 4)
     err = ended(capsys, *words)[2]
-    assert err.startswith("kappaform: 3 pictures: about ")
+    assert err.startswith("kappaform: 3 images: about ")
     assert "--quality fast takes less" in err.splitlines()[0]
     folder.joinpath("out/1.png").unlink()
-    assert ended(capsys, *words)[2] == ""  # one picture is left
+    assert ended(capsys, *words)[2] == ""  # one image is left
 
 
 @pytest.mark.parametrize(

@@ -111,12 +111,12 @@ def test_strange_names_are_escaped(capsys, folder, name):
 @pytest.mark.parametrize(
     ("values", "name", "text"),
     [
-        (np.zeros((48, 48), np.uint8), "x.png", "x.png: the picture is constant"),
-        (PICTURE[:8, :8], "x.png", "x.png: the picture has 8 × 8 pixels, too few patches"),
+        (np.zeros((48, 48), np.uint8), "x.png", "x.png: the image is constant"),
+        (PICTURE[:8, :8], "x.png", "x.png: the image has 8 × 8 pixels, too few patches"),
         (np.zeros((5, 48, 48)), "x.npy", "x.npy has pages, shape (5, 48, 48): save one"),
         (np.zeros((2, 5, 48, 48)), "x.npy", "x.npy has pages, shape (2, 5, 48, 48): save one"),
-        (np.zeros(48), "x.npy", "x.npy has shape (48,): a picture has rows and columns"),
-        (np.full((48, 48), np.nan), "x.npy", "x.npy: the picture contains NaN or inf"),
+        (np.zeros(48), "x.npy", "x.npy has shape (48,): an image has rows and columns"),
+        (np.full((48, 48), np.nan), "x.npy", "x.npy: the image contains NaN or inf"),
     ],
     ids=["constant", "tiny", "volume", "stack", "row", "nan"],
 )

@@ -63,7 +63,7 @@ def test_what_is_rejected_leaves_no_folder(folder, capsys, words):
     put("a.png", noisy())
     put("in/a.png", noisy())
     put("in/x/b.png", noisy())
-    (folder / "text.png").write_text("no picture")
+    (folder / "text.png").write_text("no image")
     np.save("nan.npy", np.full((36, 36), np.nan))
     before = sorted(folder.rglob("*"))
     assert ended(capsys, "denoise", *words)[0] == 2
@@ -82,7 +82,7 @@ def test_an_interruption_leaves_no_empty_folder(folder, capsys, monkeypatch):
 
 def test_a_failure_leaves_the_folders_of_other_pictures(folder, capsys):
     put("a.png", noisy())
-    (folder / "b.png").write_text("no picture")
+    (folder / "b.png").write_text("no image")
     assert ended(capsys, "denoise", "a.png", "b.png", "-o", "out", "--sigma", 0)[0] == 2
     assert [file.name for file in (folder / "out").iterdir()] == ["a.png"]
 
@@ -106,7 +106,7 @@ def test_a_folder_that_another_command_makes_meanwhile_is_used(folder, capsys, m
 def test_a_name_that_looks_like_a_parameter_stays_as_it_is(folder, capsys, name):
     assert f"error: {name}: No such file" in rejected(capsys, "denoise", name)
     name = f"{name.removesuffix('.png')}.png"
-    (folder / name).write_text("no picture")
+    (folder / name).write_text("no image")
     assert f"error: {name} is not a valid PNG file" in rejected(capsys, "denoise", name)
     put(name, noisy()[:9, :9])
     line = rejected(capsys, "denoise", name, "--patch-size", 12)

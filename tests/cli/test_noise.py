@@ -19,7 +19,7 @@ QUICK = ("--patch-size", 5, "--quality", "fast")  # the noise is the same at eve
 
 
 def photons(seed=0, gain=20.0):
-    """A picture of 16 bit with shot noise."""
+    """An image of 16 bit with shot noise."""
     counts = np.random.default_rng(seed).poisson(CLEAN / 4)
     return as_stored(gain * counts, np.uint16)
 
@@ -38,7 +38,7 @@ def line_of(capsys, *words):
 
 
 def quickly_denoised(values, **options):
-    """What the library makes of a picture of 16 bit that the command denoises quickly."""
+    """What the library makes of an image of 16 bit that the command denoises quickly."""
     image = np.float32(values)
     return kf.denoise(image, patch_size=5, quality="fast", value_range=(0, 65535), **options)
 

@@ -65,7 +65,7 @@ def test_a_volume_is_along_z_and_never_over_channels_or_times(folder, capsys):
 
 
 def movie_of(*lengths):
-    """Frames of one picture with noise of their own; the noise of the second channel is larger."""
+    """Frames of one image with noise of their own; the noise of the second channel is larger."""
     frames = np.stack([noisy(seed)[:20, :24] // 2 for seed in range(np.prod(lengths))])
     frames = frames.reshape(*lengths, *SMALL)
     frames[:, :, 1] = 255 - frames[:, :, 1]
@@ -107,7 +107,7 @@ def test_channels_alone_are_no_movie(files, capsys):
     tifffile.imwrite("a.tif", hyperstack(3), imagej=True, metadata={"axes": "CYX"})
     before = files()
     line = rejected(capsys, "denoise", "a.tif", "--movie")
-    text = "a.tif: the axes of the picture are CYX, none of which is the time of a movie: "
+    text = "a.tif: the axes of the image are CYX, none of which is the time of a movie: "
     assert f"{text}leave out --movie." in line
     assert files() == before
 
@@ -116,7 +116,7 @@ def test_channels_alone_are_no_volume(files, capsys):
     tifffile.imwrite("a.tif", hyperstack(3), imagej=True, metadata={"axes": "CYX"})
     before = files()
     line = rejected(capsys, "denoise", "a.tif", "--volume")
-    text = "a.tif: the axes of the picture are CYX, none of which is the depth of a volume: "
+    text = "a.tif: the axes of the image are CYX, none of which is the depth of a volume: "
     assert f"{text}leave out --volume." in line
     assert files() == before
 
@@ -221,7 +221,7 @@ def test_a_shared_transform_of_shallow_volumes_fits_them(folder, capsys):
 def test_a_file_that_cannot_be_read_costs_only_itself(folder, capsys):
     put("a.png", noisy())
     put("b.png", noisy(1))
-    (folder / "bad.png").write_text("no picture")
+    (folder / "bad.png").write_text("no image")
     code, out, err = ended(capsys, "denoise", "bad.png", "a.png", "b.png", "--share", *WORDS)
     assert code == 2
     assert re.fullmatch(r"kappaform: error: bad\.png is not a valid PNG file: .*\n", err)

@@ -1,4 +1,4 @@
-"""What a path of bounds does to a picture, against the library's own functions."""
+"""What a path of bounds does to an image, against the library's own functions."""
 
 from functools import partial
 from itertools import pairwise
@@ -110,9 +110,9 @@ def test_progress_never_falls_and_ends_at_one():
 @pytest.mark.parametrize(
     ("image", "text"),
     [
-        (np.ones((64, 64)), "the picture is constant: there is nothing to learn"),
-        (PICTURE[:15], "the picture has 64 × 15 pixels, too few patches to learn from: give at"),
-        (np.where(np.eye(64), np.nan, PICTURE), "the picture contains NaN or inf"),
+        (np.ones((64, 64)), "the image is constant: there is nothing to learn"),
+        (PICTURE[:15], "the image has 64 × 15 pixels, too few patches to learn from: give at"),
+        (np.where(np.eye(64), np.nan, PICTURE), "the image contains NaN or inf"),
     ],
 )
 def test_pictures_that_show_nothing_are_rejected(image, text):

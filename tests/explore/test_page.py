@@ -130,7 +130,7 @@ def test_a_name_stays_a_name(found, name):
     tags = [tag for tag, _ in Tags(strange).found]
     assert tags == [tag for tag, _ in Tags(text).found]
     before = next(a for t, a in Tags(strange).found if a.get("id") == "before")
-    assert before["alt"] == f"The original picture: {name}, 64 × 64 pixels."
+    assert before["alt"] == f"The original image: {name}, 64 × 64 pixels."
     assert not any("onerror" in attributes for _, attributes in Tags(strange).found)
 
 

@@ -281,7 +281,7 @@ CMYK = io.BytesIO()
 Image.fromarray(NOISE).convert("CMYK").save(CMYK, "JPEG")
 
 DAMAGED = {
-    "text.png": (b"no picture", "cannot identify image file"),
+    "text.png": (b"no image", "cannot identify image file"),
     "empty.png": (b"", "cannot identify image file"),
     "cut.png": (png_bytes((30, 30))[:500], "not a valid"),
     "head.png": (png_bytes((30, 30))[:40], "not a valid"),
@@ -293,7 +293,7 @@ DAMAGED = {
     "samples.tif": (tiff_of_samples(20_000), "1800000000 bytes, more than the limit"),
     "tile.tif": (tiff_with_a_huge_tile(), "bytes, more than the limit"),
     "huge.png": (huge_png(), "10000000000 pixels"),
-    "text.tif": (b"no picture", "not a TIFF file"),
+    "text.tif": (b"no image", "not a TIFF file"),
     "empty.tif": (b"", "not a valid"),
     "cut.tif": (tiff_bytes(NOISE)[:600], "not a valid"),
     "deflated.tif": (tiff_bytes(NOISE, compression="zlib")[:600], "not a valid"),
@@ -417,12 +417,12 @@ def test_missing_files_folders_and_unknown_suffixes_are_rejected(tmp_path):
 @pytest.mark.parametrize(
     ("name", "shape", "dtype", "message"),
     [
-        ("a.png", (9, 9), "f4", "PNG holds uint8 or uint16, the picture is float32: write TIFF"),
-        ("a.jpg", (9, 9), "u2", "JPEG holds uint8, the picture is uint16: write PNG, TIFF or NPY"),
-        ("a.jpg", (9, 9, 4), "u1", "JPEG cannot hold the 4 channels of the picture: write PNG"),
+        ("a.png", (9, 9), "f4", "PNG holds uint8 or uint16, the image is float32: write TIFF"),
+        ("a.jpg", (9, 9), "u2", "JPEG holds uint8, the image is uint16: write PNG, TIFF or NPY"),
+        ("a.jpg", (9, 9, 4), "u1", "JPEG cannot hold the 4 channels of the image: write PNG"),
         ("a.png", (9, 9, 9), "u1", "PNG holds one page"),
         ("a.jpg", (1, 65_501), "u1", "JPEG holds 65500 pixels per side, .*: write PNG"),
-        ("a.tif", (9, 9), "?", "TIFF holds .*, the picture is bool: write NPY"),
+        ("a.tif", (9, 9), "?", "TIFF holds .*, the image is bool: write NPY"),
     ],
 )
 def test_a_format_that_would_lose_something_is_rejected(tmp_path, name, shape, dtype, message):

@@ -305,7 +305,7 @@ def test_palettes_and_bits_of_bmp_become_colours_and_grey(tmp_path):
 @pytest.mark.parametrize(
     ("name", "shape", "message"),
     [
-        ("a.bmp", (9, 9, 4), "BMP cannot hold the 4 channels of the picture: write PNG"),
+        ("a.bmp", (9, 9, 4), "BMP cannot hold the 4 channels of the image: write PNG"),
         ("a.webp", (1, 16_384), "WEBP holds 16383 pixels per side, .*: write PNG"),
     ],
 )
@@ -329,7 +329,7 @@ def test_animations_are_rejected(tmp_path, suffix):
 def test_of_a_photograph_with_a_second_picture_the_first_is_kept(tmp_path):
     first, second = Image.fromarray(COLOURS), Image.fromarray(255 - COLOURS)
     first.save(tmp_path / "a.jpg", "MPO", save_all=True, append_images=[second])
-    with pytest.warns(UserWarning, match="without all except the first of its 2 pictures"):
+    with pytest.warns(UserWarning, match="without all except the first of its 2 images"):
         copy = copied(tmp_path / "a.jpg")
     with Image.open(copy) as image:
         assert image.format == "JPEG"

@@ -27,7 +27,7 @@ def written(path, pixels, **options):
 
 
 def copied(source, suffix=".tif"):
-    """The file that is written of the picture that is read."""
+    """The file that is written of the image that is read."""
     target = source.with_name(f"copy{suffix}")
     write_image(target, read_image(source))
     return target
@@ -225,9 +225,7 @@ def test_colours_of_a_stack_come_last_and_keep_their_alpha(tmp_path):
 
 def test_channels_are_no_depth(tmp_path):
     written(tmp_path / "a.tif", values(3, 20, 16), metadata={"axes": "CYX"})
-    with pytest.raises(
-        ValueError, match=r"axes of the picture are CYX, none .* leave out --volume"
-    ):
+    with pytest.raises(ValueError, match=r"axes of the image are CYX, none .* leave out --volume"):
         read_image(tmp_path / "a.tif").as_stack(VOLUME)
 
 
@@ -409,7 +407,7 @@ def test_other_pictures_of_a_file_are_named_as_left_out(tmp_path):
         writer.write(values(2, 9, 8), metadata={"axes": "ZYX", "Name": "first"})
         writer.write(values(30, 20), metadata={"Name": "second"})
     target, warning = warned(source)
-    assert "all except the first of its 2 pictures" in warning
+    assert "all except the first of its 2 images" in warning
     with tifffile.TiffFile(target) as file:
         assert len(file.series) == 1
         assert file.series[0].name == "first"

@@ -1,4 +1,4 @@
-"""How near a picture is to its reference, against the definitions."""
+"""How near an image is to its reference, against the definitions."""
 
 import math
 

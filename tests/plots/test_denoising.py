@@ -1,4 +1,4 @@
-"""The figure of a denoising shows what was done, whatever the picture was."""
+"""The figure of a denoising shows what was done, whatever the image was."""
 
 from io import BytesIO
 
@@ -128,7 +128,7 @@ def test_ssim_of_a_stack_is_the_mean_over_its_slices():
 
 def test_pictures_of_another_size_cannot_be_compared():
     for measure in (psnr, ssim):
-        with pytest.raises(ValueError, match=r"shape \(24, 30\), the picture \(23, 30\)"):
+        with pytest.raises(ValueError, match=r"shape \(24, 30\), the image \(23, 30\)"):
             measure(RAMP, RAMP[1:])
 
 

@@ -1,4 +1,4 @@
-"""`kappaform inpaint`: fill the missing pixels of a picture."""
+"""`kappaform inpaint`: fill the missing pixels of an image."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def inpaint(arguments: Namespace) -> None:
     stack, missing = picture.as_stack(along), _missing(picture, along, arguments)
     number = int(np.count_nonzero(missing))
     if number == 0:
-        messages.warn(f"{source}: nothing is missing, the picture is written as it is.")
+        messages.warn(f"{source}: nothing is missing, the image is written as it is.")
         filled = stack
     else:
         with messages.warnings_about(source, target):

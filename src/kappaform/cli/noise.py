@@ -1,4 +1,4 @@
-"""`kappaform noise`: the noise of a camera, measured once and used for its other pictures."""
+"""`kappaform noise`: the noise of a camera, measured once and used for its other images."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from kappaform.imaging.noise.files import Camera
 
 
 def noise(arguments: Namespace) -> None:
-    """Measure the noise of pictures and save it."""
+    """Measure the noise of images and save it."""
     target, dark = Path(arguments.output), arguments.dark or []
     if not arguments.inputs and not dark:
-        raise ValueError("no picture is given: name pictures, or --dark frames.")
+        raise ValueError("no image is given: name images, or --dark frames.")
     sources = [_pictures_in(names) for names in (arguments.inputs, dark)]
     inputs = files.identities([path for paths in sources for path in paths])
     files.check_output(target, inputs, (".json",), overwrite=arguments.overwrite)
@@ -32,7 +32,7 @@ def noise(arguments: Namespace) -> None:
     images = [*bright, *black]
     has_channels = images[0].ndim == 3
     if any(image.ndim != images[0].ndim for image in images):
-        raise ValueError("some pictures are grey and some have colours: measure them separately.")
+        raise ValueError("some images are grey and some have colours: measure them separately.")
     options: dict[str, Any] = {"frames": arguments.frames, "dark": black}
     options["channel_axis"] = -1 if has_channels else None
     first = next(path for paths in sources for path in paths)
@@ -57,7 +57,7 @@ def _pictures_in(names: Sequence[str]) -> list[Path]:
 
 
 def _read(paths: list[Path]) -> tuple[list[NDArray], dict[Path, Camera]]:
-    """All pages of pictures without alpha, and the cameras that took them."""
+    """All pages of images without alpha, and the cameras that took them."""
     images: list[NDArray] = []
     cameras = {}
     for path in paths:
@@ -74,7 +74,7 @@ def camera_that_took(picture: Picture) -> Camera:
 
 
 def _common(cameras: dict[Path, Camera]) -> Camera:
-    """The camera of all pictures; it must be one, with one setting."""
+    """The camera of all images; it must be one, with one setting."""
     found = []
     for name, what in zip(Camera._fields, ("cameras", "ISO", "types of values"), strict=True):
         values = {getattr(each, name): path for path, each in cameras.items()}
@@ -90,7 +90,7 @@ def _common(cameras: dict[Path, Camera]) -> Camera:
 
 
 def check_camera(path: Path, picture: Picture, camera: Camera, file: str) -> None:
-    """Warn if a noise was measured with another camera or setting than that of a picture."""
+    """Warn if a noise was measured with another camera or setting than that of an image."""
     its_own = camera_that_took(picture)
     for name, what in zip(Camera._fields, ("camera", "ISO", "type of values"), strict=True):
         measured, found = getattr(camera, name), getattr(its_own, name)
@@ -106,7 +106,7 @@ def _shown(value: Any) -> str:
 
 
 def for_volume(noise: Any) -> Any:
-    """The noise of a picture as that of a volume, whose slices are independent."""
+    """The noise of an image as that of a volume, whose slices are independent."""
     if not isinstance(noise, kf.Correlated) or noise.autocovariance is None:
         return noise
     array = np.asarray(noise.autocovariance)
