@@ -707,7 +707,7 @@ MUTANTS = [
         "_SHORT, 1, 1, 0)",
         "_SHORT, 1, 6, 0)",
         (
-            "image_files/test_metadata.py::test_exif_stays_and_the_orientation_is_that_of_the_upright_picture",
+            "image_files/test_metadata.py::test_exif_stays_and_the_orientation_is_that_of_the_upright_image",
         ),
     ),
     Mutant(
@@ -756,27 +756,21 @@ MUTANTS = [
         "image_files/picture.py",
         "            if orientation in SIDEWAYS:\n                across, down = down, across\n",
         "",
-        (
-            "image_files/test_metadata.py::test_resolution_and_size_are_those_of_the_upright_picture",
-        ),
+        ("image_files/test_metadata.py::test_resolution_and_size_are_those_of_the_upright_image",),
     ),
     Mutant(
         "EXIF keeps the resolution from before a turn",
         "image_files/exif.py",
         "data[x], data[y] = data[y], data[x]",
         "pass",
-        (
-            "image_files/test_metadata.py::test_resolution_and_size_are_those_of_the_upright_picture",
-        ),
+        ("image_files/test_metadata.py::test_resolution_and_size_are_those_of_the_upright_image",),
     ),
     Mutant(
         "EXIF keeps the width from before a turn",
         "image_files/exif.py",
         ", 0x0100: 0, 0x0101: 1}",
         "}",
-        (
-            "image_files/test_metadata.py::test_resolution_and_size_are_those_of_the_upright_picture",
-        ),
+        ("image_files/test_metadata.py::test_resolution_and_size_are_those_of_the_upright_image",),
     ),
     Mutant(
         "chunks of PNG vanish without a word",
@@ -1038,7 +1032,7 @@ MUTANTS = [
         "imaging/cleaning/kernels.py",
         "factor = power / (power + variances[j])",
         "factor = power / (power + 2 * variances[j])",
-        ("imaging/test_sweep.py::test_wieners_rule_cleans_as_the_loop_does",),
+        ("imaging/test_sweep.py::test_wieners_rule_denoises_as_the_loop_does",),
     ),
     Mutant(
         "a denoiser that hardly learns",
@@ -1214,7 +1208,7 @@ MUTANTS = [
         "imaging/training.py",
         "progress(next(iterations) / N_ITER)",
         "next(iterations)",
-        ("imaging/test_progress.py::test_it_moves_while_learning_and_while_cleaning_every_part",),
+        ("imaging/test_progress.py::test_it_moves_while_learning_and_while_denoising_every_part",),
     ),
     # --- groups of similar patches
     Mutant(
@@ -1349,7 +1343,7 @@ MUTANTS = [
         "imaging/cleaning/stages.py",
         "_FRAMES = 2",
         "_FRAMES = 0",
-        ("imaging/test_movies.py::test_a_movie_is_cleaned_better_than_its_frames",),
+        ("imaging/test_movies.py::test_a_movie_is_denoised_better_than_its_frames",),
     ),
     Mutant(
         "where groups clean, next to nothing is learned",
@@ -1421,7 +1415,7 @@ MUTANTS = [
         "cli/files.py",
         "if (n_pixels := picture.n_without_data) and not leaves_holes:",
         "if (n_pixels := 0) and not leaves_holes:",
-        ("cli/test_names.py::test_values_that_mean_no_data_are_told_where_they_count",),
+        ("cli/test_names.py::test_values_that_mean_no_data_are_reported_where_they_count",),
     ),
     Mutant(
         "values of big-endian files have no range",
@@ -1449,7 +1443,7 @@ MUTANTS = [
         "cli/messages.py",
         'error.errno, reason, "standard output"',
         "error.errno, reason",
-        ("cli/test_command.py::test_a_full_standard_output_is_not_a_failure_of_the_picture",),
+        ("cli/test_command.py::test_a_full_standard_output_is_not_a_failure_of_the_image",),
     ),
     Mutant(
         "what belongs to a kept result is not checked",
@@ -1463,7 +1457,7 @@ MUTANTS = [
         "cli/models.py",
         "    _check_choice(signals)\n",
         "",
-        ("cli/test_models.py::test_of_a_constant_picture_there_is_nothing_to_choose",),
+        ("cli/test_models.py::test_of_a_constant_image_there_is_nothing_to_choose",),
     ),
     Mutant(
         "NaN in validation signals is found when everything is learned",

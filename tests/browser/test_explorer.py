@@ -72,7 +72,7 @@ def test_basics(opened, file):
         assert seen.page.title() == "astronaut.png: explore the bound"
 
 
-def test_it_begins_at_the_best_bound(opened, file, data):
+def test_it_starts_at_the_best_bound(opened, file, data):
     with opened(file) as seen:
         best = data["views"][data["best"]]
         assert shown(seen.page)["bound"] == f"κ ≤ {best['bound']:g}"
@@ -124,7 +124,7 @@ def test_the_mouse_moves_the_slider(opened, file):
         assert shown(seen.page)["bound"] != "κ ≤ 8"
 
 
-def test_the_other_picture_can_be_chosen(opened, file, data):
+def test_the_other_image_can_be_chosen(opened, file, data):
     with opened(file) as seen:
         seen.page.check("input[value=reconstructed]")
         view = data["views"][data["best"]]

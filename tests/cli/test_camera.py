@@ -52,7 +52,7 @@ def test_the_noise_of_a_burst_is_measured_and_used(folder, capsys, camera):
     assert (record["noise_file"], record["noise_estimated"]) == ("camera.json", False)
 
 
-def test_what_was_measured_is_told(capsys, camera):
+def test_what_was_measured_is_reported(capsys, camera):
     words = ("noise", "burst/", "-o", camera, "--overwrite")
     code, out, err = ended(capsys, *words)
     assert (code, err) == (0, "")
@@ -80,7 +80,7 @@ def test_another_iso_camera_or_type_is_warned_about(capsys, camera):
     assert "c.tif: its type of values is uint16, and the noise in camera.json" in third
 
 
-def test_pictures_of_different_settings_are_not_mixed(capsys):
+def test_images_of_different_settings_are_not_mixed(capsys):
     taken("a.jpg")
     taken("b.jpg", iso=100)
     err = rejected(capsys, "noise", "a.jpg", "b.jpg", "-o", "c.json")
@@ -98,7 +98,7 @@ def test_the_iso_of_a_tiff_is_read(folder):
     assert camera_that_took(read_image(folder / "a.tif")) == ("D800", 800, "uint8")
 
 
-def test_pages_are_pictures_and_dark_frames_give_the_offset(capsys):
+def test_pages_are_images_and_dark_frames_give_the_offset(capsys):
     rng = np.random.default_rng(0)
     light = np.stack([np.full((64, 64), level) for level in (50, 50, 400, 400)])
     put("flats.tif", as_stored(2 * rng.poisson(light) + 100 + rng.normal(0, 3, light.shape), "u2"))
@@ -111,7 +111,7 @@ def test_pages_are_pictures_and_dark_frames_give_the_offset(capsys):
     assert_allclose(facts["noise"]["offset"], 100, rtol=0.01)
 
 
-def test_correlated_noise_of_a_picture_is_that_of_every_slice_of_a_volume(capsys):
+def test_correlated_noise_of_an_image_is_that_of_every_slice_of_a_volume(capsys):
     lags = np.exp(-np.add.outer(np.arange(-2, 3) ** 2, np.arange(-2, 3) ** 2) / 2)
     kf.save_noise("camera.json", kf.Correlated(autocovariance=64 * lags))
     np.save("a.npy", kf.add_noise(np.stack([SCENE[:24, :24]] * 4), 8))

@@ -74,7 +74,7 @@ def test_an_empty_folder_costs_only_itself(folder, capsys):
     assert (folder / "out" / "a.png").exists()
 
 
-def test_pictures_that_differ_in_their_suffix_have_reports_of_their_own(folder, capsys):
+def test_images_that_differ_in_their_suffix_have_reports_of_their_own(folder, capsys):
     put("a.png", noisy())
     put("a.tif", noisy())
     assert ended(capsys, "denoise", "a.png", "a.tif", "--report", "r", "--sigma", 0)[0] == 0
@@ -92,7 +92,7 @@ def test_a_name_that_ends_with_a_slash_is_a_folder(folder, capsys):
     assert (folder / "reports" / "a.png_report.png").is_file()
 
 
-def test_picture_and_report_are_both_written_or_neither(files, capsys, monkeypatch):
+def test_image_and_report_are_both_written_or_neither(files, capsys, monkeypatch):
     def fails(*_, **__):
         raise OSError("disk full")
 
@@ -141,7 +141,7 @@ def test_results_of_a_tree_lie_as_their_inputs_do(files, capsys):
     assert out.splitlines()[-1] == "3 denoised, 0 failed, 3 other files ignored"
 
 
-def test_without_an_output_the_results_of_a_tree_lie_beside_their_inputs(files, capsys):
+def test_without_an_output_the_results_of_a_tree_lie_next_to_their_inputs(files, capsys):
     tree("a.png", "x/a.png")
     before = files()
     assert ended(capsys, "denoise", "in", "--recursive", "--sigma", 0)[0] == 0
@@ -265,7 +265,7 @@ def test_a_report_that_is_there_is_rejected_unless_asked_for(folder, files, caps
     "words",
     [["a.png", "b.png", "-o", "x.png"], ["in", "-o", "x.TIF"], ["in", "--report", "x.pdf"]],
 )
-def test_the_name_of_one_file_for_several_pictures_is_rejected(folder, files, capsys, words):
+def test_the_name_of_one_file_for_several_images_is_rejected(folder, files, capsys, words):
     tree("a.png")
     put("a.png", noisy())
     put("b.png", noisy())
@@ -277,7 +277,7 @@ def test_the_name_of_one_file_for_several_pictures_is_rejected(folder, files, ca
     assert not (folder / words[-1]).exists()
 
 
-def test_a_folder_may_be_named_like_a_picture(folder, capsys):
+def test_a_folder_may_be_named_like_an_image(folder, capsys):
     put("a.png", noisy())
     put("b.png", noisy())
     assert ended(capsys, "denoise", "a.png", "b.png", "-o", "x.png/", "--sigma", 0)[0] == 0
@@ -308,7 +308,7 @@ def test_an_interrupted_batch_says_what_is_done_and_goes_on_later(folder, capsys
     assert len(list((folder / "out").iterdir())) == 3
 
 
-def test_a_folder_without_pictures_is_rejected(folder, capsys):
+def test_a_folder_without_images_is_rejected(folder, capsys):
     (folder / "notes.txt").write_text("")
     assert "contains no image" in rejected(capsys, "denoise", ".")
 
@@ -382,13 +382,13 @@ def test_bad_input_is_one_line_and_writes_nothing(folder, files, capsys, argumen
 
 
 @pytest.mark.parametrize("values", [np.zeros((16, 16)), np.full((16, 16), 7.0)])
-def test_a_picture_without_structure_is_returned(folder, capsys, values):
+def test_an_image_without_structure_is_returned(folder, capsys, values):
     np.save("a.npy", values)
     assert ended(capsys, "denoise", "a.npy", "--report", "r.png")[0] == 0
     assert_array_equal(np.load(folder / "a_denoised.npy"), values)
 
 
-def test_without_noise_the_picture_is_returned(folder, capsys):
+def test_without_noise_the_image_is_returned(folder, capsys):
     put("a.png", noisy())
     assert ended(capsys, "denoise", "a.png", "--sigma", 0)[0] == 0
     assert_array_equal(read_image(folder / "a_denoised.png").pixels, noisy())

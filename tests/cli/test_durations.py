@@ -97,7 +97,7 @@ def test_sizes_are_read_from_headers(folder, name, shape, expected):
     assert planes_in(folder / name) == expected
 
 
-def test_what_is_no_picture_has_no_size(folder):
+def test_what_is_no_image_has_no_size(folder):
     folder.joinpath("a.png").write_text("text")
     assert planes_in(folder / "a.png") is None
     assert planes_in(folder / "missing.tif") is None

@@ -63,7 +63,7 @@ def test_a_model_of_other_patches_is_no_start(capsys):
 
 
 @pytest.mark.parametrize("method", ["conditioned", "log-det", "orthonormal"])
-def test_learning_from_pictures_takes_mean_free_patches(capsys, method):
+def test_learning_from_images_takes_mean_free_patches(capsys, method):
     put("a.png", noisy())
     put("b.png", np.stack([noisy(seed) for seed in range(3)], axis=-1), has_channels=True)
     words = ["learn", "a.png", "b.png", "-o", "m.kf", "--patch-size", 4, "--method", method]
@@ -152,7 +152,7 @@ def test_path_chooses_a_bound_by_folds_and_saves_what_it_learns(signals, capsys)
 
 
 @pytest.mark.parametrize("words", [[], ["--choose", "-o", "m.kf"]])
-def test_of_a_constant_picture_there_is_nothing_to_choose(folder, capsys, words):
+def test_of_a_constant_image_there_is_nothing_to_choose(folder, capsys, words):
     put("flat.png", np.full((40, 40), 100, np.uint8))
     np.save("flat.npy", np.full((50, 9), 0.1))
     np.save("rows.npy", np.repeat(np.arange(50.0), 9).reshape(50, 9))

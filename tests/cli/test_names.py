@@ -80,7 +80,7 @@ def test_an_interruption_leaves_no_empty_folder(folder, capsys, monkeypatch):
     assert [file.name for file in folder.iterdir()] == ["a.png"]
 
 
-def test_a_failure_leaves_the_folders_of_other_pictures(folder, capsys):
+def test_a_failure_leaves_the_folders_of_other_images(folder, capsys):
     put("a.png", noisy())
     (folder / "b.png").write_text("no image")
     assert ended(capsys, "denoise", "a.png", "b.png", "-o", "out", "--sigma", 0)[0] == 2
@@ -160,7 +160,7 @@ def test_a_reference_may_be_black_and_white(capsys):
         ("i2", "-32768", -32768),
     ],
 )
-def test_values_that_mean_no_data_are_left_alone_and_told(capsys, dtype, text, value):
+def test_values_that_mean_no_data_are_left_alone_and_reported(capsys, dtype, text, value):
     values = noisy().clip(1).astype(dtype)
     values[:20, :30] = value
     tags = [(42113, "s", 0, text, True)]
@@ -177,7 +177,7 @@ def test_values_that_mean_no_data_are_left_alone_and_told(capsys, dtype, text, v
 
 
 @pytest.mark.filterwarnings("default")
-def test_values_that_mean_no_data_are_told_where_they_count(capsys):
+def test_values_that_mean_no_data_are_reported_where_they_count(capsys):
     values = noisy().clip(1)
     values[:20, :30] = 0
     tifffile.imwrite("a.tif", values, metadata=None, extratags=[(42113, "s", 0, "0", True)])
@@ -189,7 +189,7 @@ def test_values_that_mean_no_data_are_told_where_they_count(capsys):
 @pytest.mark.parametrize(
     ("dtype", "text"), [("u1", "-9999"), ("u1", "nan"), ("f4", "no number"), ("f4", "1e300")]
 )
-def test_where_all_values_are_data_nothing_is_told(capsys, dtype, text):
+def test_where_all_values_are_data_nothing_is_reported(capsys, dtype, text):
     tags = [(42113, "s", 0, text, True)]
     tifffile.imwrite("a.tif", noisy().astype(dtype), metadata=None, extratags=tags)
     code, _, err = ended(capsys, "denoise", "a.tif", "--sigma", 0)

@@ -39,7 +39,7 @@ def done(capsys, *words):
 
 @pytest.mark.parametrize("option", [[], ["--stack"]])
 @pytest.mark.parametrize("kind", ["imagej", "ome", "pages"])
-def test_every_plane_of_a_tiff_is_a_picture_of_its_own(folder, capsys, option, kind):
+def test_every_plane_of_a_tiff_is_an_image_of_its_own(folder, capsys, option, kind):
     values = hyperstack(2, 2, 2)
     told = {"imagej": {"imagej": True}, "ome": {"ome": True}, "pages": {}}[kind]
     metadata = {"axes": "TZCYX"} if told else None
@@ -180,7 +180,7 @@ def test_one_transform_is_learned_from_all_files_whatever_their_size_and_colours
     assert_array_equal(stored[2], cleaned(colours, transform=shared, channel_axis=-1))
 
 
-def test_sharing_estimates_the_noise_of_every_picture(capsys):
+def test_sharing_estimates_the_noise_of_every_image(capsys):
     put("a.png", noisy())
     put("b.png", as_stored(kf.add_noise(PICTURE, 5, rng=0), np.uint8))
     words = ["denoise", "a.png", "b.png", "--share", "--noise", "white", "--json"]

@@ -52,7 +52,7 @@ LOSSLESS = [
 
 
 @pytest.mark.parametrize(("suffix", "shape", "dtype"), LOSSLESS)
-def test_a_written_picture_is_read_back_bit_by_bit(tmp_path, rng, suffix, shape, dtype):
+def test_a_written_image_is_read_back_bit_by_bit(tmp_path, rng, suffix, shape, dtype):
     has_channels = shape[-1] in (2, 3, 4) and shape != (6, 7, 3)
     has_alpha = has_channels and shape[-1] in (2, 4)
     values = pixels(rng, shape, dtype)
@@ -77,7 +77,7 @@ def test_a_fourth_channel_is_alpha_only_where_the_file_says_so(tmp_path, rng, su
         write(tmp_path / "a.png", picture)
 
 
-def test_jpeg_keeps_a_smooth_picture_within_two_levels(tmp_path):
+def test_jpeg_keeps_a_smooth_image_within_two_levels(tmp_path):
     ramp = np.tile(np.arange(0, 256, 4, dtype=np.uint8), (64, 1))
     write(tmp_path / "a.jpg", Picture(ramp, False))
     picture = read_image(tmp_path / "a.jpg")
@@ -313,7 +313,7 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("name", DAMAGED)
-def test_what_is_no_picture_is_rejected_in_one_line_that_names_the_file(tmp_path, name):
+def test_what_is_no_image_is_rejected_in_one_line_that_names_the_file(tmp_path, name):
     data, message = DAMAGED[name]
     (tmp_path / name).write_bytes(data)
     with pytest.raises(ValueError, match=message) as caught:

@@ -147,7 +147,7 @@ def test_texts_resolution_profile_and_place_on_earth_stay(tmp_path):
     assert tags_of(copied(source), *names) == tags_of(source, *names)
 
 
-def test_description_of_tifffile_stays_beside_that_of_the_user(tmp_path):
+def test_description_of_tifffile_stays_next_to_that_of_the_user(tmp_path):
     told = {"axes": "TCYX", "mine": [1, 2]}
     source = written(tmp_path / "a.tif", values(2, 3, 9, 8), metadata=told, description="own")
     with tifffile.TiffFile(copied(source)) as file:
@@ -286,7 +286,7 @@ def test_other_colours_are_rejected_by_their_names(tmp_path, photometric, n_samp
 
 
 @pytest.mark.parametrize("orientation", [3, 6])
-def test_an_orientation_is_followed_and_told_no_more(tmp_path, orientation):
+def test_an_orientation_is_followed_and_removed(tmp_path, orientation):
     pixels = values(9, 8)
     tags = [(274, "H", 1, orientation, True)]
     source = written(tmp_path / "a.tif", pixels, metadata=None, extratags=tags)
@@ -297,7 +297,7 @@ def test_an_orientation_is_followed_and_told_no_more(tmp_path, orientation):
 
 
 @pytest.mark.parametrize("orientation", [1, 3, 6, 8])
-def test_the_resolution_is_that_of_the_upright_picture(tmp_path, orientation):
+def test_the_resolution_is_that_of_the_upright_image(tmp_path, orientation):
     tags = [(274, "H", 1, orientation, True)]
     options = {"resolution": (300, 150), "resolutionunit": 2, "metadata": None}
     source = written(tmp_path / "a.tif", values(9, 8), extratags=tags, **options)
@@ -401,7 +401,7 @@ def test_pixels_of_other_files_are_not_read(tmp_path):
     assert_array_equal(tifffile.imread(target), np.stack([values(9, 8)] * 2))
 
 
-def test_other_pictures_of_a_file_are_named_as_left_out(tmp_path):
+def test_other_images_of_a_file_are_named_as_left_out(tmp_path):
     source = tmp_path / "a.tif"
     with tifffile.TiffWriter(source, ome=True) as writer:
         writer.write(values(2, 9, 8), metadata={"axes": "ZYX", "Name": "first"})

@@ -197,13 +197,13 @@ def test_a_terminal_shows_how_much_is_done_and_how_long_it_may_take(reproduce, m
 
 # From 384 pixels a side on means of 2 by 2 are compared, from 640 on of 3 by 3.
 @pytest.mark.parametrize("shape", [(11, 11), (33, 40), (384, 390), (640, 641)])
-def test_it_is_the_mean_over_all_windows_of_the_downsampled_pictures(shape, rng):
+def test_it_is_the_mean_over_all_windows_of_the_downsampled_images(shape, rng):
     clean = np.resize(data.camera(), shape)
     noisy = clean + 20 * rng.standard_normal(shape)
     assert_allclose(downsampled_ssim(clean, noisy), naive.downsampled_ssim(clean, noisy), rtol=1e-9)
 
 
-def test_equal_pictures_have_similarity_1():
+def test_equal_images_have_similarity_1():
     assert downsampled_ssim(data.camera(), data.camera()) == 1
 
 
