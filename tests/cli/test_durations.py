@@ -56,7 +56,7 @@ def test_a_file_that_cannot_be_read_counts_like_the_others(folder):
 def test_a_long_folder_is_announced_and_corrected(pictures, capsys, monkeypatch):
     forecast = Durations(list(pictures), "balanced")
     with monkeypatch.context() as patch:
-        patch.setattr(durations, "_LONG", 1e9)
+        patch.setattr(durations, "LONG", 1e9)
         forecast.tell_all("balanced")
     assert capsys.readouterr().err == ""  # it is short
     first, second, *_ = pictures
@@ -68,7 +68,7 @@ def test_a_long_folder_is_announced_and_corrected(pictures, capsys, monkeypatch)
 
 
 def test_the_command_says_how_long_a_folder_takes(folder, capsys, monkeypatch):
-    monkeypatch.setattr(durations, "_LONG", 0)
+    monkeypatch.setattr(durations, "LONG", 0)
     folder.joinpath("photos").mkdir()
     for number in range(3):
         put(f"photos/{number}.png", noisy(number))

@@ -15,14 +15,13 @@ from typing import Any
 
 from kappaform.cli import messages
 from kappaform.cli.files import Batch, Job, has_result
-from kappaform.cli.words import SECONDS, in_minutes
+from kappaform.cli.words import LONG, SECONDS, in_minutes
 from kappaform.image_files import planes_in
 from kappaform.threads import n_threads
 
 # Seconds of learning for a plane: 512 x 512 pixels take so much more than the rates say. Smaller
 # ones have fewer patches to learn from.
 _LEARNING, _FEW_PIXELS = 1.0, 2e5
-_LONG = 30  # seconds: worth announcing
 _CORRECTION = 1.25  # a forecast that is wrong by this factor is told again
 
 
@@ -65,7 +64,7 @@ class Durations:
 
     def tell_all(self, quality: str) -> None:
         """Announce how long all images will take, if that is long."""
-        if self.seconds_left >= _LONG:
+        if self.seconds_left >= LONG:
             self._told = self.seconds_left
             faster = "" if quality == "fast" else "; --quality fast takes less"
             number = len(self._left)
@@ -83,7 +82,7 @@ class Durations:
         self._expected += expected
         self._spent += seconds
         self._told, left = before, self.seconds_left
-        if left >= _LONG and not left / _CORRECTION < before < left * _CORRECTION:
+        if left >= LONG and not left / _CORRECTION < before < left * _CORRECTION:
             self._told = left
             number = len(self._left)
             messages.note(

@@ -68,6 +68,14 @@ def picture_files(
     return found, n_ignored, errors
 
 
+def all_pictures(inputs: Iterable[str]) -> list[Path]:
+    """Files, and images in folders; each folder must contain some."""
+    found, _, errors = picture_files(inputs)
+    for error in errors.values():
+        raise error
+    return [each.file for each in found]
+
+
 def _files_in(
     folder: Path, recursive: bool, left_out: set[str], errors: dict[Path, Exception]
 ) -> list[Path]:

@@ -250,10 +250,7 @@ def kind_of(path: Path) -> str:
 
 def _signals_of(arguments: Namespace) -> tuple[NDArray, tuple[int, int] | None]:
     """Signals of .npy files; or mean-free random patches of images, and their shape."""
-    found, _, errors = files.picture_files(arguments.inputs)
-    for error in errors.values():
-        raise error
-    sources = [each.file for each in found]
+    sources = files.all_pictures(arguments.inputs)
     are_arrays = [source.suffix.lower() == ".npy" for source in sources]
     if all(are_arrays):
         for name in ("patch_size", "n_patches", "seed"):

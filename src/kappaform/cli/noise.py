@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ def noise(arguments: Namespace) -> None:
     target, dark = Path(arguments.output), arguments.dark or []
     if not arguments.inputs and not dark:
         raise ValueError("no image is given: name images, or --dark frames.")
-    sources = [_pictures_in(names) for names in (arguments.inputs, dark)]
+    sources = [files.all_pictures(names) for names in (arguments.inputs, dark)]
     inputs = files.identities([path for paths in sources for path in paths])
     files.check_output(target, inputs, (".json",), overwrite=arguments.overwrite)
     (bright, cameras), (black, others) = (_read(paths) for paths in sources)
@@ -47,13 +46,6 @@ def noise(arguments: Namespace) -> None:
     described = noise_facts(found, n_channels, shape) if arguments.json else str(found)
     facts |= {"noise": described, "confidence": found.confidence, "evidence": found.evidence}
     messages.report(facts, arguments.json)
-
-
-def _pictures_in(names: Sequence[str]) -> list[Path]:
-    found, _, errors = files.picture_files(names)
-    for error in errors.values():
-        raise error
-    return [each.file for each in found]
 
 
 def _read(paths: list[Path]) -> tuple[list[NDArray], dict[Path, Camera]]:

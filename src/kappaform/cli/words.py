@@ -14,7 +14,7 @@ from kappaform.threads import n_threads
 
 # Per megapixel and thread, on a machine of 2026 (make bench ONLY=speed:sizes).
 SECONDS = {"fast": 7.0, "balanced": 27.0, "best": 57.0}
-_LONG = 30  # seconds: worth announcing
+LONG = 30  #: seconds: worth announcing
 
 
 def line_of(record: dict[str, Any], verbose: bool) -> str:
@@ -155,6 +155,6 @@ def in_minutes(seconds: float) -> str:
 def tell_duration(title: str, n_pixels: int, quality: str) -> None:
     """Announce about how long a long job will take: machines differ."""
     seconds = n_pixels / 1e6 * SECONDS[quality] / n_threads()
-    if seconds >= _LONG:
+    if seconds >= LONG:
         faster = "" if quality == "fast" else "; --quality fast takes less"
         messages.note(f"{title}: this will take about {in_minutes(seconds)}{faster}")
