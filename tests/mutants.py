@@ -77,7 +77,9 @@ MUTANTS = [
         "learning/race.py",
         "np.dtype(np.float32): 1e-7}",
         "np.dtype(np.float32): 1e-2}",
-        (f"{LEARN}::test_a_rise_of_a_tenth_is_told_though_errors_are_small_and_signals_float32",),
+        (
+            f"{LEARN}::test_a_rise_of_a_tenth_is_reported_though_errors_are_small_and_signals_float32",
+        ),
     ),
     Mutant(
         "a loss that rose counts as converged",
@@ -854,21 +856,21 @@ MUTANTS = [
         "imaging/noise/files.py",
         "if len(given) < len(pairs):",
         "if False:",
-        ("imaging/test_noise_files.py::test_other_files_are_refused",),
+        ("imaging/test_noise_files.py::test_other_files_are_rejected",),
     ),
     Mutant(
         "a noise file may hold a covariance that is none",
         "imaging/noise/files.py",
         "noise.mixed(np.ones(channels[:1] or 1), patch)",
         "pass",
-        ("imaging/test_noise_files.py::test_what_cannot_be_noise_is_refused",),
+        ("imaging/test_noise_files.py::test_what_cannot_be_noise_is_rejected",),
     ),
     Mutant(
         "unknown fields of a noise file are ignored",
         "imaging/noise/files.py",
         "for unknown in sorted(given.keys() - required - optional):",
         "for unknown in ():",
-        ("imaging/test_noise_files.py::test_fields_that_no_noise_has_are_refused",),
+        ("imaging/test_noise_files.py::test_fields_that_no_noise_has_are_rejected",),
     ),
     Mutant(
         "frames of a burst have less noise than they have",
@@ -911,7 +913,7 @@ MUTANTS = [
         "imaging/noise/estimate.py",
         "return deviation(coefs[clear] if is_noisy else coefs)",
         "return deviation(coefs)",
-        ("imaging/test_noise.py::test_a_flat_half_does_not_hide_the_noise_of_a_small_picture",),
+        ("imaging/test_noise.py::test_a_flat_half_does_not_hide_the_noise_of_a_small_image",),
     ),
     Mutant(
         "a doubt is not told by the command",
@@ -1087,7 +1089,9 @@ MUTANTS = [
         "imaging/noise/kinds.py",
         "between = np.eye(len(parts)) if self.correlation is None else self.correlation",
         "between = np.eye(len(parts))",
-        ("imaging/test_noise_kinds.py::test_mixed_white_noise_has_the_deviation_of_samples",),
+        (
+            "imaging/test_noise_kinds.py::test_mixed_white_noise_has_the_standard_deviation_of_samples",
+        ),
     ),
     Mutant(
         "a stabiliser may be for another number of channels",
@@ -1095,7 +1099,7 @@ MUTANTS = [
         "self.stabiliser.check_channels(n_channels)",
         "pass",
         (
-            "imaging/test_noise_kinds.py::test_parameters_for_another_number_of_channels_are_refused",
+            "imaging/test_noise_kinds.py::test_parameters_for_another_number_of_channels_are_rejected",
         ),
     ),
     Mutant(
@@ -1166,7 +1170,7 @@ MUTANTS = [
         "imaging/noise/scale_mixture.py",
         "if level < _LEAST_LEVEL or brightness.is_magnified:",
         "if level < _LEAST_LEVEL:",
-        ("imaging/test_scale_mixture.py::test_a_magnified_picture_has_no_noise",),
+        ("imaging/test_scale_mixture.py::test_a_magnified_image_has_no_noise",),
     ),
     Mutant(
         "signal energies imitate the level of the noise",
