@@ -63,7 +63,7 @@ def test_what_was_measured_is_reported(capsys, camera):
     assert lines["evidence"].strip().startswith("measured in 3 frames of 1 still scene")
     facts = json.loads(ended(capsys, *words, "--json")[1])
     assert facts["noise"]["kind"] == "white"
-    assert (facts["iso"], facts["dtype"], facts["pictures"]) == (3200, "uint8", 3)
+    assert (facts["iso"], facts["dtype"], facts["images"]) == (3200, "uint8", 3)
 
 
 def test_another_iso_camera_or_type_is_warned_about(capsys, camera):
@@ -105,7 +105,7 @@ def test_pages_are_images_and_dark_frames_give_the_offset(capsys):
     put("dark.tif", as_stored(100 + rng.normal(0, 3, (64, 64)), "u2"))
     words = ("noise", "flats.tif", "--dark", "dark.tif", "-o", "camera.json", "--json")
     facts = json.loads(ended(capsys, *words)[1])
-    assert facts["pictures"] == 5
+    assert facts["images"] == 5
     assert facts["noise"]["kind"] == "shot"
     assert_allclose(facts["noise"]["gain"], 2, rtol=0.1)
     assert_allclose(facts["noise"]["offset"], 100, rtol=0.01)

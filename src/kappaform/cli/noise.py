@@ -40,7 +40,7 @@ def noise(arguments: Namespace) -> None:
     about: dict[str, Any] = {"camera": camera.model, "iso": camera.iso, "dtype": camera.dtype}
     kf.save_noise(target, found, **about)
     n_channels = images[0].shape[-1] if has_channels else 1
-    facts: dict[str, Any] = {"output": str(target), "pictures": len(images)}
+    facts: dict[str, Any] = {"output": str(target), "images": len(images)}
     facts |= {name: value for name, value in about.items() if value is not None}
     shape = (2, 2) if getattr(found, "covariance", None) is None else (11, 11)
     described = noise_facts(found, n_channels, shape) if arguments.json else str(found)

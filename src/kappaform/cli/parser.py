@@ -95,7 +95,7 @@ class Parser(argparse.ArgumentParser):
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of the command; `module` and `function` name the code of a subcommand."""
-    text = "Denoise images, and learn sparsifying transforms with a bounded condition number."
+    text = "Denoise and fill images; learn sparsifying transforms with a bounded condition number."
     parser = Parser(prog="kappaform", description=text, epilog=options.EPILOG)
     parser.add_argument("--version", action=options.ShowVersion, nargs=0, help="show the version")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
@@ -182,7 +182,8 @@ def _add_inpaint(commands: Any) -> None:
 
 def _add_holes(parser: Parser, fate: str) -> None:
     parser.add("--mask", "image of the same size: pixels that are not black there are filled")
-    text = f"value that means no data, such as -9999 or nan (default: that of the file): {fate}"
+    text = "value that means no data, such as -9999 or nan (default: that of the file); "
+    text += f"such pixels are {fate}"
     parser.add("--nodata", text, float, metavar="VALUE")
 
 
@@ -218,7 +219,7 @@ def _add_measuring(commands: Any) -> None:
     parser.add("inputs", "images, or folders of them", nargs="*", metavar="IN")
     parser.add("--dark", "images without light, or folders of them", nargs="+", metavar="DARK")
     text = "what the images are (default: it is recognised)"
-    parser.add("--frames", text, choices=("burst", "flat", "pictures"))
+    parser.add("--frames", text, choices=("burst", "flat", "any"))
     _add_output(parser, "file to write (.json)")
 
 
