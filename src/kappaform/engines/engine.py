@@ -8,90 +8,29 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from kappaform.checks import Array, Float64Array
-from kappaform.errors import SignalsUnreadable
+from kappaform.engines.scale import (
+    ScaledSums,
+    ScaledTransform,
+    ScaledUnion,
+    Union,
+    scaled_transform,
+    scaled_union,
+)
+from kappaform.errors import unreadable
 from kappaform.linalg import scaled_inverse
 
 #: A matrix times 2**exponent, and the exponent: that of `kappaform.linalg.scaled_inverse`.
 Inverse = tuple[Float64Array, int]
 Sparsity = int | Array  #: entries of a code that are kept, of all signals or of each
 
-# Signals whose largest magnitude is between 2**-exponent and 2**exponent are left alone: sums of
-# their squares, and squares of what rounding leaves of them, are within the range of the dtype.
-_ORDINARY_EXPONENT = {np.dtype(np.float32): 30, np.dtype(np.float64): 200}
-# A transform whose largest entry is between 2**-8 and 2**8 is left alone: with signals that are
-# left alone, squares of coefficients are then within the range of float32.
-_ORDINARY_TRANSFORM = 8
-_LARGEST_SHIFT = 1022  # the scale and its inverse are normal numbers
 _LARGEST_NORM_EXPONENT = 1010  # of all signals: leaves 2**13 for the norm of a transform
-
-# Errors of a program, not of its data: they pass unchanged, as reading again would not help.
-_MISTAKES = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    ImportError,
-    NameError,
-    NotImplementedError,
-    SyntaxError,
-    TypeError,
-)
-
-
-def scale_exponent(peak: float, dtype: np.dtype) -> int:
-    """Exponent of the power of two by which signals up to `peak` are multiplied in all sums."""
-    exponent = math.frexp(peak)[1]
-    if abs(exponent) <= _ORDINARY_EXPONENT[dtype]:
-        return 0
-    return -max(-_LARGEST_SHIFT, min(exponent, _LARGEST_SHIFT))
-
-
-class ScaledTransform(NamedTuple):
-    """A transposed transform times 2**exponent, in the dtype of coefficients."""
-
-    matrix: Array
-    exponent: int
-
-
-def scaled_transform(transform: Float64Array, dtype: np.dtype) -> ScaledTransform:
-    """A transform as blocks are multiplied by it."""
-    exponent = -math.frexp(float(np.abs(transform).max()))[1]
-    if abs(exponent) <= _ORDINARY_TRANSFORM:
-        exponent, scaled = 0, transform
-    else:
-        scaled = np.ldexp(transform, exponent)
-    return ScaledTransform(scaled.astype(dtype, order="C", copy=False).T, exponent)
-
-
-@dataclass(eq=False)
-class ScaledSums:
-    """Sums of squares and products of signals, at the scale that the largest so far requires."""
-
-    sums: Float64Array  #: of signals times 2**exponent
-    dtype: np.dtype  #: of the signals
-    peak: float = 0.0  #: largest magnitude of the signals
-    exponent: int = 0
-
-    def add(self, peak: float, sums: Array, exponent: int) -> None:
-        """Add sums of more signals. Powers of two lose no digit, unless a sum vanishes."""
-        self.peak = max(self.peak, peak)
-        common = scale_exponent(self.peak, self.dtype)
-        if common != self.exponent:
-            self.sums = np.ldexp(self.sums, 2 * (common - self.exponent))
-            self.exponent = common
-        self.sums += np.ldexp(sums, 2 * (common - exponent)) if common != exponent else sums
-
-    def __add__(self, other: ScaledSums) -> ScaledSums:
-        total = replace(self, sums=self.sums.copy())
-        total.add(other.peak, other.sums, other.exponent)
-        return total
 
 
 @dataclass(eq=False)
@@ -229,23 +168,25 @@ def refit_of(transform: Float64Array) -> Refit:
     return Refit(rows, columns, columns @ columns.T, 1 / norms, exponent)
 
 
-def unreadable(what: str) -> SignalsUnreadable:
-    """The error for signals that failed, with its remedy."""
-    return SignalsUnreadable(
-        f"{what}. Fix the source of the signals and call again; if learning had begun, resume "
-        "from the `.result` of this error (init=...)."
-    )
+@dataclass(eq=False)
+class UnionSums:
+    """Sums over the signals of each transform of a union."""
 
+    grams: Float64Array  #: YᵀY, (K, n, n)
+    crosses: Float64Array  #: XᵀY, (K, n, n)
+    energies: Float64Array  #: ‖X‖², ‖Z − X‖² and the number of signals, (K, 3)
 
-@contextmanager
-def reading(what: str) -> Iterator[None]:
-    """Turn errors of what signals are read or computed from into `SignalsUnreadable`."""
-    try:
-        yield
-    except (*_MISTAKES, SignalsUnreadable):
-        raise
-    except Exception as error:
-        raise unreadable(f"{what}: {type(error).__name__}: {error}") from error
+    @classmethod
+    def empty(cls, n_transforms: int, n_features: int) -> UnionSums:
+        shape = n_transforms, n_features, n_features
+        return cls(np.zeros(shape), np.zeros(shape), np.zeros((n_transforms, 3)))
+
+    def __add__(self, other: UnionSums) -> UnionSums:
+        return UnionSums(
+            self.grams + other.grams,
+            self.crosses + other.crosses,
+            self.energies + other.energies,
+        )
 
 
 class Engine(ABC):
@@ -297,17 +238,38 @@ class Engine(ABC):
         """
         gram, scaled = self.gram, scaled_transform(transform, self.dtype)
         sums = self._pass_sums(scaled, n_nonzero)
-        cross, energies = sums.cross, sums.energies
+        cross, energies = self._unscaled(sums.cross, sums.energies, scaled.exponent)
+        kept, discarded = energies.tolist()
+        return Statistics(gram, cross, kept, discarded, self.n_signals, self.exponent)
+
+    def run_union_pass(self, union: Union, n_nonzero: Sparsity) -> tuple[Statistics, ...]:
+        """For each transform the statistics of the signals that are assigned to it: one read.
+
+        The constants of the scores are at the scale of the statistics, `exponent`.
+        """
+        exponent, scaled = self.exponent, scaled_union(union, self.dtype)
+        sums = self._union_sums(scaled, n_nonzero)
+        energies, counts = sums.energies[:, :2], sums.energies[:, 2].astype(int)
+        crosses, energies = self._unscaled(sums.crosses, energies, scaled.exponent)
+        return tuple(
+            Statistics(gram, cross, *each.tolist(), count, exponent)
+            for gram, cross, each, count in zip(
+                sums.grams, crosses, energies, counts.tolist(), strict=True
+            )
+        )
+
+    def _unscaled(
+        self, cross: Float64Array, energies: Float64Array, exponent: int
+    ) -> tuple[Float64Array, Float64Array]:
+        """Sums with a transform times 2**exponent, as those of the transform itself."""
         if not (np.isfinite(cross).all() and np.isfinite(energies).all()):
             raise unreadable(
                 f"{self.name} gave NaN or inf in a pass, although they were finite before"
             )
-        if scaled.exponent:
-            with np.errstate(over="ignore", under="ignore"):
-                cross = np.ldexp(cross, -scaled.exponent)
-                energies = np.ldexp(energies, -2 * scaled.exponent)
-        kept, discarded = energies.tolist()
-        return Statistics(gram, cross, kept, discarded, self.n_signals, self.exponent)
+        if not exponent:
+            return cross, energies
+        with np.errstate(over="ignore", under="ignore"):
+            return np.ldexp(cross, -exponent), np.ldexp(energies, -2 * exponent)
 
     def energies(
         self,
@@ -321,10 +283,24 @@ class Engine(ABC):
         `inverse` as for `decode`. With a refit, `lost` is that of the refitted codes.
         """
         scaled = scaled_transform(transform, self.dtype)
-        total = self._energy_sums(scaled, inverse, n_nonzero, refit)
+        return self._energies(self._energy_sums(scaled, inverse, n_nonzero, refit), scaled.exponent)
+
+    def union_energies(
+        self,
+        union: Union,
+        inverses: Sequence[Inverse],
+        n_nonzero: Sparsity,
+        refits: Sequence[Refit | None],
+    ) -> Energies:
+        """`energies`, of each signal with the transform that it is assigned to."""
+        scaled = scaled_union(union, self.dtype)
+        total = self._union_energy_sums(scaled, inverses, n_nonzero, refits)
+        return self._energies(total, scaled.exponent)
+
+    def _energies(self, total: ScaledSums, transform_exponent: int) -> Energies:
         self._check_energy(total.sums[0], total.exponent)
         signals, codes, discarded, lost = total.sums.tolist()
-        return Energies(signals, codes, discarded, lost, total.exponent, scaled.exponent)
+        return Energies(signals, codes, discarded, lost, total.exponent, transform_exponent)
 
     def _check_energy(self, energy: float, exponent: int) -> None:
         """Reject signals whose norm, times that of a transform, would overflow.
@@ -350,6 +326,19 @@ class Engine(ABC):
         """
 
     @abstractmethod
+    def assign(self, union: Union, n_nonzero: Sparsity) -> Any:
+        """For each signal the number of its transform: one read."""
+
+    @abstractmethod
+    def encode_union(
+        self, union: Union, n_nonzero: Sparsity, refits: Sequence[Refit | None]
+    ) -> Any:
+        """Codes of the signals as given, K times as wide: `encode` with the transform of each.
+
+        They are in the columns of that transform; all others are zero.
+        """
+
+    @abstractmethod
     def decode(self, inverse: Inverse) -> Any:
         """Rows times a matrix: signals, where the rows are codes.
 
@@ -369,3 +358,17 @@ class Engine(ABC):
         self, transform: ScaledTransform, inverse: Inverse, n_nonzero: Sparsity, refit: Refit | None
     ) -> ScaledSums:
         """‖Y‖², ‖X‖², ‖Z − X‖² and ‖Y − X W⁻ᵀ‖². Rejects signals that are not finite."""
+
+    @abstractmethod
+    def _union_sums(self, union: ScaledUnion, n_nonzero: Sparsity) -> UnionSums:
+        """Sums of the scaled signals with the scaled transforms."""
+
+    @abstractmethod
+    def _union_energy_sums(
+        self,
+        union: ScaledUnion,
+        inverses: Sequence[Inverse],
+        n_nonzero: Sparsity,
+        refits: Sequence[Refit | None],
+    ) -> ScaledSums:
+        """Those of `_energy_sums`, each signal with its transform."""

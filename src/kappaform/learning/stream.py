@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from kappaform.checks import check_count, is_number, sparsity_of
 from kappaform.engines import Engine, Statistics, engine_for
-from kappaform.engines.engine import reading
+from kappaform.errors import reading
 from kappaform.learning.learn import (
     Callback,
     Options,
