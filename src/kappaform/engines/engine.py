@@ -99,6 +99,11 @@ class Statistics:
             exponent=exponent,
         )
 
+    def error_with(self, transform: Float64Array) -> float:
+        """‖X − Y Vᵀ‖ of any transform V with these codes, at this scale."""
+        fit = float(np.vdot(transform @ self.gram, transform) - 2 * np.vdot(transform, self.cross))
+        return math.sqrt(max(fit + self.code_energy, 0.0))
+
     def decay(self, factor: float) -> Statistics:
         """Let every signal so far count `factor` times (0 ≤ factor ≤ 1): forgetting."""
         return replace(

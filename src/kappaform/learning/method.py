@@ -17,11 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.checks import as_real_array
-from kappaform.engines import Statistics
+from kappaform.engines import Engine, Statistics
 from kappaform.learning.updates import Steps, Transform, as_matrix
 
 if TYPE_CHECKING:
-    from kappaform.learning.result import LearnResult, Record
+    from kappaform.learning.race import Problem, Race
+    from kappaform.learning.result import LearnResult, Record, StopReason
     from kappaform.learning.starts import Start, StartContext
 
 BOUND_SLACK = 1e-9  #: by which rounding may exceed a bound, relative to it
@@ -158,6 +159,28 @@ class Method:
     def starts(self, context: StartContext) -> Sequence[Start] | None:  # noqa: ARG002
         """Starts that race by default; None: the DCT basis alone."""
         return None
+
+    def starts_from(self, init: Any, context: StartContext) -> list[Start] | None:  # noqa: ARG002
+        """Starts of methods whose transforms are more than one matrix; None for all others."""
+        return None
+
+    def run_pass(self, engine: Engine, transform: Any, n_nonzero: Any) -> Any:
+        """Statistics of the signals of an engine with the codes of a transform."""
+        return engine.run_pass(as_matrix(transform), n_nonzero)
+
+    def no_statistics(self, n_features: int) -> Any:
+        """Statistics of no signals."""
+        return Statistics.empty(n_features)
+
+    def reseeded(self, transform: Any, problem: Problem) -> tuple[Any, Any]:
+        """The transform itself, or one of lower loss in place of it; and its statistics."""
+        return transform, problem.run_pass(transform)
+
+    def result(self, transform: NDArray, reason: StopReason, race: Race) -> LearnResult:
+        """What learning returns."""
+        from kappaform.learning.result import LearnResult
+
+        return LearnResult(transform, reason, race)
 
     def as_array(self, transform: Any) -> NDArray:
         """The transform as learning returns it."""

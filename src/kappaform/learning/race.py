@@ -124,7 +124,7 @@ class Race:
 
     @property
     def n_features(self) -> int:
-        return len(as_matrix(self.candidates[0].transform))
+        return as_matrix(self.candidates[0].transform).shape[-1]
 
     @property
     def races(self) -> bool:
@@ -146,7 +146,7 @@ def result_of(race: Race, reason: StopReason) -> LearnResult:
     if not race.is_stream:
         bare = tuple(replace(candidate, statistics=None) for candidate in race.candidates)
         race = replace(race, candidates=bare)
-    return LearnResult(transform, reason, race)
+    return race.method.result(transform, reason, race)
 
 
 class Latest:
@@ -201,7 +201,8 @@ class Problem:
         """Pass over the data, unless the last pass was with the same transform."""
         if self._last is None or self._last[0] is not transform:
             self.n_passes += 1
-            self._last = transform, self.engine.run_pass(as_matrix(transform), self.n_nonzero)
+            statistics = self.method.run_pass(self.engine, transform, self.n_nonzero)
+            self._last = transform, statistics
         return self._last[1]
 
     def rises(self, old: Record, new: Record) -> bool:
@@ -232,18 +233,11 @@ def errors_of(
     """Errors of a transform with its own codes, and with those of the transform before it."""
     error, scale = math.sqrt(now.discarded_energy), math.ldexp(1.0, now.exponent)
     coef_norm = math.sqrt(now.discarded_energy + now.code_energy)
-    error_before = math.nan if before is None else error_with_codes(before, transform)
+    error_before = math.nan if before is None else before.error_with(as_matrix(transform))
     absolute, absolute_before = error / scale, error_before / scale
     relative, relative_before = error / (coef_norm or 1.0), error_before / (coef_norm or 1.0)
     loss = method.checked_loss(now, transform)
     return Record(loss, absolute, relative, absolute_before, relative_before, coef_norm / scale)
-
-
-def error_with_codes(codes: Statistics, transform: Transform) -> float:
-    """Error of any transform with the codes of the given statistics, at their scale."""
-    matrix = as_matrix(transform)
-    fit = float(np.vdot(matrix @ codes.gram, matrix) - 2 * np.vdot(matrix, codes.cross))
-    return math.sqrt(max(fit + codes.code_energy, 0.0))
 
 
 def step(race: Race, problem: Problem) -> Race:
@@ -261,9 +255,9 @@ def step(race: Race, problem: Problem) -> Race:
     assert old.statistics is not None  # `with_statistics` has seen to it
     method = problem.method
     updated = problem.update(old.statistics, old.transform, old.steps or method.steps)
-    transform = old.momentum.extrapolate(updated, method)
-    extrapolated = transform is not updated
-    statistics = problem.run_pass(transform)
+    proposed = old.momentum.extrapolate(updated, method)
+    extrapolated = proposed is not updated
+    transform, statistics = method.reseeded(proposed, problem)
     record = errors_of(method, transform, statistics, old.statistics)
     # Only an update is known not to raise the loss: a small rise after it is rounding.
     rises = record.loss > old.loss if extrapolated else problem.rises(old.records[-1], record)
@@ -271,6 +265,7 @@ def step(race: Race, problem: Problem) -> Race:
     new = old
     if not rises:
         momentum = old.momentum.after(updated, extrapolated) if method.momentum else old.momentum
+        momentum = momentum if transform is proposed else Momentum()
         records = (*old.records, record)
         new = Candidate(transform, old.explore, records, statistics, momentum=momentum)
     if rises or is_within_tol:

@@ -20,6 +20,7 @@ from kappaform.linalg import dct_basis, polar
 if TYPE_CHECKING:
     from kappaform.learning.method import Method
     from kappaform.learning.methods import Conditioned
+    from kappaform.learning.race import Problem
 
 Init = Literal["auto", "dct", "identity", "least-squares", "procrustes"]
 
@@ -45,6 +46,7 @@ class StartContext:
     n_nonzero: int | NDArray
     codes_of: Callable[[Transform], Statistics]  #: a pass over the signals
     warm: bool = False  #: whether the starts race with a warm start
+    problem: Problem | None = None  #: of which they are, for passes of other kinds
 
     @property
     def n_features(self) -> int:
@@ -66,6 +68,9 @@ class StartContext:
 
 def starts_for(init: Any, method: Method, context: StartContext) -> list[Start]:
     """Starts to try, in order."""
+    own = method.starts_from(init, context)
+    if own is not None:
+        return own
     if isinstance(init, WarmStart):
         init, context = (init.found, "auto"), replace(context, warm=True)
     if isinstance(init, tuple):

@@ -1,0 +1,278 @@
+r"""A union of transforms: every signal is coded in the one that fits it best.
+
+.. math:: \min_{W_1, \dots, W_K} \sum_i \min_k \|x_i - W_k y_i\|^2
+          \quad \text{s.t.} \quad \kappa(W_k) \le \kappa, \; \|W_k\|_F = \tau
+
+`UnionOf` makes a method of this, with the transforms `Members` and the statistics
+`UnionStatistics`, so that `learn` learns it as it learns a single transform
+(docs/mathematics.md, section 15).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kappaform.engines import Engine, Statistics
+from kappaform.engines.scale import Union
+from kappaform.learning.method import Method, Updater, same_method
+from kappaform.learning.union_result import UnionResult
+from kappaform.learning.updates import Steps, Transform, as_matrix
+
+if TYPE_CHECKING:
+    from kappaform.learning.race import Problem, Race
+    from kappaform.learning.result import LearnResult, Record, StopReason
+    from kappaform.learning.starts import Start, StartContext
+
+_MOST_TRIALS = 3  # of a new transform in place of one that has hardly any signals
+
+
+@dataclass(frozen=True, eq=False)
+class Members:
+    """The transforms of a union, and what else decides which signals are theirs."""
+
+    each: tuple[Transform, ...]
+    ratio: float = 0.0  #: of the relative objective: the squared relative error before
+    trials: int = 0  #: of other transforms in place of those with hardly any signals
+
+    @cached_property
+    def matrix(self) -> NDArray:
+        """All matrices, (K, n, n)."""
+        return np.stack([as_matrix(transform) for transform in self.each])
+
+    @property
+    def union(self) -> Union:
+        """As engines take it: a signal belongs where ‖z − x‖² − ratio · ‖z‖² is least."""
+        return Union(self.matrix, np.tile([1.0, -self.ratio, 0.0], (len(self.each), 1)))
+
+    def with_member(self, number: int, transform: Transform) -> Members:
+        each = (*self.each[:number], transform, *self.each[number + 1 :])
+        return replace(self, each=each)
+
+
+@dataclass(frozen=True, eq=False)
+class UnionStatistics:
+    """Statistics of the signals of each transform; energies are those of all together."""
+
+    parts: tuple[Statistics, ...]
+
+    @property
+    def code_energy(self) -> float:
+        return math.fsum(part.code_energy for part in self.parts)
+
+    @property
+    def discarded_energy(self) -> float:
+        return math.fsum(part.discarded_energy for part in self.parts)
+
+    @property
+    def n_signals(self) -> float:
+        return sum(part.n_signals for part in self.parts)
+
+    @property
+    def counts(self) -> NDArray:
+        return np.array([part.n_signals for part in self.parts])
+
+    @property
+    def exponent(self) -> int:
+        return self.parts[0].exponent
+
+    @property
+    def scale(self) -> float:
+        return self.parts[0].scale
+
+    @cached_property
+    def gram(self) -> NDArray:
+        return np.stack([part.gram for part in self.parts])
+
+    @property
+    def ratio(self) -> float:
+        """The squared relative error."""
+        energy = self.discarded_energy + self.code_energy
+        return self.discarded_energy / energy if energy else 0.0
+
+    def error_with(self, transforms: NDArray) -> float:
+        """‖X − Y Vᵀ‖ where each signal keeps its code, and V is the new transform there."""
+        return math.hypot(*map(Statistics.error_with, self.parts, transforms))
+
+    def merge(self, other: UnionStatistics) -> UnionStatistics:
+        merged = tuple(map(Statistics.merge, self.parts, other.parts))
+        exponent = min(part.exponent for part in merged)
+        return UnionStatistics(tuple(part.at_exponent(exponent) for part in merged))
+
+    def decay(self, factor: float) -> UnionStatistics:
+        return UnionStatistics(tuple(part.decay(factor) for part in self.parts))
+
+
+@dataclass(frozen=True, eq=False)
+class UnionOf(Method):
+    """Several transforms, each learned by the same method from the signals that it fits best."""
+
+    method: Method
+    n_transforms: int
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, UnionOf)
+            and self.n_transforms == other.n_transforms
+            and same_method(self.method, other.method)
+        )
+
+    __hash__ = None  # type: ignore[assignment] # a method may have fields that have none
+
+    @property
+    def max_condition(self) -> float | None:
+        """The bound on the condition number of each transform."""
+        return getattr(self.method, "max_condition", None)
+
+    @property
+    def monotone(self) -> bool:
+        return bool(self.method.monotone)
+
+    @property
+    def momentum(self) -> bool:
+        return bool(self.method.momentum)
+
+    @property
+    def steps(self) -> Steps:
+        return self.method.steps
+
+    @property
+    def loss_power(self) -> int:  # type: ignore[override]
+        return self.method.loss_power
+
+    @property
+    def is_single(self) -> bool:
+        return self.n_transforms == 1
+
+    @property
+    def is_relative(self) -> bool:
+        return self.method.steps == "relative" and not self.is_single
+
+    def loss_scale(self, record: Record) -> float:
+        return self.method.loss_scale(record)
+
+    def checked_loss(self, statistics: UnionStatistics, transform: Members) -> float:
+        """The loss of the method for the energies of all signals.
+
+        A custom method with a loss of its own has its mean over the transforms, weighted by the
+        energy of their signals.
+        """
+        if self.is_single:
+            return self.method.checked_loss(statistics.parts[0], transform.each[0])
+        if not has_own_loss(self.method):
+            return self.method.loss(statistics, transform)  # type: ignore[arg-type]
+        energies = [float(np.trace(part.gram)) for part in statistics.parts]
+        total = math.fsum(energies) or 1.0
+        return math.fsum(
+            energy / total * self.method.checked_loss(part, member)
+            for energy, part, member in zip(energies, statistics.parts, transform.each, strict=True)
+            if energy
+        )
+
+    def run_pass(self, engine: Engine, transform: Members, n_nonzero: Any) -> UnionStatistics:
+        if self.is_single:
+            return UnionStatistics((engine.run_pass(as_matrix(transform.each[0]), n_nonzero),))
+        return UnionStatistics(engine.run_union_pass(transform.union, n_nonzero))
+
+    def no_statistics(self, n_features: int) -> UnionStatistics:
+        return UnionStatistics((Statistics.empty(n_features),) * self.n_transforms)
+
+    def updater(self, gram: NDArray) -> Updater:  # noqa: ARG002 - each has its own
+        def update(statistics: UnionStatistics, members: Members, steps: Steps) -> Members:
+            if self.is_relative:
+                return self._relative_update(statistics, members)
+            pairs = zip(statistics.parts, members.each, strict=True)
+            return replace(members, each=tuple(self._updated(*pair, steps) for pair in pairs))
+
+        return update
+
+    def _relative_update(self, statistics: UnionStatistics, members: Members) -> Members:
+        r"""Update for :math:`\|X - Y W^T\|^2 - \rho \|Y W^T\|^2`, rho the ratio of the two so far.
+
+        It is :math:`1 - \rho` times the absolute error for the codes :math:`X / (1 - \rho)`, up to
+        a constant. Where it falls below 0, the ratio falls below rho.
+        """
+        ratio = statistics.ratio
+        pairs = zip(statistics.parts, members.each, strict=True)
+        each = tuple(
+            self._updated(replace(part, cross=part.cross / (1 - ratio)), member, "exact")
+            for part, member in pairs
+        )
+        return replace(members, each=each, ratio=ratio)
+
+    def _updated(self, part: Statistics, member: Transform, steps: Steps) -> Transform:
+        """A transform after its update; one without signals stays."""
+        if not part.n_signals or not part.gram.any():
+            return member
+        return self.method.updater(part.gram)(part, member, steps)
+
+    def extrapolate(self, last: Members, updated: Members, factor: float) -> Members:
+        pairs = zip(last.each, updated.each, strict=True)
+        each = tuple(self.method.extrapolate(old, new, factor) for old, new in pairs)
+        return replace(updated, each=each)
+
+    def reseeded(self, transform: Members, problem: Problem) -> tuple[Members, UnionStatistics]:
+        """A transform with fewer signals than features is tried elsewhere: where signals fit worst.
+
+        It moves if that lowers the loss, and is tried so a few times at most.
+        """
+        statistics: Any = problem.run_pass(transform)
+        few = statistics.counts < problem.engine.n_features
+        if self.is_single or not few.any() or transform.trials >= _MOST_TRIALS:
+            return transform, statistics
+        tried = replace(transform, trials=transform.trials + 1)
+        seed = seed_for(self.method, problem.engine, problem.n_nonzero, transform, statistics)
+        if seed is None:
+            return tried, statistics
+        moved = tried.with_member(int(statistics.counts.argmin()), seed)
+        new: Any = problem.run_pass(moved)
+        if self.checked_loss(new, moved) < self.checked_loss(statistics, transform):
+            return moved, new
+        return tried, statistics
+
+    def starts_from(self, init: Any, context: StartContext) -> list[Start]:
+        from kappaform.learning.union_starts import union_starts
+
+        return union_starts(init, self, context)
+
+    def as_array(self, transform: Members) -> NDArray:
+        return np.stack([self.method.as_array(each) for each in transform.each])
+
+    def result(self, transform: NDArray, reason: StopReason, race: Race) -> LearnResult:
+        return UnionResult(transform, reason, race)
+
+
+def has_own_loss(method: Method) -> bool:
+    """Whether a custom method defines what it minimises; the absolute error is that of all."""
+    built_in = type(method).__module__.startswith("kappaform.")
+    return not built_in and type(method).loss is not Method.loss
+
+
+def seed_for(
+    method: Method, engine: Engine, n_nonzero: Any, members: Members, statistics: UnionStatistics
+) -> Transform | None:
+    """A transform for the signals that fit worst: those whose score is above the mean.
+
+    Their codes, for the first update, are those of the transform with the largest error. None, if
+    there is no such signal.
+    """
+    energy = statistics.discarded_energy + statistics.code_energy
+    mean = (statistics.discarded_energy - members.ratio * energy) / max(1.0, statistics.n_signals)
+    worst = max(range(len(members.each)), key=lambda k: statistics.parts[k].discarded_energy)
+    member = members.each[worst]
+    # One more transform competes: its score is the mean for every signal.
+    transforms, weights = members.union
+    pseudo = Union(
+        np.concatenate([transforms, as_matrix(member)[np.newaxis]]),
+        np.concatenate([weights, [[0.0, 0.0, mean]]]),
+    )
+    part = engine.run_union_pass(pseudo, n_nonzero)[-1]
+    if not part.n_signals or not part.gram.any():
+        return None
+    steps: Steps = "exact" if method.steps == "relative" else method.steps
+    return method.updater(part.gram)(part, member, steps)
