@@ -256,11 +256,10 @@ class Engine(ABC):
         sums = self._union_sums(scaled, n_nonzero)
         energies, counts = sums.energies[:, :2], sums.energies[:, 2].astype(int)
         crosses, energies = self._unscaled(sums.crosses, energies, scaled.exponent)
+        each = zip(sums.grams, crosses, *energies.T.tolist(), counts.tolist(), strict=True)
         return tuple(
-            Statistics(gram, cross, *each.tolist(), count, exponent)
-            for gram, cross, each, count in zip(
-                sums.grams, crosses, energies, counts.tolist(), strict=True
-            )
+            Statistics(gram, cross, kept, discarded, count, exponent)
+            for gram, cross, kept, discarded, count in each
         )
 
     def _unscaled(

@@ -23,7 +23,6 @@ from kappaform.learning.methods import Conditioned, LogDet, UnknownMethod
 from kappaform.learning.race import Latest, result_of
 from kappaform.learning.union import UnionOf
 from kappaform.learning.union_result import UnionResult
-from kappaform.learning.union_starts import Auto
 
 N_STARTS = 3  #: that race by default
 
@@ -128,15 +127,13 @@ def union_options(
     """Options of `learn` for a union, checked except for what depends on the signals."""
     check_count("n_transforms", n_transforms, "transforms")
     check_count("n_starts", n_starts, "starts")
-    union = UnionOf(comparable(checked_method(method)), int(n_transforms))
-    random = generator(rng)
-    if isinstance(init, str):
-        if init != "auto" and n_transforms > 1:
-            raise ValueError(
-                f"init={init!r}: give 'auto', an array of shape ({n_transforms}, n, n), a "
-                "UnionResult, or a tuple of these."
-            )
-        init = Auto(int(n_starts), random) if init == "auto" else init
+    seed = int(generator(rng).integers(2**32))
+    union = UnionOf(comparable(checked_method(method)), int(n_transforms), int(n_starts), seed)
+    if isinstance(init, str) and init != "auto":
+        raise ValueError(
+            f"init={init!r}: give 'auto', an array of shape ({n_transforms}, n, n), a UnionResult, "
+            "or a tuple of these."
+        )
     return checked_options(union, n_nonzero, init, callback, max_iter, tol)
 
 

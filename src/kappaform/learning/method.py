@@ -21,8 +21,8 @@ from kappaform.engines import Engine, Statistics
 from kappaform.learning.updates import Steps, Transform, as_matrix
 
 if TYPE_CHECKING:
-    from kappaform.learning.race import Problem, Race
-    from kappaform.learning.result import LearnResult, Record, StopReason
+    from kappaform.learning.race import Problem
+    from kappaform.learning.result import LearnResult, Record
     from kappaform.learning.starts import Start, StartContext
 
 BOUND_SLACK = 1e-9  #: by which rounding may exceed a bound, relative to it
@@ -30,7 +30,7 @@ _EPS = float(np.finfo(np.float64).eps)
 # Range of the largest singular value: squares of coefficients neither vanish nor overflow.
 _LEAST_SCALE, _LARGEST_SCALE = 1e-100, 1e100
 
-Updater = Callable[[Statistics, Any, Steps], Any]  #: (statistics, transform, steps) -> transform
+Updater = Callable[[Any, Any, Steps], Any]  #: (statistics, transform, steps) -> transform
 
 
 class MethodFailed(RuntimeError):  # noqa: N818 - says what happened, as LearningInterrupted does
@@ -131,7 +131,7 @@ class Method:
         """Scale of the loss, of which rounding is a fraction."""
         return max(abs(record.loss), record.coef_norm)
 
-    def checked_loss(self, statistics: Statistics, transform: Any) -> float:
+    def checked_loss(self, statistics: Any, transform: Any) -> float:
         value = self._call("loss", _seen(statistics), _read_only(transform))
         if not isinstance(value, numbers.Real) or math.isnan(value):
             raise MethodFailed(f"{_title(self)}.loss gave {value!r}: give a number.")
@@ -160,9 +160,9 @@ class Method:
         """Starts that race by default; None: the DCT basis alone."""
         return None
 
-    def starts_from(self, init: Any, context: StartContext) -> list[Start] | None:  # noqa: ARG002
-        """Starts of methods whose transforms are more than one matrix; None for all others."""
-        return None
+    def shape(self, n_features: int) -> tuple[int, ...]:
+        """Shape of the transform as an array."""
+        return n_features, n_features
 
     def run_pass(self, engine: Engine, transform: Any, n_nonzero: Any) -> Any:
         """Statistics of the signals of an engine with the codes of a transform."""
@@ -175,12 +175,6 @@ class Method:
     def reseeded(self, transform: Any, problem: Problem) -> tuple[Any, Any]:
         """The transform itself, or one of lower loss in place of it; and its statistics."""
         return transform, problem.run_pass(transform)
-
-    def result(self, transform: NDArray, reason: StopReason, race: Race) -> LearnResult:
-        """What learning returns."""
-        from kappaform.learning.result import LearnResult
-
-        return LearnResult(transform, reason, race)
 
     def as_array(self, transform: Any) -> NDArray:
         """The transform as learning returns it."""

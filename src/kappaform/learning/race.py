@@ -15,11 +15,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.engines import Engine, Statistics
+from kappaform.engines import Engine
 from kappaform.learning.method import Method, Updater, same_method
 from kappaform.learning.result import LearningInterrupted, LearnResult, Record, StopReason
 from kappaform.learning.starts import Start
-from kappaform.learning.updates import Steps, Transform, as_matrix
+from kappaform.learning.union_result import UnionResult
+from kappaform.learning.updates import Steps, as_matrix
 
 # Constants of the race (docs/mathematics.md, section 9: how they were chosen, what they reach).
 _FAR = 100  # times the lowest loss: a start that is not tried
@@ -44,14 +45,14 @@ _SAME_LOSS = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-4}
 class Momentum:
     """How far the next step extrapolates beyond its update."""
 
-    last: Transform | None = None  #: result of the last update; None: no extrapolation
+    last: Any = None  #: result of the last update; None: no extrapolation
     factor: float = _FIRST_FACTOR  #: of the difference between the next update and the last one
 
-    def extrapolate(self, updated: Transform, method: Method) -> Transform:
+    def extrapolate(self, updated: Any, method: Method) -> Any:
         """Where a step ends whose update gave `updated`."""
         return updated if self.last is None else method.extrapolate(self.last, updated, self.factor)
 
-    def after(self, updated: Transform, extrapolated: bool = True) -> Momentum:
+    def after(self, updated: Any, extrapolated: bool = True) -> Momentum:
         """Momentum of the next step, after one that lowered the loss."""
         change = 1.0 if self.last is None else _LONGER if extrapolated else _SHORTER
         return Momentum(updated, min(change * self.factor, LARGEST_FACTOR))
@@ -65,10 +66,10 @@ class Momentum:
 class Candidate:
     """One start: the transform it has led to, and its history."""
 
-    transform: Transform
+    transform: Any  #: a matrix, its factors, or the members of a union
     explore: Steps | None = None  #: kind of the first steps; None: those of the method
     records: tuple[Record, ...] = ()
-    statistics: Statistics | None = None
+    statistics: Any = None  #: `Statistics`, or those of a union
     converged: StopReason | None = None  #: why it would stop if it were alone
     momentum: Momentum = field(default_factory=Momentum)
 
@@ -146,7 +147,8 @@ def result_of(race: Race, reason: StopReason) -> LearnResult:
     if not race.is_stream:
         bare = tuple(replace(candidate, statistics=None) for candidate in race.candidates)
         race = replace(race, candidates=bare)
-    return race.method.result(transform, reason, race)
+    kind = LearnResult if transform.ndim == 2 else UnionResult
+    return kind(transform, reason, race)
 
 
 class Latest:
@@ -191,13 +193,13 @@ class Problem:
         self.engine, self.method, self.n_nonzero, self.tol = engine, method, n_nonzero, tol
         self.n_passes = 0  # including those of a result that is resumed
         self._exact = engine.n_features * float(np.finfo(engine.dtype).eps)
-        self._last: tuple[Transform, Statistics] | None = None
+        self._last: tuple[Any, Any] | None = None
 
     @cached_property
     def update(self) -> Updater:
         return self.method.updater(self.engine.gram)
 
-    def run_pass(self, transform: Transform) -> Statistics:
+    def run_pass(self, transform: Any) -> Any:
         """Pass over the data, unless the last pass was with the same transform."""
         if self._last is None or self._last[0] is not transform:
             self.n_passes += 1
@@ -227,9 +229,7 @@ class Problem:
         return all(abs(one - other) <= rounding * abs(other) for one, other in pairs)
 
 
-def errors_of(
-    method: Method, transform: Transform, now: Statistics, before: Statistics | None = None
-) -> Record:
+def errors_of(method: Method, transform: Any, now: Any, before: Any = None) -> Record:
     """Errors of a transform with its own codes, and with those of the transform before it."""
     error, scale = math.sqrt(now.discarded_energy), math.ldexp(1.0, now.exponent)
     coef_norm = math.sqrt(now.discarded_energy + now.code_energy)

@@ -12,100 +12,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.engines import Engine, Statistics
-from kappaform.engines.scale import Union
+from kappaform.learning.growth import grown, random_members, seed_for
+from kappaform.learning.members import Members, UnionStatistics
 from kappaform.learning.method import Method, Updater, same_method
-from kappaform.learning.union_result import UnionResult
+from kappaform.learning.race import Problem
+from kappaform.learning.starts import Start, StartContext, starts_for
 from kappaform.learning.updates import Steps, Transform, as_matrix
 
 if TYPE_CHECKING:
-    from kappaform.learning.race import Problem, Race
-    from kappaform.learning.result import LearnResult, Record, StopReason
-    from kappaform.learning.starts import Start, StartContext
+    from kappaform.learning.result import Record
 
 _MOST_TRIALS = 3  # of a new transform in place of one that has hardly any signals
-
-
-@dataclass(frozen=True, eq=False)
-class Members:
-    """The transforms of a union, and what else decides which signals are theirs."""
-
-    each: tuple[Transform, ...]
-    ratio: float = 0.0  #: of the relative objective: the squared relative error before
-    trials: int = 0  #: of other transforms in place of those with hardly any signals
-
-    @cached_property
-    def matrix(self) -> NDArray:
-        """All matrices, (K, n, n)."""
-        return np.stack([as_matrix(transform) for transform in self.each])
-
-    @property
-    def union(self) -> Union:
-        """As engines take it: a signal belongs where ‖z − x‖² − ratio · ‖z‖² is least."""
-        return Union(self.matrix, np.tile([1.0, -self.ratio, 0.0], (len(self.each), 1)))
-
-    def with_member(self, number: int, transform: Transform) -> Members:
-        each = (*self.each[:number], transform, *self.each[number + 1 :])
-        return replace(self, each=each)
-
-
-@dataclass(frozen=True, eq=False)
-class UnionStatistics:
-    """Statistics of the signals of each transform; energies are those of all together."""
-
-    parts: tuple[Statistics, ...]
-
-    @property
-    def code_energy(self) -> float:
-        return math.fsum(part.code_energy for part in self.parts)
-
-    @property
-    def discarded_energy(self) -> float:
-        return math.fsum(part.discarded_energy for part in self.parts)
-
-    @property
-    def n_signals(self) -> float:
-        return sum(part.n_signals for part in self.parts)
-
-    @property
-    def counts(self) -> NDArray:
-        return np.array([part.n_signals for part in self.parts])
-
-    @property
-    def exponent(self) -> int:
-        return self.parts[0].exponent
-
-    @property
-    def scale(self) -> float:
-        return self.parts[0].scale
-
-    @cached_property
-    def gram(self) -> NDArray:
-        return np.stack([part.gram for part in self.parts])
-
-    @property
-    def ratio(self) -> float:
-        """The squared relative error."""
-        energy = self.discarded_energy + self.code_energy
-        return self.discarded_energy / energy if energy else 0.0
-
-    def error_with(self, transforms: NDArray) -> float:
-        """‖X − Y Vᵀ‖ where each signal keeps its code, and V is the new transform there."""
-        return math.hypot(*map(Statistics.error_with, self.parts, transforms))
-
-    def merge(self, other: UnionStatistics) -> UnionStatistics:
-        merged = tuple(map(Statistics.merge, self.parts, other.parts))
-        exponent = min(part.exponent for part in merged)
-        return UnionStatistics(tuple(part.at_exponent(exponent) for part in merged))
-
-    def decay(self, factor: float) -> UnionStatistics:
-        return UnionStatistics(tuple(part.decay(factor) for part in self.parts))
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +37,8 @@ class UnionOf(Method):
 
     method: Method
     n_transforms: int
+    n_starts: int = 3  #: of the starts and of the seed nothing depends that has begun
+    seed: int = 0
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -235,44 +160,27 @@ class UnionOf(Method):
             return moved, new
         return tried, statistics
 
-    def starts_from(self, init: Any, context: StartContext) -> list[Start]:
-        from kappaform.learning.union_starts import union_starts
+    def to_feasible(self, transform: Any) -> Members:
+        each = transform.each if isinstance(transform, Members) else transform
+        return Members(tuple(self.method.to_feasible(one) for one in each))
 
-        return union_starts(init, self, context)
+    def shape(self, n_features: int) -> tuple[int, ...]:
+        return self.n_transforms, n_features, n_features
+
+    def starts(self, context: StartContext) -> list[Start]:
+        """Those of the method, for one transform; otherwise one that grows, and random bases."""
+        if self.is_single:
+            starts = starts_for("auto", self.method, context)
+            return [Start(Members((start.transform,)), start.explore) for start in starts]
+        rng = np.random.default_rng(self.seed)
+        others = (random_members(self, context, rng) for _ in range(self.n_starts - 1))
+        return [Start(grown(self, context)), *map(Start, others)]
 
     def as_array(self, transform: Members) -> NDArray:
         return np.stack([self.method.as_array(each) for each in transform.each])
-
-    def result(self, transform: NDArray, reason: StopReason, race: Race) -> LearnResult:
-        return UnionResult(transform, reason, race)
 
 
 def has_own_loss(method: Method) -> bool:
     """Whether a custom method defines what it minimises; the absolute error is that of all."""
     built_in = type(method).__module__.startswith("kappaform.")
     return not built_in and type(method).loss is not Method.loss
-
-
-def seed_for(
-    method: Method, engine: Engine, n_nonzero: Any, members: Members, statistics: UnionStatistics
-) -> Transform | None:
-    """A transform for the signals that fit worst: those whose score is above the mean.
-
-    Their codes, for the first update, are those of the transform with the largest error. None, if
-    there is no such signal.
-    """
-    energy = statistics.discarded_energy + statistics.code_energy
-    mean = (statistics.discarded_energy - members.ratio * energy) / max(1.0, statistics.n_signals)
-    worst = max(range(len(members.each)), key=lambda k: statistics.parts[k].discarded_energy)
-    member = members.each[worst]
-    # One more transform competes: its score is the mean for every signal.
-    transforms, weights = members.union
-    pseudo = Union(
-        np.concatenate([transforms, as_matrix(member)[np.newaxis]]),
-        np.concatenate([weights, [[0.0, 0.0, mean]]]),
-    )
-    part = engine.run_union_pass(pseudo, n_nonzero)[-1]
-    if not part.n_signals or not part.gram.any():
-        return None
-    steps: Steps = "exact" if method.steps == "relative" else method.steps
-    return method.updater(part.gram)(part, member, steps)
