@@ -92,7 +92,7 @@ MUTANTS = [
         "learning/union.py",
         "transform.trials >= _MOST_TRIALS",
         "transform.trials >= 0",
-        (f"{UNION}::test_transforms_without_signals_are_moved_where_signals_fit_worst",),
+        (f"{UNION}::test_a_transform_without_signals_moves_at_once",),
     ),
     Mutant(
         "a transform moves although that raises the loss",

@@ -16,7 +16,7 @@ from kappaform.threads import at_most_threads
 METHODS = [
     kf.Conditioned(2.0),
     kf.Conditioned(1.0),
-    kf.Conditioned(5.0, norm=3.0, objective="relative"),
+    kf.Conditioned(2.0, norm=5.0, objective="relative"),
     kf.Orthonormal(),
 ]
 each_method = pytest.mark.parametrize("method", METHODS, ids=repr)
@@ -136,6 +136,23 @@ def test_transforms_without_signals_are_moved_where_signals_fit_worst(method, tw
     assert np.bincount(numbers, minlength=3).min() > 20
     check_descent(union, two_kinds)
     assert union.loss[-1] < 0.97 * kf.learn(two_kinds, method, n_nonzero_coefs=2).loss[-1]
+
+
+def test_a_transform_without_signals_moves_at_once(two_kinds):
+    init = np.stack([kf.dct_basis(9)] * 3)
+    union = kf.learn_union(two_kinds, n_transforms=3, n_nonzero_coefs=2, init=init, max_iter=1)
+    numbers = engine_for(two_kinds).assign(union.union, 2)
+    assert np.bincount(numbers, minlength=3).min() > 0
+
+
+def test_the_relative_objective_lowers_the_relative_error(two_kinds):
+    relative = [
+        kf.learn_union(
+            two_kinds, kf.Conditioned(2.0, objective=objective), n_transforms=3, n_nonzero_coefs=2
+        ).errors.relative[-1]
+        for objective in ("absolute", "relative")
+    ]
+    assert relative[1] < 0.8 * relative[0]
 
 
 def test_results_depend_neither_on_threads_nor_on_where_signals_are(two_kinds, monkeypatch):
