@@ -31,10 +31,12 @@ from .learning import LogDet as LogDet
 from .learning import Method as Method
 from .learning import MethodFailed as MethodFailed
 from .learning import Orthonormal as Orthonormal
+from .learning import UnionResult as UnionResult
 from .learning import condition_path as condition_path
 from .learning import evaluate as evaluate
 from .learning import learn as learn
 from .learning import learn_stream as learn_stream
+from .learning import learn_union as learn_union
 from .linalg import dct_basis as dct_basis
 from .linalg import project_spectrum as project_spectrum
 from .linalg import random_basis as random_basis

@@ -144,7 +144,8 @@ def _race_from(init: Any, problem: Problem) -> Race:
     resumed = resumable(init, method, n_nonzero, len(gram))
     if resumed is not None and not resumed.is_stream:
         return resumed
-    starts = starts_for(init, method, StartContext(gram, n_nonzero, problem.run_pass))
+    context = StartContext(gram, n_nonzero, problem.run_pass, problem=problem)
+    starts = starts_for(init, method, context)
     return Race(method, n_nonzero, tuple(Candidate(*start) for start in starts))
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.checks import as_transform
+from kappaform.checks import as_real_array, as_transform
 from kappaform.engines import Statistics
 from kappaform.learning.result import LearnResult, learned
 from kappaform.learning.updates import Factors, Steps, Transform, kappa_of, least_squares
@@ -20,6 +20,7 @@ from kappaform.linalg import dct_basis, polar
 if TYPE_CHECKING:
     from kappaform.learning.method import Method
     from kappaform.learning.methods import Conditioned
+    from kappaform.learning.race import Problem
 
 Init = Literal["auto", "dct", "identity", "least-squares", "procrustes"]
 
@@ -27,7 +28,7 @@ Init = Literal["auto", "dct", "identity", "least-squares", "procrustes"]
 class Start(NamedTuple):
     """A transform to start from, and the kind of the first steps."""
 
-    transform: Transform
+    transform: Any
     explore: Steps | None = None  #: None: that of the method
 
 
@@ -45,6 +46,7 @@ class StartContext:
     n_nonzero: int | NDArray
     codes_of: Callable[[Transform], Statistics]  #: a pass over the signals
     warm: bool = False  #: whether the starts race with a warm start
+    problem: Problem | None = None  #: of which they are, for passes of other kinds
 
     @property
     def n_features(self) -> int:
@@ -76,8 +78,8 @@ def starts_for(init: Any, method: Method, context: StartContext) -> list[Start]:
     if not isinstance(init, str):
         found = learned(init, "init")
         if not isinstance(found, LearnResult):
-            return [Start(method.to_feasible(_as_matrix(found, n_features)))]
-        as_transform(found.transform, n_features, "init")
+            return [Start(method.to_feasible(_as_matrices(found, method, n_features)))]
+        _check_shape(found.transform, method, n_features)
         return [Start(method.to_feasible(found.state.best.transform))]
     if init not in get_args(Init):
         raise ValueError(f"init={init!r} is unknown: {_accepted(n_features)}")
@@ -146,6 +148,23 @@ def weak_start(method: Conditioned, context: StartContext) -> Transform:
     energy = (energies.sum() + (bound**2 - 1) * weak) / (n_features + (bound**2 - 1) * n_large)
     spectrum = np.where(n_large < np.argmin(energy), bound, 1.0)
     return method.to_feasible(Factors(context.basis @ directions, spectrum, directions))
+
+
+def _as_matrices(init: Any, method: Method, n_features: int) -> NDArray:
+    """A matrix to start from, or for a union all of its matrices."""
+    if len(method.shape(n_features)) == 2:
+        return _as_matrix(init, n_features)
+    matrices = as_real_array(init, "init")
+    _check_shape(matrices, method, n_features)
+    return np.stack([_as_matrix(matrix, n_features) for matrix in matrices])
+
+
+def _check_shape(transform: NDArray, method: Method, n_features: int) -> None:
+    if transform.shape != method.shape(n_features):
+        raise ValueError(
+            f"init has shape {transform.shape}: for {n_features} features it must be "
+            f"{method.shape(n_features)} here."
+        )
 
 
 def _as_matrix(init: Any, n_features: int) -> NDArray:
