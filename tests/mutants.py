@@ -1311,8 +1311,8 @@ MUTANTS = [
     ),
     Mutant(
         "rounds go on whatever the held-out pixels show",
-        "imaging/cleaning/holes.py",
-        "return self.n_worse < self.patience or self.n_rounds < _LEAST_ROUNDS",
+        "imaging/cleaning/fill_rounds.py",
+        "return self.n_worse < self.patience or self.n_rounds < LEAST_ROUNDS",
         "return True",
         (f"{INPAINT}::test_rounds_end_when_held_out_pixels_get_worse",),
     ),

@@ -7,9 +7,9 @@ from group_cases import CASES
 from skimage.data import astronaut, camera
 
 import kappaform as kf
+from kappaform.imaging.cleaning.fill_rounds import Watch
 from kappaform.imaging.cleaning.first_guess import first_guess, start_without
 from kappaform.imaging.cleaning.groups import Groups
-from kappaform.imaging.cleaning.holes import _Watch
 
 cases = pytest.mark.parametrize(("shape", "search"), CASES.values(), ids=CASES.keys())
 
@@ -90,12 +90,12 @@ def test_the_error_of_a_first_guess_is_that_of_pixels_left_out_in_turn(rng):
 
 def test_rounds_end_when_held_out_pixels_get_worse():
     given, held = [np.zeros((1, 4, 200))], [np.ones((1, 4, 200), bool)]
-    watch = _Watch(given, held)
+    watch = Watch(given, held)
     assert watch.goes_on([given[0] + 2.0])
     assert watch.goes_on([given[0] + 1.0])
     assert watch.goes_on([given[0] + 0.9])
     assert not watch.goes_on([given[0] + 0.9])  # no gain
-    few = _Watch(given, [held[0] & (np.arange(200) < 20)])
+    few = Watch(given, [held[0] & (np.arange(200) < 20)])
     for gain in (0.0, 0.1, 0.2, 0.2):  # the last may be chance
         assert few.goes_on([given[0] + 1.0 - gain])
     assert not few.goes_on([given[0] + 0.8])

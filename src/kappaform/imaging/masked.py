@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from kappaform.checks import float_dtype
 from kappaform.imaging.axes import ANY_VALUE, extremes_of, within
+from kappaform.imaging.cleaning.fill_plan import density_around
 from kappaform.imaging.cleaning.first_guess import first_guess
-from kappaform.imaging.cleaning.holes import density_around, filled, reestimated
+from kappaform.imaging.cleaning.holes import Filling, filled, reestimated
 from kappaform.imaging.components import Component
 from kappaform.imaging.masks import check_some_known, pixels_and_missing
 from kappaform.imaging.noise.estimate import check_kind, noise_of
@@ -153,11 +154,9 @@ def denoised_around_holes(
     guide, and both estimates are averaged.
     """
     of_filling, of_denoising, of_rest = progress.sections(_WORK)
-    is_movie = options.axes.movie
+    how = filling_of(options)
     sources = [part.image.astype(np.float64) for part in parts]
-    images = filled(
-        sources, known, options.quality, options.seed, frames=is_movie, progress=of_filling
-    )
+    images = filled(sources, known, how, of_filling)
     whole = [_with_image(*pair) for pair in zip(parts, images, strict=True)]
     found = by(whole, options, of_denoising)
     if any(part.covariance is not None for part in parts):
@@ -165,7 +164,7 @@ def denoised_around_holes(
         return found
     sigmas = [part.sigma for part in parts]
     guides = [np.asarray(image, np.float64) for image in found.images]
-    again = reestimated(sources, known, guides, sigmas, is_movie, of_rest)
+    again = reestimated(sources, known, guides, sigmas, how, of_rest)
     results = []
     for part, one, two, is_known in zip(parts, guides, again, known, strict=True):
         weight = max(0.5, density_around(is_known))
@@ -175,13 +174,16 @@ def denoised_around_holes(
     return found._replace(images=results)
 
 
+def filling_of(options: Options, joint: bool = False) -> Filling:
+    """How holes are filled."""
+    return Filling(options.quality, options.seed, options.axes.movie, joint, options.device)
+
+
 def unchanged(part: Component, known: NDArray | None, options: Options) -> tuple[Any, Any]:
     """A component without noise, its holes filled, and its numbers of coefficients."""
     dtype, values = float_dtype(part.image.dtype), part.image
     if known is not None:
-        frames = options.axes.movie
-        source = values.astype(np.float64)
-        (values,) = filled([source], [known], options.quality, options.seed, frames=frames)
+        (values,) = filled([values.astype(np.float64)], [known], filling_of(options))
     image = within(values.astype(dtype), part.value_range, dtype)
     return image, np.zeros_like(part.image, np.float32)
 
