@@ -15,7 +15,8 @@ from kappaform.imaging.cleaning.groups import over_pixels
 if TYPE_CHECKING:
     from torch import Tensor
 
-_SYSTEM_ENTRIES = 2**27  # of the systems that are solved at once
+_SYSTEM_ENTRIES = 2**28  # of the systems that are solved at once
+_STEP = 4  # systems are padded to a multiple of it
 _SUM_BITS = 62  # of the integers that sums are
 _FAR = 16.0  # over the largest value: estimates are clipped there, so that sums fit
 
@@ -81,7 +82,7 @@ def _estimates(
         dual[few] = _solved(matrix, few, known, residual)
         estimates = (dual @ matrix).masked_fill_(known, 0)
     if many.any():
-        inverse = torch.cholesky_inverse(torch.linalg.cholesky_ex(matrix).L)
+        inverse = _inverted(matrix)
         estimates[many] = _solved(inverse, many, ~known, -(residual @ inverse))
         if denoises:
             duals = ((residual + estimates) @ inverse).masked_fill_(~known, 0)
@@ -93,20 +94,56 @@ def _estimates(
 def _solved(matrices: Tensor, which: Tensor, unknown: Tensor, right: Tensor) -> Tensor:
     """Solutions of the systems of some patches; zero at pixels that are not unknown.
 
-    A system has the rows and columns of the unknown pixels of a patch.
+    A system has the rows and columns of the unknown pixels of a patch. Those of about the same size
+    are solved together.
     """
     import torch
 
     group = which.nonzero()[:, 0]
     unknown, right = unknown[which], right[which]
-    n, size = unknown.shape[1], max(1, int(unknown.sum(1).max()))
-    order = unknown.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :size]
-    there = unknown.gather(1, order)
-    pairs = (group[:, None, None] * n + order[:, :, None]) * n + order[:, None, :]
-    system = matrices.reshape(-1)[pairs]
-    system.masked_fill_(~(there[:, :, None] & there[:, None, :]), 0)
-    system.diagonal(dim1=1, dim2=2).masked_fill_(~there, 1)
-    vector = right.gather(1, order).masked_fill_(~there, 0)
-    factor = torch.linalg.cholesky_ex(system).L
-    found = torch.cholesky_solve(vector[..., None], factor)[..., 0]
-    return torch.zeros_like(right).scatter_(1, order, found)
+    n, sizes = unknown.shape[1], unknown.sum(1)
+    order = unknown.to(torch.uint8).argsort(dim=1, descending=True, stable=True)
+    found = torch.zeros_like(right)
+    for size in range(_STEP, n // 2 + _STEP, _STEP):
+        some = ((sizes > size - _STEP) & (sizes <= size)).nonzero()[:, 0]
+        if len(some) == 0:
+            continue
+        pixels = order[some, :size].T.contiguous()
+        there = torch.arange(pixels.shape[0], device=sizes.device)[:, None] < sizes[some]
+        pairs = (group[some] * n + pixels[:, None]) * n + pixels
+        system = matrices.reshape(-1)[pairs]
+        system.masked_fill_(~(there[:, None] & there), 0)
+        system.diagonal().masked_fill_(~there.T, 1)
+        vector = right[some, pixels].masked_fill_(~there, 0)
+        found[some, pixels] = _eliminated(system, vector)
+    return found
+
+
+def _inverted(matrices: Tensor) -> Tensor:
+    """Inverses of positive definite matrices (number, n, n): Gauss and Jordan, all at once."""
+    inverse = matrices.permute(1, 2, 0).contiguous()
+    for j in range(len(inverse)):
+        scale = 1 / inverse[j, j]
+        row, column = inverse[j] * scale, inverse[:, j].clone()
+        inverse.addcmul_(column[:, None], row, value=-1)
+        inverse[j], inverse[:, j] = row, -column * scale
+        inverse[j, j] = scale
+    return inverse.permute(2, 0, 1).contiguous()
+
+
+def _eliminated(system: Tensor, vector: Tensor) -> Tensor:
+    """Solve positive definite systems (size, size, number) in place, all at once.
+
+    A step of the elimination is one operation on all systems, bound by memory only; factorisations
+    of many small matrices by the libraries behind torch may be far slower.
+    """
+    size = len(vector)
+    for j in range(size):
+        rest = slice(j + 1, None)
+        ratios = system[rest, j] / system[j, j]
+        system[rest, rest].addcmul_(ratios[:, None], system[j, rest], value=-1)
+        vector[rest].addcmul_(ratios, vector[j], value=-1)
+    for j in reversed(range(size)):
+        vector[j] -= (system[j, j + 1 :] * vector[j + 1 :]).sum(0)
+        vector[j] /= system[j, j]
+    return vector
