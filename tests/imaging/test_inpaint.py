@@ -195,6 +195,43 @@ def test_progress_never_decreases_and_ends_at_one():
     assert seen[-1] == 1.0
 
 
+def test_a_callback_sees_every_round_in_units_of_the_image_and_may_end_them():
+    rounds = []
+    kf.inpaint(PICTURE, MASK, quality="fast", callback=rounds.append)
+    assert [each.number for each in rounds] == list(range(1, len(rounds) + 1))
+    assert len(rounds) >= 3
+    assumed = [each.assumed_error for each in rounds]
+    assert assumed == sorted(assumed, reverse=True)
+    scaled = []
+    kf.inpaint(PICTURE / 8, MASK, quality="fast", callback=scaled.append)
+    assert scaled[0].assumed_error == pytest.approx(assumed[0] / 8)
+    few = []
+
+    def stop(each):
+        few.append(each)
+        return each.number == 2
+
+    kf.inpaint(PICTURE, MASK, quality="fast", callback=stop)
+    assert [each.number for each in few] == [1, 2]
+    with pytest.raises(TypeError, match="give a function of an InpaintRound"):
+        kf.inpaint(PICTURE, MASK, callback=3)
+
+
+def test_the_error_that_a_callback_sees_is_about_that_of_missing_pixels():
+    rounds, rows = [], np.arange(96)[:, np.newaxis]
+    image = 50 * np.sin(rows / 5 + rows.T / 9) + np.random.default_rng(0).normal(0, 5, (96, 96))
+    mask = np.random.default_rng(1).random(image.shape) < 0.5
+    found = kf.inpaint(image, mask, callback=rounds.append)
+    least = min(each.error for each in rounds)
+    scaled = []
+    kf.inpaint(image / 8, mask, callback=scaled.append)
+    assert scaled[0].error == pytest.approx(rounds[0].error / 8, rel=1e-3)
+    assert least == pytest.approx(error(found, image, mask), rel=0.25)
+    lonely = []
+    kf.inpaint(PICTURE[:12, :12], MASK[:12, :12], callback=lonely.append)
+    assert {each.error for each in lonely} == {None}  # too few are known to hold some out
+
+
 # --- Axes
 
 
@@ -320,6 +357,25 @@ def test_noise_can_be_estimated_without_any_complete_block():
     assert found.sigma == pytest.approx(3, rel=0.1)
     with pytest.raises(ValueError, match="too few areas without missing pixels"):
         kf.denoise(flat, noise="shot", mask=mask)
+
+
+def test_patches_with_holes_are_not_learned_from(monkeypatch):
+    """If there are enough others: then what the holes are filled with makes no difference."""
+    noisy = kf.add_noise(camera()[:128, :128].astype(float), 10)
+    mask = np.zeros(noisy.shape, bool)
+    mask[30:60, 30:60] = True
+
+    def transform(value):
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                "kappaform.imaging.masked.filled",
+                lambda images, known, *_: [np.where(known[0], images[0], value)],
+            )
+            return kf.denoise_with_details(noisy, 10, mask=mask, quality="fast").transform
+
+    np.testing.assert_array_equal(transform(0.0), transform(200.0))
+    mask[::8, ::8] = True  # no patch is complete
+    assert not np.array_equal(transform(0.0), transform(200.0))
 
 
 def test_colours_with_masks_of_their_own_are_denoised():

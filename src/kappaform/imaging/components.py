@@ -40,6 +40,7 @@ class Component(NamedTuple):
     lowest: float
     highest: float
     value_range: tuple[float, float]
+    known: NDArray | None = None  #: which pixels are, where it matters to learning; None: all
 
     @property
     def is_noisy(self) -> bool:

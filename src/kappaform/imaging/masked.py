@@ -16,7 +16,7 @@ from kappaform.imaging.cleaning.fill_plan import density_around
 from kappaform.imaging.cleaning.first_guess import first_guess
 from kappaform.imaging.cleaning.holes import Filling, filled, reestimated
 from kappaform.imaging.components import Component
-from kappaform.imaging.masks import check_some_known, pixels_and_missing
+from kappaform.imaging.masks import check_some_known, is_nan, pixels_and_missing
 from kappaform.imaging.noise.estimate import check_kind, noise_of
 from kappaform.imaging.noise.kinds import Noise, White
 from kappaform.imaging.options import Options
@@ -38,7 +38,7 @@ def whole_image(
 
     Its noise is estimated unless it is given. If nothing is missing, it is the image itself.
     """
-    nan, axes = isinstance(mask, str) and mask == "nan", options.axes
+    nan, axes = is_nan(mask), options.axes
     pixels, missing = pixels_and_missing(
         image, None if nan else mask, (channel_axis, axes.named_stack), nan
     )
@@ -157,7 +157,7 @@ def denoised_around_holes(
     how = filling_of(options)
     sources = [part.image.astype(np.float64) for part in parts]
     images = filled(sources, known, how, of_filling)
-    whole = [_with_image(*pair) for pair in zip(parts, images, strict=True)]
+    whole = [_with_image(*each) for each in zip(parts, images, known, strict=True)]
     found = by(whole, options, of_denoising)
     if any(part.covariance is not None for part in parts):
         of_rest(1.0)
@@ -174,9 +174,9 @@ def denoised_around_holes(
     return found._replace(images=results)
 
 
-def filling_of(options: Options, joint: bool = False) -> Filling:
+def filling_of(options: Options) -> Filling:
     """How holes are filled."""
-    return Filling(options.quality, options.seed, options.axes.movie, joint, options.device)
+    return Filling(options.quality, options.seed, options.axes.movie, device=options.device)
 
 
 def unchanged(part: Component, known: NDArray | None, options: Options) -> tuple[Any, Any]:
@@ -188,11 +188,13 @@ def unchanged(part: Component, known: NDArray | None, options: Options) -> tuple
     return image, np.zeros_like(part.image, np.float32)
 
 
-def _with_image(part: Component, image: NDArray) -> Component:
+def _with_image(part: Component, image: NDArray, known: NDArray) -> Component:
+    """A component whose missing pixels are filled; patches with them are not learned from."""
     values = image if part.value_range == ANY_VALUE else image.clip(*part.value_range)
     dtype = part.image.dtype if part.image.dtype.kind == "f" else np.dtype(np.float64)
     return part._replace(
         image=values.astype(dtype),
         lowest=min(part.lowest, float(values.min())),
         highest=max(part.highest, float(values.max())),
+        known=known,
     )

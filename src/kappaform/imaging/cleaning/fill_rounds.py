@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,38 @@ from kappaform.imaging.work import Progress
 GroupsOf = Callable[[Any, Search], Any]
 
 
+class InpaintRound(NamedTuple):
+    """A round of `inpaint`, as its callback receives it.
+
+    Attributes
+    ----------
+    number : int
+        1 in the first round of an image; large images are filled tile by tile, each in rounds.
+    assumed_error : float
+        Standard deviation of the error that the previous estimate was assumed to have.
+    error : float or None
+        Root mean square error of the known pixels that are held out; None if too few are known.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skimage.data import camera
+    >>> import kappaform as kf
+    >>> picture, rounds = camera()[100:164, 200:264], []
+    >>> mask = np.random.default_rng(0).random(picture.shape) < 0.3
+    >>> filled = kf.inpaint(picture, mask, callback=rounds.append)
+    >>> [each.number for each in rounds[:3]], rounds[3].error < rounds[0].error
+    ([1, 2, 3], True)
+    """
+
+    number: int
+    assumed_error: float
+    error: float | None
+
+
+FillCallback = Callable[[InpaintRound], bool | None]
+
+
 def in_rounds(
     start: Sequence[Any],
     given: Sequence[Any],
@@ -36,11 +68,13 @@ def in_rounds(
     held: Sequence[Any] | None,
     plan: Plan,
     groups_of: GroupsOf,
+    callback: FillCallback | None,
     progress: Progress,
 ) -> list[Any]:
     """Estimates of components from a first one, float64; `held` are left out of all but the end.
 
-    `groups_of` makes the groups of arrays or of tensors like an image.
+    `groups_of` makes the groups of arrays or of tensors like an image. The callback may end the
+    rounds; those at the end are done in any case.
     """
     images = list(start)
     used = known if held is None else [k & ~h for k, h in zip(known, held, strict=True)]
@@ -54,6 +88,8 @@ def in_rounds(
         images = better
         if watch.n_worse == 0:
             deviation = plan.factor**i
+        if callback and callback(_told(i, plan, watch)):
+            break
     images = [chosen(k, g, x) for k, g, x in zip(known, given, images, strict=True)]
     part, *rest = last.sections([1] * (1 + len(plan.last)))
     images = _one_round(images, given, known, deviation, n_rounds, plan.search, groups_of, part)
@@ -65,6 +101,12 @@ def in_rounds(
     return [sum(each) / len(each) for each in doubles]
 
 
+def _told(i: int, plan: Plan, watch: Watch) -> InpaintRound:
+    """What a callback receives, in units of the image."""
+    error = None if watch.error is None else plan.first * watch.error
+    return InpaintRound(i + 1, plan.first * plan.factor**i, error)
+
+
 class Watch:
     """Ends the rounds when the error of the held-out pixels, if any, no longer decreases."""
 
@@ -73,6 +115,7 @@ class Watch:
         self.least, self.n_worse, self.n_rounds = math.inf, 0, 0
         n_held = 0 if held is None else sum(int(each.sum()) for each in held)
         self.patience = 1 if n_held >= MANY_HELD_OUT else 2
+        self.error: float | None = None  #: root mean square
 
     def goes_on(self, images: Sequence[Any]) -> bool:
         if self.held is None:
@@ -80,6 +123,7 @@ class Watch:
         pairs = zip(images, self.held, strict=True)
         errors = [cast(image[held] - given[held], np.float64) for image, (given, held) in pairs]
         error = sum(float((each**2).sum()) for each in errors)
+        self.error = math.sqrt(error / sum(map(len, errors)))
         if error <= (1 - LEAST_GAIN) * self.least:
             self.least, self.n_worse = error, 0
         else:

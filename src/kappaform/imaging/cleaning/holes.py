@@ -29,7 +29,7 @@ from kappaform.imaging.cleaning.fill_plan import (
     Plan,
     search_of,
 )
-from kappaform.imaging.cleaning.fill_rounds import GroupsOf, estimated, in_rounds
+from kappaform.imaging.cleaning.fill_rounds import FillCallback, GroupsOf, estimated, in_rounds
 from kappaform.imaging.cleaning.first_guess import (
     doubled,
     far_from_known,
@@ -56,6 +56,7 @@ class Filling(NamedTuple):
     frames: bool = False  #: patches lie in one frame of a movie each
     joint: bool = False  #: patches span the whole first axis: channels with different masks
     device: Any = None  #: of torch, where groups are made; None: the host
+    callback: FillCallback | None = None
 
 
 def filled(
@@ -90,7 +91,7 @@ def filled(
             its(1.0)  # nothing to do, or nothing to go by
             continue
         here = partial(_parts, where=tile.outer)
-        parts = _filled_tile(here(guesses), here(known), here(held), plan, how.device, its)
+        parts = _filled_tile(here(guesses), here(known), here(held), plan, how, its)
         for out, part in zip(outs, parts, strict=True):
             out[tile.inner] = part[tile.within]
     return [np.where(is_known, *pair) for is_known, *pair in zip(known, images, outs, strict=True)]
@@ -175,11 +176,11 @@ def _filled_tile(
     known: Sequence[NDArray],
     held: Sequence[NDArray],
     plan: Plan,
-    device: Any,
+    how: Filling,
     progress: Progress,
 ) -> list[NDArray]:
     """The components of a part of an image."""
-    shape, unit = guesses[0].shape, plan.first
+    shape, unit, device = guesses[0].shape, plan.first, how.device
     centres = [float(guess.mean()) for guess in guesses]
     values = [(guess - c) / unit for guess, c in zip(guesses, centres, strict=True)]
     least = LEAST_ERROR / FIRST_ERROR
@@ -191,9 +192,8 @@ def _filled_tile(
         start = [start_without(*some, _sizes(plan), plan.joint) for some in each]
         without = _volumes(held, device)
     first, known = _volumes(start, device), _volumes(known, device)
-    found = in_rounds(
-        first, _volumes(given, device), known, without, plan, _groups_on(device), progress
-    )
+    images = first, _volumes(given, device), known
+    found = in_rounds(*images, without, plan, _groups_on(device), how.callback, progress)
     estimates = map(_on_host, found)
     return [each.reshape(shape) * unit + c for each, c in zip(estimates, centres, strict=True)]
 
