@@ -1374,10 +1374,34 @@ MUTANTS = [
     ),
     Mutant(
         "rounds go on whatever the held-out pixels show",
-        "imaging/cleaning/holes.py",
-        "return self.n_worse < self.patience or self.n_rounds < _LEAST_ROUNDS",
+        "imaging/cleaning/fill_rounds.py",
+        "return self.n_worse < self.patience or self.n_rounds < LEAST_ROUNDS",
         "return True",
         (f"{INPAINT}::test_rounds_end_when_held_out_pixels_get_worse",),
+    ),
+    Mutant(
+        "a callback cannot end the rounds",
+        "imaging/cleaning/fill_rounds.py",
+        "if callback and callback(_told(i, plan, watch)):",
+        "if callback and callback(_told(i, plan, watch)) and False:",
+        (f"{INPAINT}::test_a_callback_sees_every_round_in_units_of_the_image_and_may_end_them",),
+    ),
+    Mutant(
+        "patches with holes are extracted",
+        "imaging/patches.py",
+        "numbers = None if missing is None else complete_patches(~missing, grid)",
+        "numbers = None",
+        ("imaging/test_patches.py::test_patches_with_missing_pixels_are_left_out",),
+    ),
+    Mutant(
+        "patches with holes are learned from",
+        "imaging/training.py",
+        "among = complete if len(complete) >= source.least else among",
+        "among = among",
+        (
+            f"{INPAINT}::test_patches_with_holes_are_not_learned_from",
+            "imaging/test_shared.py::test_patches_with_missing_pixels_are_not_learned_from",
+        ),
     ),
     Mutant(
         "known pixels are clipped",

@@ -236,3 +236,43 @@ def test_a_shape_that_is_none_is_rejected():
 def test_complex_images_are_rejected():
     with pytest.raises(TypeError, match="image has dtype complex128"):
         extract_patches(np.zeros((8, 8), complex), 3)
+
+
+# --- Missing pixels
+
+
+@pytest.mark.parametrize("stride", [1, 3])
+@pytest.mark.parametrize("shape", [(9, 11), (5, 6, 7)])
+def test_patches_with_missing_pixels_are_left_out(shape, stride, rng):
+    image, mask = rng.random(shape), rng.random(shape) < 0.03
+    every = extract_patches(np.where(mask, np.nan, image), 3, stride)
+    expected = every[~np.isnan(every).any(axis=1)]
+    assert 0 < len(expected) < len(every)
+    for some, its in (
+        (image, mask),
+        (np.where(mask, np.nan, image), "nan"),
+        (np.ma.array(image, mask=mask), np.zeros(shape, bool)),
+    ):
+        np.testing.assert_array_equal(extract_patches(some, 3, stride, mask=its), expected)
+
+
+def test_a_patch_needs_all_channels_of_its_pixels(rng):
+    image = rng.random((3, 8, 9))
+    mask = np.zeros(image.shape, bool)
+    mask[1, 4, 5] = True
+    found = extract_patches(image, 2, channel_axis=0, mask=mask)
+    common = extract_patches(image, 2, channel_axis=0, mask=mask.any(axis=0))
+    assert found.shape == (7 * 8 - 4, 12)
+    np.testing.assert_array_equal(found, common)
+    nothing = extract_patches(image, 8, channel_axis=0, mask=mask)
+    assert nothing.shape == (0, 192)
+
+
+def test_masks_of_patches_are_checked(rng):
+    image = rng.random((8, 9))
+    with pytest.raises(ValueError, match=r"mask has shape \(3, 3\), the image \(8, 9\)"):
+        extract_patches(image, 2, mask=np.zeros((3, 3), bool))
+    with pytest.raises(TypeError, match="give booleans"):
+        extract_patches(image, 2, mask=image)
+    with pytest.raises(ValueError, match="'zero' is unknown"):
+        extract_patches(image, 2, mask="zero")

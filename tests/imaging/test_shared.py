@@ -137,3 +137,37 @@ def test_what_cannot_be_learned_from_is_rejected(images, options, message):
 def test_sharing_learns_and_takes_no_transform():
     with pytest.raises(ValueError, match="share=True learns a transform: leave out transform"):
         kf.denoise(noisy()[np.newaxis], 15, stack_axis=0, share=True, transform=np.eye(121))
+
+
+# --- Missing pixels
+
+
+def test_patches_with_missing_pixels_are_not_learned_from():
+    noisy = kf.add_noise(camera()[:96, :96].astype(float), 20)
+    mask = np.zeros(noisy.shape, bool)
+    mask[:40, 30:60] = True
+    found = []
+    for value in (0.0, 1e4):
+        images = [np.where(mask, value, noisy), noisy.T]
+        found.append(kf.learn_from_images(images, 20, mask=[mask, None]).transform)
+    holes = [np.where(mask, np.nan, noisy), noisy.T]
+    found.append(kf.learn_from_images(iter(holes), 20, mask="nan").transform)
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[0], found[2])
+    # Noise is estimated where nothing is missing.
+    result = kf.learn_from_images(holes, mask="nan", noise="white")
+    assert np.isfinite(result.transform).all()
+
+
+def test_masks_of_several_images_are_checked():
+    noisy = kf.add_noise(camera()[:40, :40].astype(float), 20)
+    mask = np.zeros(noisy.shape, bool)
+    with pytest.raises(ValueError, match="mask has 1 entries, fewer than images"):
+        kf.learn_from_images([noisy, noisy], 20, mask=[mask])
+    with pytest.raises(ValueError, match="'all' is unknown"):
+        kf.learn_from_images([noisy], 20, mask="all")
+    mask[::5, ::5] = True
+    with pytest.raises(ValueError, match="no patches without missing pixels"):
+        kf.learn_from_images([noisy], 20, mask=[mask])
+    with pytest.raises(ValueError, match="NaN or inf"):
+        kf.learn_from_images([np.where(mask, np.nan, noisy)], 20)

@@ -130,12 +130,17 @@ def _settings(arguments: Namespace) -> Settings:
         check_patch_size(side, 3 if arguments.volume else 2)
     if arguments.movie and arguments.quality == "fast":
         messages.note("--movie with --quality fast: frames share a transform, and nothing else")
+    name_device(arguments)
+    return settings
+
+
+def name_device(arguments: Namespace) -> None:
+    """Replace the name of a device, if there is one, by the device."""
     if arguments.device is not None:
         from kappaform.imaging.cleaning.torch import device_named
 
         with messages.calling_library():
             arguments.device = device_named(arguments.device)
-    return settings
 
 
 def _learned_from_all(batch: files.Batch, settings: Settings, arguments: Namespace) -> Settings:

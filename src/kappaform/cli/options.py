@@ -39,6 +39,7 @@ NOISE = (
     "auto, white, shot or correlated: a kind of noise, whose strength is estimated; or a file "
     "written by kappaform noise (.json)"
 )
+DEVICE = "cuda: use a GPU, through torch (default: the CPU)"
 MOVIE = (
     "pages along T (else the last axis without a name, else Z) are frames of a movie: search "
     "neighbouring frames for similar patches, too (with --quality fast frames share a transform "

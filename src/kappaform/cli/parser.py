@@ -154,7 +154,7 @@ def _add_denoise(commands: Any) -> None:
     parser.add_flag("--share", "learn one transform from all images, which are read twice")
     parser.add_flag("--movie", options.MOVIE)
     _add_range_and_seed(parser)
-    add("--device", "cuda: use a GPU, through torch (default: the CPU)")
+    add("--device", options.DEVICE)
     _add_holes(parser, "left as they are")
     add("--compare", "image without noise, or folder: print PSNR and SSIM", metavar="REF")
     add("--report", "file for a figure of the result, or folder (NAME/)")
@@ -176,6 +176,7 @@ def _add_inpaint(commands: Any) -> None:
     text = "best takes about twice as long as balanced"
     parser.add("--quality", text, choices=("fast", "balanced", "best"), default="balanced")
     _add_range_and_seed(parser)
+    parser.add("--device", options.DEVICE)
     _add_pages(parser)
     parser.add_flag("--movie", "pages are frames of a movie: other frames help to fill holes")
 
