@@ -234,7 +234,7 @@ def _volumes(images: Sequence[NDArray], device: Any) -> list[Any]:
     volumes = [image.reshape(three_axes(image.shape)) for image in images]
     if device is None:
         return volumes
-    from kappaform.imaging.cleaning.torch import to_device
+    from kappaform.imaging.tensors import to_device
 
     return [to_device(np.ascontiguousarray(each), device) for each in volumes]
 
@@ -242,6 +242,6 @@ def _volumes(images: Sequence[NDArray], device: Any) -> list[Any]:
 def _on_host(image: Any) -> NDArray:
     if library_of(image) != "torch":
         return np.asarray(image)
-    from kappaform.imaging.cleaning.torch import to_host
+    from kappaform.imaging.tensors import to_host
 
     return to_host(image)
