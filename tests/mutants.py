@@ -1330,6 +1330,27 @@ MUTANTS = [
         (f"{GROUPS}::test_a_round_is_that_of_the_rule",),
     ),
     Mutant(
+        "references see patches beyond the image",
+        "imaging/cleaning/matching_kernels.py",
+        "if low <= ref < high:",
+        "if True:",
+        (f"{GROUPS}::test_members_are_the_nearest_patches_at_borders_and_in_corners_too",),
+    ),
+    Mutant(
+        "of equally near patches the last are taken",
+        "imaging/cleaning/matching_kernels.py",
+        "place += value < high or (value == high and n_equal > 0)",
+        "place += value < high or (value == high and n_equal <= 0)",
+        (f"{GROUPS}::test_of_equal_patches_the_first_shifts_are_taken",),
+    ),
+    Mutant(
+        "heads of blocks are not compared",
+        "imaging/cleaning/matching_kernels.py",
+        "for i in range(n_ring if has_head else n_ring - 1):",
+        "for i in range(n_ring - 1):",
+        (f"{GROUPS}::test_members_are_the_nearest_patches_at_borders_and_in_corners_too",),
+    ),
+    Mutant(
         "the last strip of groups is forgotten",
         "imaging/cleaning/groups.py",
         "for i in range(0, n, size)]",
