@@ -1401,6 +1401,20 @@ MUTANTS = [
         (f"{INPAINT}::test_rounds_end_when_held_out_pixels_get_worse",),
     ),
     Mutant(
+        "all noise is assumed in a filled image",
+        "imaging/masked.py",
+        "math.sqrt(1 - _LESS_NOISE * float(its[is_known].mean()))",
+        "1.0",
+        (f"{INPAINT}::test_one_call_is_better_than_filling_and_denoising_in_turn",),
+    ),
+    Mutant(
+        "less noise is assumed wherever a hole is",
+        "imaging/masked.py",
+        "float(its[is_known].mean())",
+        "float(its[~is_known].mean())",
+        (f"{INPAINT}::test_a_hole_makes_no_difference_far_away",),
+    ),
+    Mutant(
         "a callback cannot end the rounds",
         "imaging/cleaning/fill_rounds.py",
         "if callback and callback(_told(i, plan, watch)):",

@@ -43,7 +43,8 @@ from kappaform.imaging.options import Quality
 from kappaform.imaging.progress import SILENT, Progress
 
 # Noise: its variance is assumed to be smaller than it is, because a guide has lost some signal.
-_NOISE, _NOISY_SIDES, _NOISY_MEMBERS = 0.4, (8, 4), 64
+# Chosen with the constants of `masked`.
+_NOISE, _NOISY_SIDES, _NOISY_MEMBERS = 0.65, (10, 4), 64
 _LEAST_DEEP = 0.01  # fraction of the missing pixels that are far from known ones
 _SINGLE_PRECISION_PEAK = 1024  # distance from the centre over the least error
 
