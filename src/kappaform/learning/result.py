@@ -63,7 +63,7 @@ class Errors(NamedTuple):
     relative_before: NDArray
 
 
-_RECOMPUTED = ("inverse", "refit")  # rather than pickled
+_RECOMPUTED = ("inverse", "inverses", "refit")  # rather than pickled
 
 
 @dataclass(frozen=True, eq=False, repr=False)

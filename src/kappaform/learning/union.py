@@ -169,6 +169,13 @@ class UnionOf(Method):
 
     def starts(self, context: StartContext) -> list[Start]:
         """Those of the method, for one transform; otherwise one that grows, and random bases."""
+        assert context.problem is not None
+        n_signals = context.problem.engine.n_signals
+        if self.n_transforms > n_signals:
+            raise ValueError(
+                f"n_transforms={self.n_transforms} with {n_signals} sample(s): each transform "
+                "needs a signal, give fewer transforms or more signals."
+            )
         if self.is_single:
             starts = starts_for("auto", self.method, context)
             return [Start(Members((start.transform,)), start.explore) for start in starts]
