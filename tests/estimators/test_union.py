@@ -388,6 +388,14 @@ def test_strange_signals_give_transforms_within_the_bound(name, objective, rng):
         assert -1 <= found.score(strange) <= 0
 
 
+@pytest.mark.filterwarnings("ignore:n_nonzero_coefs=0:UserWarning")
+@pytest.mark.parametrize("objective", ["absolute", "relative"])
+def test_empty_codes_teach_nothing(objective, signals):
+    estimator = kf.UnionTransform(0, objective=objective, **FAST).fit(signals)
+    assert estimator.score(signals) == -1
+    assert np.isfinite(estimator.partial_fit(signals).components_).all()
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_signals_that_are_not_finite_are_named(value, fitted, signals):
     spoiled = signals.copy()

@@ -138,6 +138,11 @@ def union_of(method: Any, n_transforms: Any, n_starts: Any, rng: Any) -> UnionOf
 
 def comparable(method: Method) -> Method:
     """The method, if the errors of its transforms can be compared."""
+    if isinstance(method, UnionOf):
+        raise ValueError(
+            "method is that of a union already: give the method of its transforms, "
+            f"{method.method!r}."
+        )
     if isinstance(method, LogDet):
         raise ValueError(
             "method=LogDet(...): its transforms have no common norm, so that their errors cannot "

@@ -123,6 +123,8 @@ class UnionOf(Method):
         a constant. Where it falls below 0, the ratio falls below rho.
         """
         ratio = statistics.ratio
+        if ratio >= 1:  # all codes are zero
+            return members
         pairs = zip(statistics.parts, members.each, strict=True)
         each = tuple(
             self._updated(replace(part, cross=part.cross / (1 - ratio)), member, "exact")
