@@ -264,4 +264,11 @@ def learned(item: Any, name: str) -> Any:
 def transform_of(item: Any, name: str) -> Any:
     """The matrix of a fitted estimator or of a LearnResult; an array as it is."""
     found = learned(item, name)
-    return found.transform if isinstance(found, LearnResult) else found
+    if not isinstance(found, LearnResult):
+        return found
+    if found.transform.ndim > 2:
+        raise ValueError(
+            f"{name} is a union of {len(found.transform)} transforms: give one of them, such as "
+            "result.transforms[0]."
+        )
+    return found.transform
