@@ -9,6 +9,7 @@ from .estimators import OrthonormalTransform as OrthonormalTransform
 from .estimators import UnionTransform as UnionTransform
 from .imaging import Correlated as Correlated
 from .imaging import DenoiseResult as DenoiseResult
+from .imaging import InpaintRound as InpaintRound
 from .imaging import Shot as Shot
 from .imaging import Varying as Varying
 from .imaging import White as White

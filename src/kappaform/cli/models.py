@@ -97,12 +97,12 @@ def path(arguments: Namespace) -> None:
 
 
 def _check_choice(signals: NDArray) -> None:
-    """Reject constant signals, such as those of a constant picture."""
+    """Reject constant signals, such as those of a constant image."""
     if signals.size == 0 or np.ptp(signals[0]) > 0:  # usually the first one decides
         return
     if (signals.min(axis=1) == signals.max(axis=1)).all():
         raise ValueError(
-            "every signal is constant, as in a constant picture: all bounds give the same errors, "
+            "every signal is constant, as in a constant image: all bounds give the same errors, "
             "so there is nothing to choose; give another input."
         )
 
@@ -282,7 +282,7 @@ def kind_of(path: Path) -> str:
         if file.read(6) == b"\x93NUMPY":
             return "a NumPy array"
     if path.suffix.lower() in set(SUFFIXES) - {".npy"}:
-        return "a picture"
+        return "an image"
     try:
         with zipfile.ZipFile(path) as archive:
             names = set(archive.namelist())
@@ -292,11 +292,8 @@ def kind_of(path: Path) -> str:
 
 
 def _signals_of(arguments: Namespace) -> tuple[NDArray, tuple[int, int] | None]:
-    """Signals of .npy files; or mean-free random patches of pictures, and their shape."""
-    found, _, errors = files.picture_files(arguments.inputs)
-    for error in errors.values():
-        raise error
-    sources = [each.file for each in found]
+    """Signals of .npy files; or mean-free random patches of images, and their shape."""
+    sources = files.all_pictures(arguments.inputs)
     are_arrays = [source.suffix.lower() == ".npy" for source in sources]
     if all(are_arrays):
         starts = getattr(arguments, "n_transforms", 1) > 1  # random ones, which have a seed
@@ -306,7 +303,7 @@ def _signals_of(arguments: Namespace) -> tuple[NDArray, tuple[int, int] | None]:
                 raise ValueError(f"{text}: leave it out.")
         return _joined(sources), None
     if any(are_arrays):
-        raise ValueError("signals (.npy) and pictures are mixed: give one kind at a time.")
+        raise ValueError("signals (.npy) and images are mixed: give one kind at a time.")
     side, n_patches = arguments.patch_size, arguments.n_patches
     check_patch_size(side, n_axes=2)
     rng = np.random.default_rng(arguments.seed)

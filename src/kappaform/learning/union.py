@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.engines import Engine, Statistics
+from kappaform.engines import Statistics
 from kappaform.learning.growth import grown, random_members, seed_for
 from kappaform.learning.members import Members, UnionStatistics
 from kappaform.learning.method import Method, Updater, same_method
 from kappaform.learning.race import Problem
 from kappaform.learning.starts import Start, StartContext, starts_for
-from kappaform.learning.updates import Steps, Transform, as_matrix
+from kappaform.learning.updates import Steps, Transform
 
 if TYPE_CHECKING:
     from kappaform.learning.result import Record
@@ -99,14 +99,6 @@ class UnionOf(Method):
             if energy
         )
 
-    def run_pass(self, engine: Engine, transform: Members, n_nonzero: Any) -> UnionStatistics:
-        if self.is_single:
-            return UnionStatistics((engine.run_pass(as_matrix(transform.each[0]), n_nonzero),))
-        return UnionStatistics(engine.run_union_pass(transform.union, n_nonzero))
-
-    def no_statistics(self, n_features: int) -> UnionStatistics:
-        return UnionStatistics((Statistics.empty(n_features),) * self.n_transforms)
-
     def updater(self, gram: NDArray) -> Updater:  # noqa: ARG002 - each has its own
         def update(statistics: UnionStatistics, members: Members, steps: Steps) -> Members:
             if self.is_relative:
@@ -143,12 +135,13 @@ class UnionOf(Method):
         each = tuple(self.method.extrapolate(old, new, factor) for old, new in pairs)
         return replace(updated, each=each)
 
-    def reseeded(self, transform: Members, problem: Problem) -> tuple[Members, UnionStatistics]:
+    def reseeded(
+        self, transform: Members, statistics: UnionStatistics, problem: Problem
+    ) -> tuple[Members, UnionStatistics]:
         """A transform with fewer signals than features is tried elsewhere: where signals fit worst.
 
         It moves if that lowers the loss, and is tried so a few times at most.
         """
-        statistics: Any = problem.run_pass(transform)
         few = statistics.counts < problem.engine.n_features
         if self.is_single or not few.any() or transform.trials >= _MOST_TRIALS:
             return transform, statistics
