@@ -85,7 +85,7 @@ def test_learning_a_union_goes_on_from_a_model(signals, capsys):
     ("words", "told"),
     [
         (["--transforms", 0], "--transforms"),
-        (["--transforms", 201], "--transforms 201 with 200 sample(s)"),
+        (["--transforms", 201], "--transforms 201 exceeds the 200 signals"),
         (["--transforms", 2, "--method", "log-det"], "--transforms 2 with --method log-det: "),
         (["--transforms", 2, "--variant", "paper"], "--transforms 2 with --variant paper: "),
         (["--transforms", 2, "--init", "dct"], "--init dct: give auto, or a model file"),

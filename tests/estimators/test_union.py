@@ -295,7 +295,7 @@ def test_batches_of_any_scale_are_merged(signals):
         ({"n_transforms": 0}, "n_transforms=0: give a whole number of transforms >= 1"),
         ({"n_transforms": 1.5}, "n_transforms=1.5: give a whole number of transforms"),
         ({"n_transforms": True}, "n_transforms=True"),
-        ({"n_transforms": 301}, r"n_transforms=301 with 300 sample\(s\): .* fewer transforms"),
+        ({"n_transforms": 301}, r"n_transforms=301 exceeds the 300 signals .* fewer transforms"),
         ({"n_starts": 0}, "n_starts=0: give a whole number of starts"),
         ({"random_state": -1}, "random_state=-1: give a seed"),
         ({"random_state": np.random.RandomState(0)}, "random_state=RandomState.*give a seed"),
@@ -333,7 +333,7 @@ def test_a_start_must_be_a_union_of_as_many_transforms(fitted, signals):
 
 def test_the_first_batch_must_have_a_signal_for_each_transform(signals):
     estimator = kf.UnionTransform(2, **FAST)
-    with pytest.raises(ValueError, match=r"n_transforms=3 with 2 sample\(s\)"):
+    with pytest.raises(ValueError, match="n_transforms=3 exceeds the 2 signals"):
         estimator.partial_fit(signals[:2])
     estimator.partial_fit(signals).partial_fit(signals[:1])
     assert estimator.labels_.shape == (1,)

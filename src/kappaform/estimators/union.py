@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from kappaform.checks import Coding, is_seed
 from kappaform.engines import Engine, engine_for
-from kappaform.errors import reading
+from kappaform.engines.engine import reading
 from kappaform.estimators.base import SparsifyingTransform
 from kappaform.learning import Conditioned, Method
 from kappaform.learning.learn import MAX_ITER

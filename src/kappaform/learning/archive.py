@@ -29,7 +29,7 @@ from kappaform.learning.archived_method import (
 from kappaform.learning.members import Members, UnionStatistics
 from kappaform.learning.method import BOUND_SLACK, Method
 from kappaform.learning.methods import SINGLE_SLACK, Conditioned, Orthonormal
-from kappaform.learning.race import LARGEST_FACTOR, Candidate, Momentum, Race
+from kappaform.learning.race import LARGEST_FACTOR, Candidate, Momentum, Race, no_statistics
 from kappaform.learning.result import LearnResult, Record, StopReason
 from kappaform.learning.stream import Stream, as_stream
 from kappaform.learning.union import UnionOf
@@ -123,8 +123,7 @@ def to_arrays(result: LearnResult, stream: Stream | None, n_nonzero: int) -> tup
 
 def _stream_to_arrays(stream: Stream) -> tuple[Header, Arrays]:
     """What a stream remembers of its batches; candidates share the gram matrix, unions do not."""
-    nothing = stream.method.no_statistics(stream.n_features)
-    sums = [candidate.statistics or nothing for candidate in stream.candidates]
+    sums = [each.statistics or no_statistics(each.transform) for each in stream.candidates]
     is_union = isinstance(stream.method, UnionOf)
     parts = [part for each in sums for part in each.parts] if is_union else sums
     names = (*_ENERGIES, "n_signals") if is_union else _ENERGIES

@@ -168,8 +168,8 @@ class UnionOf(Method):
         n_signals = context.problem.engine.n_signals
         if self.n_transforms > n_signals:
             raise ValueError(
-                f"n_transforms={self.n_transforms} with {n_signals} sample(s): each transform "
-                "needs a signal, give fewer transforms or more signals."
+                f"n_transforms={self.n_transforms} exceeds the {n_signals} signals "
+                f"(n_samples={n_signals}): each transform needs some, give fewer transforms."
             )
         if self.is_single:
             starts = starts_for("auto", self.method, context)
