@@ -417,7 +417,7 @@ def test_ctrl_c_keeps_what_was_learned(signals):
 
     options = {"n_transforms": K, "n_starts": 2, "tol": 1e-3}
     whole = kf.UnionTransform(2, **options).fit(signals)
-    estimator = kf.UnionTransform(2, callback=press, **options)
+    estimator = kf.UnionTransform(2, **FAST).fit(signals).set_params(callback=press, **options)
     with pytest.raises(kf.LearningInterrupted) as caught:
         estimator.fit(signals)
     assert estimator.result_ is caught.value.result
