@@ -255,7 +255,7 @@ MUTANTS = [
     ),
     Mutant(
         "columns are chosen by coefficients of W, whatever their norm",
-        "engines/engine.py",
+        "engines/codes.py",
         "rows = np.ldexp(transform, -exponent) * norms[:, np.newaxis]",
         "rows = np.ldexp(transform, -exponent)",
         ("engines/test_refit.py::test_codes_reconstruct_as_their_definition_does",),
@@ -657,7 +657,7 @@ MUTANTS = [
     ),
     Mutant(
         "the relative error is over the codes alone",
-        "engines/engine.py",
+        "engines/codes.py",
         "energy = self.codes + self.discarded",
         "energy = self.codes",
         ("learning/test_path.py::test_table_holds_the_errors_of_the_definition",),

@@ -22,7 +22,7 @@ from kappaform.imaging.noise.estimate import check_kind, noise_of, typical_frame
 from kappaform.imaging.noise.kinds import Noise, White, as_numbers
 from kappaform.imaging.options import Options, Quality, Sigma, of_ordinary_scale
 from kappaform.imaging.patches import Grid
-from kappaform.imaging.work import Progress
+from kappaform.imaging.progress import Progress
 
 # Largest distance from the centre, in units of the noise, for single precision. Patches are rounded
 # by 2**-24 times as much, 1/4000 of the noise. Groups need squares: products of their patches are

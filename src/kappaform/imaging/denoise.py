@@ -34,10 +34,10 @@ from kappaform.imaging.options import (
     Quality,
     Sigma,
 )
+from kappaform.imaging.progress import Listener, Progress
 from kappaform.imaging.shared import NoisyImage, learned_from_all
 from kappaform.imaging.strength import blended
 from kappaform.imaging.training import learned_at_scales, learning_fraction, sources_of
-from kappaform.imaging.work import Listener, Progress
 from kappaform.learning import LearnResult
 from kappaform.threads import single_threaded_blas
 

@@ -16,7 +16,7 @@ from kappaform.imaging.components import place_of
 from kappaform.imaging.masked import filling_of
 from kappaform.imaging.masks import check_some_known, pixels_and_missing
 from kappaform.imaging.options import Options, Quality
-from kappaform.imaging.work import Listener, Progress
+from kappaform.imaging.progress import Listener, Progress
 from kappaform.threads import single_threaded_blas
 
 _MOST_JOINT = 4  # channels with different masks whose patches are filled together

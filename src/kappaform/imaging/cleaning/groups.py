@@ -23,7 +23,7 @@ from kappaform.imaging.cleaning.fill_kernels import fill_groups
 from kappaform.imaging.cleaning.group_kernels import denoise_groups, nearest
 from kappaform.imaging.cleaning.vector_kernels import RUN
 from kappaform.imaging.patches import Grid, grid_of
-from kappaform.imaging.work import SILENT, Progress
+from kappaform.imaging.progress import SILENT, Progress
 from kappaform.threads import Workspace, mapped_in_order
 
 _STRIP_LAYERS = 8  # reference rows of a plane that one thread processes at a time

@@ -40,7 +40,7 @@ from kappaform.imaging.cleaning.first_guess import (
 from kappaform.imaging.cleaning.groups import Groups, Search, three_axes
 from kappaform.imaging.cleaning.tiles import Tile, cast, tiles_of
 from kappaform.imaging.options import Quality
-from kappaform.imaging.work import SILENT, Progress
+from kappaform.imaging.progress import SILENT, Progress
 
 # Noise: its variance is assumed to be smaller than it is, because a guide has lost some signal.
 _NOISE, _NOISY_SIDES, _NOISY_MEMBERS = 0.4, (8, 4), 64

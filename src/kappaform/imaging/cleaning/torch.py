@@ -22,7 +22,7 @@ from kappaform.imaging.cleaning.patchwise import Rule
 from kappaform.imaging.cleaning.tiles import HostBackend
 from kappaform.imaging.cleaning.torch_groups import TensorGroups, report
 from kappaform.imaging.patches import Grid, mean_free
-from kappaform.imaging.work import SILENT, Progress
+from kappaform.imaging.progress import SILENT, Progress
 
 if TYPE_CHECKING:
     import torch
