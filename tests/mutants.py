@@ -40,6 +40,7 @@ MOMENTUM = "learning/test_momentum.py"
 POLAR = "linalg/test_polar.py"
 PASS = "engines/test_numpy_engine.py"
 UNION, UNION_PASS = "learning/test_union.py", "engines/test_union.py"
+UNIONS, UNION_FILES = "estimators/test_union.py", "persistence/test_unions.py"
 LEARN = "learning/test_learn.py"
 RESUMING = "persistence/test_resuming.py"
 REFUSED = "persistence/test_validation.py"
@@ -107,6 +108,62 @@ MUTANTS = [
         "np.random.default_rng(self.seed)",
         "np.random.default_rng(0)",
         (f"{UNION}::test_the_seed_decides_the_random_starts",),
+    ),
+    Mutant(
+        "a transform for each signal is one too many",
+        "learning/union.py",
+        "if self.n_transforms > n_signals:",
+        "if self.n_transforms >= n_signals:",
+        (f"{UNIONS}::test_strange_signals_give_transforms_within_the_bound",),
+    ),
+    Mutant(
+        "empty codes are divided by nothing",
+        "learning/union.py",
+        "if ratio >= 1:",
+        "if ratio > 1:",
+        (f"{UNIONS}::test_empty_codes_teach_nothing",),
+    ),
+    Mutant(
+        "labels of an earlier fit stay",
+        "estimators/base.py",
+        'if not name.endswith("_")}',
+        'if name != "feature_names_in_"}',
+        (f"{UNIONS}::test_ctrl_c_keeps_what_was_learned",),
+    ),
+    Mutant(
+        "a file forgets what assigns the signals of a relative union",
+        "learning/archive.py",
+        '"ratio": transform.ratio',
+        '"ratio": 0.0',
+        (f"{UNION_FILES}::test_how_often_a_transform_was_tried_elsewhere_and_the_ratio_are_kept",),
+    ),
+    Mutant(
+        "the transforms of a union in a file share a gram matrix",
+        "learning/archive.py",
+        "own = _gram(arrays, number) if",
+        "own = _gram(arrays, 0) if",
+        (f"{UNION_FILES}::test_batches_of_a_union_go_on_from_a_file",),
+    ),
+    Mutant(
+        "the last updates of a union are those of its first transform",
+        "learning/archive.py",
+        '"last_", number) for number in numbers)',
+        '"last_", numbers[0]) for number in numbers)',
+        (f"{UNION_FILES}::test_a_union_goes_on_from_a_file_of_any_iteration",),
+    ),
+    Mutant(
+        "a file may claim any number of transforms",
+        "learning/archive.py",
+        "not 1 <= n_transforms <= len(names) // len(candidates)",
+        "not 1 <= n_transforms <= 10**6",
+        (f"{UNION_FILES}::test_a_header_cannot_claim_more_transforms_than_the_file_has",),
+    ),
+    Mutant(
+        "a method that was given is saved with other parameters",
+        "persistence.py",
+        'in shared - {"method", *method_parameters(method)}:',
+        "in shared:",
+        (f"{UNION_FILES}::test_a_loaded_union_is_the_saved_one",),
     ),
     # --- custom methods, resuming, rounding, kernels
     Mutant(

@@ -117,9 +117,9 @@ def _settings(arguments: Namespace) -> Settings:
     """Check what is the same for all images."""
     side, settings = arguments.patch_size, Settings(*given_noise(arguments))
     if arguments.model:
-        from kappaform.cli.models import load_model
+        from kappaform.cli.models import load_single
 
-        model = load_model(arguments.model)
+        model = load_single(arguments.model)
         settings = settings._replace(
             transform=model.result_.transform, patch_shape=model.patch_shape_
         )

@@ -235,7 +235,7 @@ def _add_noise(parser: Parser) -> None:
 
 
 def _add_learn(commands: Any) -> None:
-    """Learn a transform and save it.
+    """Learn a transform, or a union of several, and save it.
 
     Signals are the rows of .npy files, unchanged, or random patches of images, whose means are
     removed. After Ctrl-C the transform learned so far is saved.
@@ -246,6 +246,8 @@ def _add_learn(commands: Any) -> None:
     _add_output(learn, "file to write")
     _add_method(learn, bound=2.0)
     _add_conditioned(learn)
+    text = "number of transforms; each signal is coded in the one that fits it best"
+    learn.add("--transforms", text, _COUNT, default=1, dest="n_transforms", metavar="K")
     text = "auto, dct, identity, least-squares or procrustes; or a model to resume from"
     learn.add("--init", text, default="auto")
 
