@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.checks import Coding, as_transform, checked_coding, sparsity_of
-from kappaform.engines import Engine, engine_for, refit_of
-from kappaform.learning.result import transform_of
+from kappaform.engines import Engine, Refit, engine_for, refit_of
+from kappaform.learning.result import LearnResult, transform_of
+from kappaform.learning.union_result import UnionResult
 from kappaform.linalg import scaled_inverse
 from kappaform.threads import single_threaded_blas
 
@@ -79,4 +80,18 @@ def evaluate_on(
         some_are_left = np.min(n_nonzero) < engine.n_features
         refit = refit_of(matrix) if coding == "refit" and some_are_left else None
         energies = engine.energies(matrix, scaled_inverse(matrix), n_nonzero, refit)
+    return Evaluation(energies.absolute, energies.relative, energies.reconstruction)
+
+
+def errors_on(
+    engine: Engine, result: LearnResult, n_nonzero: int | NDArray, coding: Coding
+) -> Evaluation:
+    """Errors of a result: with the transforms of a union, each signal in that of its own."""
+    if not isinstance(result, UnionResult):
+        return evaluate_on(engine, result.transform, n_nonzero, coding)
+    with single_threaded_blas():
+        some_are_left = np.min(n_nonzero) < engine.n_features
+        nothing: list[Refit | None] = [None] * len(result.transform)
+        refits = result.refit if coding == "refit" and some_are_left else nothing
+        energies = engine.union_energies(result.union, result.inverses, n_nonzero, refits)
     return Evaluation(energies.absolute, energies.relative, energies.reconstruction)

@@ -160,6 +160,10 @@ class Method:
         """Starts that race by default; None: the DCT basis alone."""
         return None
 
+    def continued(self, found: LearnResult, context: StartContext) -> Any:  # noqa: ARG002
+        """A feasible transform to start from, near the result of a similar method."""
+        return self.to_feasible(found.state.best.transform)
+
     def shape(self, n_features: int) -> tuple[int, ...]:
         """Shape of the transform as an array."""
         return n_features, n_features

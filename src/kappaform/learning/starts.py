@@ -33,7 +33,7 @@ class Start(NamedTuple):
 
 
 class WarmStart(NamedTuple):
-    """As `init`: the result of another bound, or of a part of the signals, and fresh starts."""
+    """As `init`: a result of another bound, of fewer transforms or signals, and fresh starts."""
 
     found: LearnResult
 
@@ -69,7 +69,9 @@ class StartContext:
 def starts_for(init: Any, method: Method, context: StartContext) -> list[Start]:
     """Starts to try, in order."""
     if isinstance(init, WarmStart):
-        init, context = (init.found, "auto"), replace(context, warm=True)
+        context = replace(context, warm=True)
+        warm = Start(method.continued(init.found, context))
+        return [warm, *starts_for("auto", method, context)]
     if isinstance(init, tuple):
         if not init:
             raise ValueError("init=(): give at least one start, or 'auto'.")

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.engines import Engine, Statistics
-from kappaform.learning.growth import grown, random_members, seed_for
+from kappaform.learning.growth import grown, grown_further, random_members, seed_for
 from kappaform.learning.members import Members, UnionStatistics
 from kappaform.learning.method import Method, Updater, same_method
 from kappaform.learning.race import Problem
@@ -26,7 +26,7 @@ from kappaform.learning.starts import Start, StartContext, starts_for
 from kappaform.learning.updates import Steps, Transform, as_matrix
 
 if TYPE_CHECKING:
-    from kappaform.learning.result import Record
+    from kappaform.learning.result import LearnResult, Record
 
 _MOST_TRIALS = 3  # of a new transform in place of one that has hardly any signals
 
@@ -174,7 +174,14 @@ class UnionOf(Method):
             return [Start(Members((start.transform,)), start.explore) for start in starts]
         rng = np.random.default_rng(self.seed)
         others = (random_members(self, context, rng) for _ in range(self.n_starts - 1))
-        return [Start(grown(self, context)), *map(Start, others)]
+        first = [] if context.warm else [Start(grown(self, context))]  # a warm start has grown
+        return [*first, *map(Start, others)]
+
+    def continued(self, found: LearnResult, context: StartContext) -> Members:
+        """A union of as many or fewer transforms, grown further."""
+        members: Members = found.state.best.transform
+        each = tuple(map(self.method.to_feasible, members.each))
+        return grown_further(self, context, replace(members, each=each, trials=0))
 
     def as_array(self, transform: Members) -> NDArray:
         return np.stack([self.method.as_array(each) for each in transform.each])
