@@ -47,8 +47,38 @@ QUALITY = "imaging/test_quality_of_denoising.py"
 GROUPS = "imaging/test_groups.py"
 INPAINT = "imaging/test_inpaint.py"
 CHOICE = "estimators/test_choice.py"
+UNION_PATH = "learning/test_union_path.py"
 
 MUTANTS = [
+    # --- the path over the number of transforms
+    Mutant(
+        "a union on the path forgets the ratio of the one before",
+        "learning/union.py",
+        "replace(members, each=each, trials=0)",
+        "Members(each)",
+        (f"{UNION_PATH}::test_a_union_that_is_continued_begins_no_higher",),
+    ),
+    Mutant(
+        "a union on the path starts afresh",
+        "learning/starts.py",
+        'return [warm, *starts_for("auto", method, context)]',
+        'return starts_for("auto", method, context)',
+        (f"{UNION_PATH}::test_loss_never_rises_along_the_path",),
+    ),
+    Mutant(
+        "errors of a union are those of its first transform for all signals",
+        "learning/evaluate.py",
+        "union_energies(result.union, ",
+        "union_energies(result.union._replace(weights=0 * result.union.weights), ",
+        (f"{UNION_PATH}::test_table_holds_the_errors_of_the_definition",),
+    ),
+    Mutant(
+        "every atom of a union is of the first transform",
+        "plots/pictures.py",
+        "for matrix in matrices]",
+        "for matrix in matrices[:1].repeat(len(matrices), 0)]",
+        ("plots/test_plots.py::test_atoms_of_a_union_are_those_of_each_transform",),
+    ),
     # --- the same bits in every process
     Mutant(
         "what kernels call is compiled on its own",
