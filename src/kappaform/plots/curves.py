@@ -173,7 +173,7 @@ def plot_path(path: Path) -> Figure:
     draw_path_errors(figure, curves, path.parameter)
     if path.parameter == "n_transforms":
         for axes in figure.axes:  # they are few: each has its tick
-            axes.xaxis.set_major_locator(FixedLocator(path["n_transforms"]))
+            axes.xaxis.set_major_locator(FixedLocator(path["n_transforms"].tolist()))
             axes.xaxis.set_minor_locator(NullLocator())
             axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     if len(lines) > 1:
