@@ -18,7 +18,7 @@ from skimage import data
 from timing import Calls, least_seconds
 
 from kappaform.engines import engine_for, refit_of
-from kappaform.engines.scale import Union
+from kappaform.engines.union import Union
 from kappaform.threads import at_most_threads, single_threaded_blas
 
 N_SIGNALS = 200_000

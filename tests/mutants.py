@@ -39,6 +39,7 @@ SPECTRUM = "linalg/test_spectrum.py"
 MOMENTUM = "learning/test_momentum.py"
 POLAR = "linalg/test_polar.py"
 PASS = "engines/test_numpy_engine.py"
+UNION, UNION_PASS = "learning/test_union.py", "engines/test_union.py"
 LEARN = "learning/test_learn.py"
 RESUMING = "persistence/test_resuming.py"
 REFUSED = "persistence/test_validation.py"
@@ -56,14 +57,14 @@ MUTANTS = [
         "learning/union.py",
         "replace(members, each=each, trials=0)",
         "Members(each)",
-        (f"{UNION_PATH}::test_a_union_that_is_continued_begins_no_higher",),
+        (f"{UNION_PATH}::test_a_union_that_grows_begins_no_higher_and_assigns_as_before",),
     ),
     Mutant(
         "a union on the path starts afresh",
-        "learning/starts.py",
-        'return [warm, *starts_for("auto", method, context)]',
-        'return starts_for("auto", method, context)',
-        (f"{UNION_PATH}::test_loss_never_rises_along_the_path",),
+        "learning/union.py",
+        "if context.warm is None:\n            return grown",
+        "if True:\n            return grown",
+        (f"{UNION_PATH}::test_a_union_that_grows_begins_no_higher_and_assigns_as_before",),
     ),
     Mutant(
         "errors of a union are those of its first transform for all signals",
@@ -86,6 +87,56 @@ MUTANTS = [
         "forceinline=True",
         "forceinline=False",
         ("engines/test_jit.py::test_what_a_kernel_calls_becomes_a_part_of_it",),
+    ),
+    # --- a union of transforms
+    Mutant(
+        "of equal scores the last transform wins",
+        "engines/kernels.py",
+        "if score >= best[i, 0]:",
+        "if score > best[i, 0]:",
+        (f"{UNION_PASS}::test_of_equal_scores_the_first_transform_wins",),
+    ),
+    Mutant(
+        "signals count for the gram matrix of another transform",
+        "engines/union.py",
+        "total.grams[number] += mine.T @ mine",
+        "total.grams[0] += mine.T @ mine",
+        (f"{UNION_PASS}::test_a_pass_agrees_with_its_definition",),
+    ),
+    Mutant(
+        "the constant of a score is not scaled with the transforms",
+        "engines/union.py",
+        "np.ldexp(weights[:, 2], 2 * exponent)",
+        "weights[:, 2]",
+        (f"{UNION_PASS}::test_a_transform_with_a_constant_score_takes_what_others_fit_worse",),
+    ),
+    Mutant(
+        "the relative objective is updated as the absolute one",
+        "learning/union.py",
+        "cross=part.cross / (1 - ratio)",
+        "cross=part.cross",
+        (f"{UNION}::test_no_iteration_raises_the_loss_and_every_transform_obeys_the_bound",),
+    ),
+    Mutant(
+        "transforms without signals stay where they are",
+        "learning/union.py",
+        "transform.trials >= _MOST_TRIALS",
+        "transform.trials >= 0",
+        (f"{UNION}::test_a_transform_without_signals_moves_at_once",),
+    ),
+    Mutant(
+        "a transform moves although that raises the loss",
+        "learning/union.py",
+        "self.checked_loss(new, moved) < self.checked_loss(statistics, transform)",
+        "self.checked_loss(new, moved) < math.inf",
+        (f"{UNION}::test_signals_that_are_hardly_signals_are_learned_from", "test_soak.py"),
+    ),
+    Mutant(
+        "random starts ignore the seed",
+        "learning/union.py",
+        "np.random.default_rng(self.seed)",
+        "np.random.default_rng(0)",
+        (f"{UNION}::test_the_seed_decides_the_random_starts",),
     ),
     # --- custom methods, resuming, rounding, kernels
     Mutant(
@@ -363,8 +414,8 @@ MUTANTS = [
     Mutant(
         "one coefficient too many where the guess of an earlier pass nearly fits",
         "engines/kernels.py",
-        "if n_marked != n_nonzero[i]:",
-        "if n_marked != n_nonzero[i] and n_marked != n_nonzero[i] + 1:",
+        "if n_marked != n_nonzero:\n        step",
+        "if n_marked != n_nonzero and n_marked != n_nonzero + 1:\n        step",
         (f"{PASS}::test_remembering_earlier_passes_never_changes_a_result",),
     ),
     Mutant(

@@ -4,21 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
-
-# Errors of a program, not of its data: they pass unchanged, as reading again would not help.
-_MISTAKES = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    ImportError,
-    NameError,
-    NotImplementedError,
-    SyntaxError,
-    TypeError,
-)
 
 
 class SignalsUnreadable(OSError):  # noqa: N818 - as LearningInterrupted says what happened
@@ -69,22 +55,3 @@ def warn(message: str) -> None:
     while frame.f_back and str(frame.f_globals.get("__name__")).startswith("kappaform."):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, UserWarning, stacklevel=level)
-
-
-def unreadable(what: str) -> SignalsUnreadable:
-    """The error for signals that failed, with its remedy."""
-    return SignalsUnreadable(
-        f"{what}. Fix the source of the signals and call again; if learning had begun, resume "
-        "from the `.result` of this error (init=...)."
-    )
-
-
-@contextmanager
-def reading(what: str) -> Iterator[None]:
-    """Turn errors of what signals are read or computed from into `SignalsUnreadable`."""
-    try:
-        yield
-    except (*_MISTAKES, SignalsUnreadable):
-        raise
-    except Exception as error:
-        raise unreadable(f"{what}: {type(error).__name__}: {error}") from error

@@ -9,7 +9,7 @@ import pytest
 import kappaform as kf
 from kappaform.engines import engine_for
 from kappaform.learning.race import Problem
-from kappaform.learning.starts import StartContext
+from kappaform.learning.starts import StartContext, WarmStart, starts_for
 from kappaform.learning.union import UnionOf
 from kappaform.learning.union_path import UnionPath
 
@@ -58,16 +58,18 @@ def test_loss_never_rises_along_the_path(method, max_iter, rng):
 
 @pytest.mark.parametrize("objective", ["absolute", "relative"])
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("number", [2, 3])
-def test_a_union_that_is_continued_begins_no_higher(objective, seed, number):
+def test_a_union_that_grows_begins_no_higher_and_assigns_as_before(objective, seed):
     signals = np.random.default_rng(seed).standard_normal((200, 9)).cumsum(axis=1)
     method = kf.Conditioned(4.0, objective=objective)
     options = {"n_nonzero_coefs": 3, "n_starts": 1, "max_iter": 20}
     found = kf.learn_union(signals, method, n_transforms=2, **options)
-    more, engine = UnionOf(method, number), engine_for(signals)
+    more, engine = UnionOf(method, 3), engine_for(signals)
     problem = Problem(engine, more, 3)
-    members = more.continued(found, StartContext(engine.gram, 3, problem.run_pass, problem=problem))
-    assert len(members.each) == number
+    context = StartContext(engine.gram, 3, problem.run_pass, problem=problem)
+    members = starts_for(WarmStart(found), more, context)[0].transform
+    assert len(members.each) == 3
+    np.testing.assert_allclose(members.matrix[:2], found.transforms, atol=1e-9)
+    assert members.ratio == found.state.best.transform.ratio
     loss = more.checked_loss(problem.run_pass(members), members)
     assert loss <= found.loss[-1] * ROUNDING
 

@@ -14,9 +14,15 @@ import numpy as np
 
 from kappaform.checks import Array, Float64Array
 from kappaform.engines import refit_kernels
-from kappaform.engines.engine import Inverse, PassSums, Refit
+from kappaform.engines.codes import Inverse, Refit
+from kappaform.engines.engine import (
+    PassSums,
+    ScaledSums,
+    ScaledTransform,
+    scale_exponent,
+    scaled_transform,
+)
 from kappaform.engines.kernels import WORD, accumulate, list_largest, mark_largest
-from kappaform.engines.scale import ScaledSums, ScaledTransform, scale_exponent, scaled_transform
 from kappaform.errors import NotFinite
 from kappaform.threads import Workspace
 

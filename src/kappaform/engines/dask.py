@@ -17,9 +17,17 @@ from kappaform.checks import Array, Float64Array, as_real_array, check_rows, rea
 from kappaform.engines import blocks
 from kappaform.engines import union as unions
 from kappaform.engines.blocks import BITS, Run
-from kappaform.engines.engine import Engine, Inverse, PassSums, Refit, Sparsity, UnionSums
-from kappaform.engines.scale import ScaledSums, ScaledTransform, ScaledUnion, Union
-from kappaform.errors import NotFinite, SignalsUnreadable, reading
+from kappaform.engines.codes import Inverse, Refit
+from kappaform.engines.engine import (
+    Engine,
+    PassSums,
+    ScaledSums,
+    ScaledTransform,
+    Sparsity,
+    reading,
+)
+from kappaform.engines.union import Union, UnionSums
+from kappaform.errors import NotFinite, SignalsUnreadable
 from kappaform.threads import single_threaded_blas
 
 _BRANCHES = 32  # of the tree of sums: its order, and so its rounding, depends on nothing else
@@ -79,7 +87,7 @@ class DaskEngine(Engine):
         arguments = _sent(transform), self.exponent
         return self._total(blocks.pass_over, n_nonzero, *arguments, key=self._key)
 
-    def _union_sums(self, union: ScaledUnion, n_nonzero: Sparsity) -> UnionSums:
+    def _union_sums(self, union: Union, n_nonzero: Sparsity) -> UnionSums:
         options = {"key": self._key, "n_guesses": len(union.transforms)}
         arguments = _sent(union), self.exponent
         return self._total(unions.pass_over, n_nonzero, *arguments, **options)
@@ -92,7 +100,7 @@ class DaskEngine(Engine):
 
     def _union_energy_sums(
         self,
-        union: ScaledUnion,
+        union: Union,
         inverses: Sequence[Inverse],
         n_nonzero: Sparsity,
         refits: Sequence[Refit | None],

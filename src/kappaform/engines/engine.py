@@ -8,29 +8,91 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from kappaform.checks import Array, Float64Array
-from kappaform.engines.scale import (
-    ScaledSums,
-    ScaledTransform,
-    ScaledUnion,
-    Union,
-    scaled_transform,
-    scaled_union,
-)
-from kappaform.errors import unreadable
-from kappaform.linalg import scaled_inverse
+from kappaform.engines.codes import Energies, Inverse, Refit
+from kappaform.errors import SignalsUnreadable
 
-#: A matrix times 2**exponent, and the exponent: that of `kappaform.linalg.scaled_inverse`.
-Inverse = tuple[Float64Array, int]
+if TYPE_CHECKING:
+    from kappaform.engines.union import Union, UnionSums
+
 Sparsity = int | Array  #: entries of a code that are kept, of all signals or of each
 
+# Signals whose largest magnitude is between 2**-exponent and 2**exponent are left alone: sums of
+# their squares, and squares of what rounding leaves of them, are within the range of the dtype.
+_ORDINARY_EXPONENT = {np.dtype(np.float32): 30, np.dtype(np.float64): 200}
+# A transform whose largest entry is between 2**-8 and 2**8 is left alone: with signals that are
+# left alone, squares of coefficients are then within the range of float32.
+_ORDINARY_TRANSFORM = 8
+_LARGEST_SHIFT = 1022  # the scale and its inverse are normal numbers
 _LARGEST_NORM_EXPONENT = 1010  # of all signals: leaves 2**13 for the norm of a transform
+
+# Errors of a program, not of its data: they pass unchanged, as reading again would not help.
+_MISTAKES = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    ImportError,
+    NameError,
+    NotImplementedError,
+    SyntaxError,
+    TypeError,
+)
+
+
+def scale_exponent(peak: float, dtype: np.dtype) -> int:
+    """Exponent of the power of two by which signals up to `peak` are multiplied in all sums."""
+    exponent = math.frexp(peak)[1]
+    if abs(exponent) <= _ORDINARY_EXPONENT[dtype]:
+        return 0
+    return -max(-_LARGEST_SHIFT, min(exponent, _LARGEST_SHIFT))
+
+
+class ScaledTransform(NamedTuple):
+    """A transposed transform times 2**exponent, in the dtype of coefficients."""
+
+    matrix: Array
+    exponent: int
+
+
+def scaled_transform(transform: Float64Array, dtype: np.dtype) -> ScaledTransform:
+    """A transform as blocks are multiplied by it."""
+    exponent = -math.frexp(float(np.abs(transform).max()))[1]
+    if abs(exponent) <= _ORDINARY_TRANSFORM:
+        exponent, scaled = 0, transform
+    else:
+        scaled = np.ldexp(transform, exponent)
+    return ScaledTransform(scaled.astype(dtype, order="C", copy=False).T, exponent)
+
+
+@dataclass(eq=False)
+class ScaledSums:
+    """Sums of squares and products of signals, at the scale that the largest so far requires."""
+
+    sums: Float64Array  #: of signals times 2**exponent
+    dtype: np.dtype  #: of the signals
+    peak: float = 0.0  #: largest magnitude of the signals
+    exponent: int = 0
+
+    def add(self, peak: float, sums: Array, exponent: int) -> None:
+        """Add sums of more signals. Powers of two lose no digit, unless a sum vanishes."""
+        self.peak = max(self.peak, peak)
+        common = scale_exponent(self.peak, self.dtype)
+        if common != self.exponent:
+            self.sums = np.ldexp(self.sums, 2 * (common - self.exponent))
+            self.exponent = common
+        self.sums += np.ldexp(sums, 2 * (common - exponent)) if common != exponent else sums
+
+    def __add__(self, other: ScaledSums) -> ScaledSums:
+        total = replace(self, sums=self.sums.copy())
+        total.add(other.peak, other.sums, other.exponent)
+        return total
 
 
 @dataclass(eq=False)
@@ -99,11 +161,6 @@ class Statistics:
             exponent=exponent,
         )
 
-    def error_with(self, transform: Float64Array) -> float:
-        """‖X − Y Vᵀ‖ of any transform V with these codes, at this scale."""
-        fit = float(np.vdot(transform @ self.gram, transform) - 2 * np.vdot(transform, self.cross))
-        return math.sqrt(max(fit + self.code_energy, 0.0))
-
     def decay(self, factor: float) -> Statistics:
         """Let every signal so far count `factor` times (0 ≤ factor ≤ 1): forgetting."""
         return replace(
@@ -116,82 +173,23 @@ class Statistics:
         )
 
 
-class Energies(NamedTuple):
-    """Squared norms of signals, codes and errors, with the exponents of their scales.
-
-    They are those of signals times ``2**exponent`` and, for `codes` and `discarded`, of a transform
-    times ``2**transform_exponent``. Both are 0 unless scales are out of the ordinary.
-    """
-
-    signals: float  #: ‖Y‖²
-    codes: float  #: ‖X‖²
-    discarded: float  #: ‖Z − X‖²
-    lost: float  #: ‖Y − X W⁻ᵀ‖²
-    exponent: int = 0
-    transform_exponent: int = 0
-
-    @property
-    def absolute(self) -> float:
-        """‖X − Y Wᵀ‖ of signals and transform as given; inf, where it is beyond float64."""
-        with np.errstate(over="ignore", under="ignore"):
-            shift = -(self.exponent + self.transform_exponent)
-            return float(np.ldexp(math.sqrt(self.discarded), shift))
-
-    @property
-    def relative(self) -> float:
-        """‖X − Y Wᵀ‖ / ‖Y Wᵀ‖, 0 for coefficients that are all zero."""
-        energy = self.codes + self.discarded
-        return math.sqrt(self.discarded / energy) if energy else 0.0
-
-    @property
-    def reconstruction(self) -> float:
-        """‖Y − X W⁻ᵀ‖ / ‖Y‖, 0 for signals that are all zero."""
-        return math.sqrt(self.lost / self.signals) if self.signals else 0.0
+def unreadable(what: str) -> SignalsUnreadable:
+    """The error for signals that failed, with its remedy."""
+    return SignalsUnreadable(
+        f"{what}. Fix the source of the signals and call again; if learning had begun, resume "
+        "from the `.result` of this error (init=...)."
+    )
 
 
-class Refit(NamedTuple):
-    r"""What refitted codes, which reconstruct signals best, need for one transform W.
-
-    A signal is the sum of the columns of :math:`W^{-1}` times its coefficients. Codes are chosen
-    among the coefficients of columns scaled to norm 1, and have the values of least squares
-    (docs/mathematics.md, section 3).
-    """
-
-    transform: Float64Array  #: the rows of W, each times the norm of its column of the inverse
-    columns: Float64Array  #: of the inverse, of norm 1, one in each row
-    gram: Float64Array  #: their inner products
-    scale: Float64Array  #: (n,), times 2**exponent: from codes of this transform to those of W
-    exponent: int
-
-
-def refit_of(transform: Float64Array) -> Refit:
-    """The refit of a finite matrix. Rejects a singular one."""
-    columns, exponent = scaled_inverse(transform)  # one in each row, times 2**exponent
-    norms = np.linalg.norm(columns, axis=1)
-    columns = columns / norms[:, np.newaxis]
-    rows = np.ldexp(transform, -exponent) * norms[:, np.newaxis]
-    return Refit(rows, columns, columns @ columns.T, 1 / norms, exponent)
-
-
-@dataclass(eq=False)
-class UnionSums:
-    """Sums over the signals of each transform of a union."""
-
-    grams: Float64Array  #: YᵀY, (K, n, n)
-    crosses: Float64Array  #: XᵀY, (K, n, n)
-    energies: Float64Array  #: ‖X‖², ‖Z − X‖² and the number of signals, (K, 3)
-
-    @classmethod
-    def empty(cls, n_transforms: int, n_features: int) -> UnionSums:
-        shape = n_transforms, n_features, n_features
-        return cls(np.zeros(shape), np.zeros(shape), np.zeros((n_transforms, 3)))
-
-    def __add__(self, other: UnionSums) -> UnionSums:
-        return UnionSums(
-            self.grams + other.grams,
-            self.crosses + other.crosses,
-            self.energies + other.energies,
-        )
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Turn errors of what signals are read or computed from into `SignalsUnreadable`."""
+    try:
+        yield
+    except (*_MISTAKES, SignalsUnreadable):
+        raise
+    except Exception as error:
+        raise unreadable(f"{what}: {type(error).__name__}: {error}") from error
 
 
 class Engine(ABC):
@@ -252,10 +250,9 @@ class Engine(ABC):
 
         The constants of the scores are at the scale of the statistics, `exponent`.
         """
-        exponent, scaled = self.exponent, scaled_union(union, self.dtype)
-        sums = self._union_sums(scaled, n_nonzero)
+        exponent, sums = self.exponent, self._union_sums(union, n_nonzero)
         energies, counts = sums.energies[:, :2], sums.energies[:, 2].astype(int)
-        crosses, energies = self._unscaled(sums.crosses, energies, scaled.exponent)
+        crosses, energies = self._unscaled(sums.crosses, energies, sums.exponent)
         each = zip(sums.grams, crosses, *energies.T.tolist(), counts.tolist(), strict=True)
         return tuple(
             Statistics(gram, cross, kept, discarded, count, exponent)
@@ -297,8 +294,8 @@ class Engine(ABC):
         refits: Sequence[Refit | None],
     ) -> Energies:
         """`energies`, of each signal with the transform that it is assigned to."""
-        scaled = scaled_union(union, self.dtype)
-        total = self._union_energy_sums(scaled, inverses, n_nonzero, refits)
+        total = self._union_energy_sums(union, inverses, n_nonzero, refits)
+        scaled = scaled_transform(np.concatenate(union.transforms), self.dtype)
         return self._energies(total, scaled.exponent)
 
     def _energies(self, total: ScaledSums, transform_exponent: int) -> Energies:
@@ -364,13 +361,13 @@ class Engine(ABC):
         """‖Y‖², ‖X‖², ‖Z − X‖² and ‖Y − X W⁻ᵀ‖². Rejects signals that are not finite."""
 
     @abstractmethod
-    def _union_sums(self, union: ScaledUnion, n_nonzero: Sparsity) -> UnionSums:
+    def _union_sums(self, union: Union, n_nonzero: Sparsity) -> UnionSums:
         """Sums of the scaled signals with the scaled transforms."""
 
     @abstractmethod
     def _union_energy_sums(
         self,
-        union: ScaledUnion,
+        union: Union,
         inverses: Sequence[Inverse],
         n_nonzero: Sparsity,
         refits: Sequence[Refit | None],

@@ -50,13 +50,7 @@ def accumulate(signals, coefs, bits, n_nonzero, thresholds, partial, cross):
     threshold = _without_sign(bits) // 2  # about 1
     for i in range(signals.shape[0]):
         start = i * width
-        if thresholds[i] > 0:
-            threshold = thresholds[i]
-        n_marked = _mark(flat_bits, start, threshold, marks)
-        if n_marked != n_nonzero[i]:
-            step = _octave(bits) // 32 if thresholds[i] > 0 else _octave(bits) // 2
-            threshold = _search(flat_bits, start, n_nonzero[i], threshold, n_marked, step, marks)
-            threshold = _centred(bits[i], threshold)
+        threshold = _mark_code(bits, flat_bits, i, n_nonzero[i], thresholds[i], threshold, marks)
         thresholds[i] = threshold
         for w in range(0, width, WORD):
             word = marks[w // WORD]
@@ -87,13 +81,7 @@ def compete(coefs, bits, n_nonzero, thresholds, weights, number, best, chosen, c
     threshold = _without_sign(bits) // 2  # about 1
     for i in range(coefs.shape[0]):
         start = i * width
-        if thresholds[i] > 0:
-            threshold = thresholds[i]
-        n_marked = _mark(flat_bits, start, threshold, marks)
-        if n_marked != n_nonzero[i]:
-            step = _octave(bits) // 32 if thresholds[i] > 0 else _octave(bits) // 2
-            threshold = _search(flat_bits, start, n_nonzero[i], threshold, n_marked, step, marks)
-            threshold = _centred(bits[i], threshold)
+        threshold = _mark_code(bits, flat_bits, i, n_nonzero[i], thresholds[i], threshold, marks)
         thresholds[i] = threshold
         discarded_energy = energy = 0.0
         for w in range(0, width, WORD):
@@ -182,6 +170,23 @@ def list_largest(bits, n_nonzero, guesses, chosen, counts):
                 word &= word - np.uint64(1)
                 count += 1
         counts[i] = count
+
+
+@_inlined
+def _mark_code(bits, flat_bits, i, n_nonzero, guess, threshold, marks):
+    """Mark the n_nonzero largest entries of row i and return their threshold.
+
+    The search begins at the guess, or at the given threshold if the guess is 0.
+    """
+    start = i * bits.shape[1]
+    if guess > 0:
+        threshold = guess
+    n_marked = _mark(flat_bits, start, threshold, marks)
+    if n_marked != n_nonzero:
+        step = _octave(bits) // 32 if guess > 0 else _octave(bits) // 2
+        threshold = _search(flat_bits, start, n_nonzero, threshold, n_marked, step, marks)
+        threshold = _centred(bits[i], threshold)
+    return threshold
 
 
 @_inlined

@@ -23,10 +23,11 @@ from kappaform.checks import (
 from kappaform.engines import blocks
 from kappaform.engines import union as unions
 from kappaform.engines.blocks import BITS
-from kappaform.engines.engine import Engine, Inverse, PassSums, Refit, Sparsity, UnionSums
+from kappaform.engines.codes import Inverse, Refit
+from kappaform.engines.engine import Engine, PassSums, ScaledSums, ScaledTransform, Sparsity
 from kappaform.engines.kernels import mark_largest
-from kappaform.engines.scale import ScaledSums, ScaledTransform, ScaledUnion, Union
 from kappaform.engines.stores import reader_of
+from kappaform.engines.union import Union, UnionSums
 from kappaform.threads import Workspace, mapped_in_order
 
 Result = TypeVar("Result")
@@ -118,7 +119,7 @@ class NumpyEngine(Engine):
         arguments = transform, self.exponent, self._thresholds(1)[0]
         return reduce(add, self._mapped(blocks.pass_over, n_nonzero, *arguments))
 
-    def _union_sums(self, union: ScaledUnion, n_nonzero: Sparsity) -> UnionSums:
+    def _union_sums(self, union: Union, n_nonzero: Sparsity) -> UnionSums:
         n_transforms = len(union.transforms)
         arguments = union, self.exponent, self._thresholds(n_transforms)
         how = {"n_sums": 2 * n_transforms}
@@ -131,7 +132,7 @@ class NumpyEngine(Engine):
 
     def _union_energy_sums(
         self,
-        union: ScaledUnion,
+        union: Union,
         inverses: Sequence[Inverse],
         n_nonzero: Sparsity,
         refits: Sequence[Refit | None],

@@ -24,7 +24,8 @@ import numpy as np
 
 from kappaform.checks import Array, is_store, library_of, memory_map
 from kappaform.engines.blocks import blocks_of, split_rows
-from kappaform.errors import SignalsUnreadable, reading
+from kappaform.engines.engine import reading
+from kappaform.errors import SignalsUnreadable
 
 # Bytes that are read at a time: many enough for a disk, few compared to the memory of a machine.
 _PIECE_BYTES = 2**23

@@ -12,18 +12,19 @@ import numpy as np
 
 from kappaform.checks import Array, Float64Array, check_rows
 from kappaform.engines.blocks import split_rows
-from kappaform.engines.engine import Engine, Inverse, PassSums, Refit, Sparsity, UnionSums
-from kappaform.engines.scale import (
+from kappaform.engines.codes import Inverse, Refit
+from kappaform.engines.engine import (
+    Engine,
+    PassSums,
     ScaledSums,
     ScaledTransform,
-    ScaledUnion,
-    Union,
+    Sparsity,
     scale_exponent,
     scaled_transform,
-    scaled_union,
 )
 from kappaform.engines.torch_codes import Won, competition, keep_largest, refitted
 from kappaform.engines.triton_pass import FusedPass, can_pass_over
+from kappaform.engines.union import ScaledUnion, Union, UnionSums, scaled_union
 from kappaform.errors import NotFinite
 
 if TYPE_CHECKING:
@@ -156,13 +157,14 @@ class TorchEngine(Engine):
             energies[1] += coefs.sub_(codes).square_().sum(dtype=torch.float64)
         return PassSums(cross.cpu().numpy(), energies.cpu().numpy())
 
-    def _union_sums(self, union: ScaledUnion, n_nonzero: Sparsity) -> UnionSums:
+    def _union_sums(self, union: Union, n_nonzero: Sparsity) -> UnionSums:
         import torch
 
         n_features, n_transforms = self.n_features, len(union.transforms)
+        scaled = scaled_union(union, self.dtype)
         grams = self._zeros(n_transforms, n_features, n_features)
         crosses, energies = torch.zeros_like(grams), self._zeros(n_transforms, 3)
-        for _, block, won in self._won(union, self._sparsity(n_nonzero), self.exponent):
+        for _, block, won in self._won(scaled, self._sparsity(n_nonzero), self.exponent):
             for number in range(n_transforms):
                 mine = won.numbers == number
                 signals, codes = block[mine].double(), won.codes[mine].double()
@@ -171,7 +173,8 @@ class TorchEngine(Engine):
                 energies[number, 0] += codes.square().sum()
                 energies[number, 1] += won.discarded[mine].sum(dtype=torch.float64)
                 energies[number, 2] += mine.sum()
-        return UnionSums(*(each.cpu().numpy() for each in (grams, crosses, energies)))
+        sums = grams.cpu().numpy(), crosses.cpu().numpy(), energies.cpu().numpy()
+        return UnionSums(*sums, scaled.exponent)
 
     def _won(
         self, union: ScaledUnion, sparsity: Tensor, exponent: int | None = None
@@ -185,16 +188,13 @@ class TorchEngine(Engine):
 
     def _union_energy_sums(
         self,
-        union: ScaledUnion,
+        union: Union,
         inverses: Sequence[Inverse],
         n_nonzero: Sparsity,
         refits: Sequence[Refit | None],
     ) -> ScaledSums:
-        import torch
-
-        total, sparsity = ScaledSums(np.zeros(4), self.dtype), self._sparsity(n_nonzero)
-        numbers = torch.cat([won.numbers for *_, won in self._won(union, sparsity)])
-        for number, transform in enumerate(union.transforms):
+        total, numbers = ScaledSums(np.zeros(4), self.dtype), self.assign(union, n_nonzero)
+        for number, transform in enumerate(scaled_union(union, self.dtype).transforms):
             part, wanted = self._part(numbers, number, n_nonzero)
             if part is not None:
                 how = inverses[number], wanted, refits[number]

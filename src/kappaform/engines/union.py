@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -15,12 +16,73 @@ import numpy as np
 from kappaform.checks import Array, Float64Array
 from kappaform.engines import blocks
 from kappaform.engines.blocks import BITS, Run
-from kappaform.engines.engine import Inverse, Refit, UnionSums
+from kappaform.engines.codes import Inverse, Refit
+from kappaform.engines.engine import (
+    ScaledSums,
+    ScaledTransform,
+    scale_exponent,
+    scaled_transform,
+)
 from kappaform.engines.kernels import FLUSH_ROWS, accumulate_won, compete
-from kappaform.engines.scale import ScaledSums, ScaledUnion, Union, scale_exponent, scaled_union
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
+
+
+class Union(NamedTuple):
+    """Transforms, and how signals are assigned to them.
+
+    The score of a signal with the coefficients z and the code x is
+    ``weights[k] @ (‖z − x‖², ‖z‖², 1)``; the lowest one decides, of equal ones the first.
+    """
+
+    transforms: Float64Array  #: (K, n, n)
+    weights: Float64Array  #: (K, 3)
+
+
+class ScaledUnion(NamedTuple):
+    """Transforms at one scale, so that scores can be compared, and their weights there."""
+
+    transforms: tuple[ScaledTransform, ...]
+    weights: Float64Array
+
+    @property
+    def exponent(self) -> int:
+        return self.transforms[0].exponent
+
+
+def scaled_union(union: Union, dtype: np.dtype) -> ScaledUnion:
+    """A union as blocks are multiplied by it."""
+    stacked, exponent = scaled_transform(np.concatenate(union.transforms), dtype)
+    matrices = np.split(stacked.T, len(union.transforms))
+    weights = union.weights.copy()
+    weights[:, 2] = np.ldexp(weights[:, 2], 2 * exponent)
+    return ScaledUnion(tuple(ScaledTransform(each.T, exponent) for each in matrices), weights)
+
+
+@dataclass(eq=False)
+class UnionSums:
+    """Sums over the signals of each transform of a union."""
+
+    grams: Float64Array  #: YᵀY, (K, n, n)
+    crosses: Float64Array  #: XᵀY, (K, n, n)
+    energies: Float64Array  #: ‖X‖², ‖Z − X‖² and the number of signals, (K, 3)
+    exponent: int  #: of the scale of the transforms
+
+    @classmethod
+    def empty(cls, union: ScaledUnion, n_features: int) -> UnionSums:
+        n_transforms = len(union.transforms)
+        shape = n_transforms, n_features, n_features
+        energies = np.zeros((n_transforms, 3))
+        return cls(np.zeros(shape), np.zeros(shape), energies, union.exponent)
+
+    def __add__(self, other: UnionSums) -> UnionSums:
+        return UnionSums(
+            self.grams + other.grams,
+            self.crosses + other.crosses,
+            self.energies + other.energies,
+            self.exponent,
+        )
 
 
 class _Won(NamedTuple):
@@ -32,13 +94,13 @@ class _Won(NamedTuple):
     values: Array  #: what they are
 
 
-def pass_over(run: Run, union: ScaledUnion, exponent: int, thresholds: Array) -> UnionSums:
+def pass_over(run: Run, given: Union, exponent: int, thresholds: Array) -> UnionSums:
     """Sums of signals times 2**exponent, for the scaled transforms.
 
     `thresholds` as for `blocks.pass_over`, a row for each transform.
     """
-    n, n_transforms = run.n_features, len(union.weights)
-    total = UnionSums.empty(n_transforms, n)
+    n, n_transforms, union = run.n_features, len(given.weights), scaled_union(given, run.dtype)
+    total = UnionSums.empty(union, n)
     partials = blocks.buffer(run, "partials", n_transforms * n, run.dtype)
     partials = partials.reshape(n_transforms, n, -1)
     for rows, block in run.blocks:
@@ -83,13 +145,13 @@ def encode(
 
 
 def energies(
-    run: Run, union: ScaledUnion, inverses: Sequence[Inverse], refits: Sequence[Refit | None]
+    run: Run, union: Union, inverses: Sequence[Inverse], refits: Sequence[Refit | None]
 ) -> ScaledSums:
     """Sums of `blocks.energies`, each row with its transform."""
-    total = ScaledSums(np.zeros(4), run.dtype)
+    total, scaled = ScaledSums(np.zeros(4), run.dtype), scaled_union(union, run.dtype)
     for rows, block in run.blocks:
-        for number, _, part in _parts(run, rows, block, union):
-            transform, inverse = union.transforms[number], inverses[number]
+        for number, _, part in _parts(run, rows, block, scaled):
+            transform, inverse = scaled.transforms[number], inverses[number]
             some = blocks.energies(part, transform, inverse, refits[number])
             total.add(some.peak, some.sums, some.exponent)
     return total

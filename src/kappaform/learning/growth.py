@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kappaform.engines import Engine
-from kappaform.engines.scale import Union
+from kappaform.engines.union import Union
 from kappaform.learning.members import Members, UnionStatistics
 from kappaform.learning.method import Method
 from kappaform.learning.race import Candidate, Problem, Race, step, with_statistics

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.engines import Statistics
-from kappaform.engines.scale import Union
+from kappaform.engines import Engine, Statistics
+from kappaform.engines.union import Union
 from kappaform.learning.updates import Transform, as_matrix
 
 
@@ -31,6 +32,12 @@ class Members:
     def union(self) -> Union:
         """As engines take it: a signal belongs where ‖z − x‖² − ratio · ‖z‖² is least."""
         return Union(self.matrix, np.tile([1.0, -self.ratio, 0.0], (len(self.each), 1)))
+
+    def run_pass(self, engine: Engine, n_nonzero: Any) -> UnionStatistics:
+        """Statistics of the signals of each transform."""
+        if len(self.each) == 1:
+            return UnionStatistics((engine.run_pass(as_matrix(self.each[0]), n_nonzero),))
+        return UnionStatistics(engine.run_union_pass(self.union, n_nonzero))
 
     def with_member(self, number: int, transform: Transform) -> Members:
         each = (*self.each[:number], transform, *self.each[number + 1 :])
@@ -76,10 +83,6 @@ class UnionStatistics:
         """The squared relative error."""
         energy = self.discarded_energy + self.code_energy
         return self.discarded_energy / energy if energy else 0.0
-
-    def error_with(self, transforms: NDArray) -> float:
-        """‖X − Y Vᵀ‖ where each signal keeps its code, and V is the new transform there."""
-        return math.hypot(*map(Statistics.error_with, self.parts, transforms))
 
     def merge(self, other: UnionStatistics) -> UnionStatistics:
         merged = tuple(map(Statistics.merge, self.parts, other.parts))

@@ -17,11 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.checks import as_real_array
-from kappaform.engines import Engine, Statistics
+from kappaform.engines import Statistics
 from kappaform.learning.updates import Steps, Transform, as_matrix
 
 if TYPE_CHECKING:
-    from kappaform.learning.race import Problem
     from kappaform.learning.result import LearnResult, Record
     from kappaform.learning.starts import Start, StartContext
 
@@ -160,25 +159,9 @@ class Method:
         """Starts that race by default; None: the DCT basis alone."""
         return None
 
-    def continued(self, found: LearnResult, context: StartContext) -> Any:  # noqa: ARG002
-        """A feasible transform to start from, near the result of a similar method."""
-        return self.to_feasible(found.state.best.transform)
-
     def shape(self, n_features: int) -> tuple[int, ...]:
         """Shape of the transform as an array."""
         return n_features, n_features
-
-    def run_pass(self, engine: Engine, transform: Any, n_nonzero: Any) -> Any:
-        """Statistics of the signals of an engine with the codes of a transform."""
-        return engine.run_pass(as_matrix(transform), n_nonzero)
-
-    def no_statistics(self, n_features: int) -> Any:
-        """Statistics of no signals."""
-        return Statistics.empty(n_features)
-
-    def reseeded(self, transform: Any, problem: Problem) -> tuple[Any, Any]:
-        """The transform itself, or one of lower loss in place of it; and its statistics."""
-        return transform, problem.run_pass(transform)
 
     def as_array(self, transform: Any) -> NDArray:
         """The transform as learning returns it."""

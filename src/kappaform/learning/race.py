@@ -15,7 +15,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.engines import Engine
+from kappaform.engines import Engine, Statistics
+from kappaform.learning.members import Members, UnionStatistics
 from kappaform.learning.method import Method, Updater, same_method
 from kappaform.learning.result import LearningInterrupted, LearnResult, Record, StopReason
 from kappaform.learning.starts import Start
@@ -203,9 +204,16 @@ class Problem:
         """Pass over the data, unless the last pass was with the same transform."""
         if self._last is None or self._last[0] is not transform:
             self.n_passes += 1
-            statistics = self.method.run_pass(self.engine, transform, self.n_nonzero)
-            self._last = transform, statistics
+            self._last = transform, pass_with(self.engine, transform, self.n_nonzero)
         return self._last[1]
+
+    def reached(self, transform: Any) -> tuple[Any, Any]:
+        """A transform with its statistics; a union may be replaced by one of lower loss."""
+        statistics = self.run_pass(transform)
+        if isinstance(transform, Members):
+            union: Any = self.method
+            return union.reseeded(transform, statistics, self)
+        return transform, statistics
 
     def rises(self, old: Record, new: Record) -> bool:
         """Whether the loss of a monotone method rose by more than rounding explains."""
@@ -229,15 +237,37 @@ class Problem:
         return all(abs(one - other) <= rounding * abs(other) for one, other in pairs)
 
 
+def pass_with(engine: Engine, transform: Any, n_nonzero: int | NDArray) -> Any:
+    """Statistics of the signals of an engine with the codes of a transform or of a union."""
+    if isinstance(transform, Members):
+        return transform.run_pass(engine, n_nonzero)
+    return engine.run_pass(as_matrix(transform), n_nonzero)
+
+
+def no_statistics(transform: Any) -> Any:
+    """Statistics of no signals."""
+    matrix = as_matrix(transform)
+    nothing = Statistics.empty(matrix.shape[-1])
+    return nothing if matrix.ndim == 2 else UnionStatistics((nothing,) * len(matrix))
+
+
 def errors_of(method: Method, transform: Any, now: Any, before: Any = None) -> Record:
     """Errors of a transform with its own codes, and with those of the transform before it."""
     error, scale = math.sqrt(now.discarded_energy), math.ldexp(1.0, now.exponent)
     coef_norm = math.sqrt(now.discarded_energy + now.code_energy)
-    error_before = math.nan if before is None else before.error_with(as_matrix(transform))
+    error_before = math.nan if before is None else error_with_codes(before, as_matrix(transform))
     absolute, absolute_before = error / scale, error_before / scale
     relative, relative_before = error / (coef_norm or 1.0), error_before / (coef_norm or 1.0)
     loss = method.checked_loss(now, transform)
     return Record(loss, absolute, relative, absolute_before, relative_before, coef_norm / scale)
+
+
+def error_with_codes(codes: Any, matrix: NDArray) -> float:
+    """Error of any transform, or union, with the codes of the given statistics, at their scale."""
+    if isinstance(codes, UnionStatistics):
+        return math.hypot(*map(error_with_codes, codes.parts, matrix))
+    fit = float(np.vdot(matrix @ codes.gram, matrix) - 2 * np.vdot(matrix, codes.cross))
+    return math.sqrt(max(fit + codes.code_energy, 0.0))
 
 
 def step(race: Race, problem: Problem) -> Race:
@@ -257,7 +287,7 @@ def step(race: Race, problem: Problem) -> Race:
     updated = problem.update(old.statistics, old.transform, old.steps or method.steps)
     proposed = old.momentum.extrapolate(updated, method)
     extrapolated = proposed is not updated
-    transform, statistics = method.reseeded(proposed, problem)
+    transform, statistics = problem.reached(proposed)
     record = errors_of(method, transform, statistics, old.statistics)
     # Only an update is known not to raise the loss: a small rise after it is rounding.
     rises = record.loss > old.loss if extrapolated else problem.rises(old.records[-1], record)

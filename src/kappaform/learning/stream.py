@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from kappaform.checks import check_count, is_number, sparsity_of
 from kappaform.engines import Engine, Statistics, engine_for
-from kappaform.errors import reading
+from kappaform.engines.engine import reading
 from kappaform.learning.learn import (
     Callback,
     Options,
@@ -27,7 +27,10 @@ from kappaform.learning.race import (
     Latest,
     Problem,
     Race,
+    error_with_codes,
     errors_of,
+    no_statistics,
+    pass_with,
     result_of,
     resumable,
 )
@@ -171,15 +174,16 @@ def begin_stream(options: Options, engine: Engine) -> Stream:
     problem = Problem(engine, method, n_nonzero)
     context = StartContext(engine.gram, n_nonzero, problem.run_pass, problem=problem)
     starts = starts_for(init, method, context)
-    nothing = method.no_statistics(n_features)
-    candidates = tuple(Candidate(*start, statistics=nothing) for start in starts)
+    candidates = tuple(
+        Candidate(*start, statistics=no_statistics(start.transform)) for start in starts
+    )
     return Stream(method, n_nonzero, candidates, n_passes=problem.n_passes)
 
 
 def as_stream(race: Race) -> Stream:
     """The stream that continues `learn`, with its signals, if they are known, as one batch."""
     best = race.best
-    statistics = best.statistics or race.method.no_statistics(race.n_features)
+    statistics = best.statistics or no_statistics(best.transform)
     return Stream(
         race.method,
         race.n_nonzero,
@@ -231,19 +235,20 @@ def _followed(
     """A candidate after some updates; its new record is the error before them, on the batch."""
     method, n_nonzero, transform = stream.method, int(stream.n_nonzero), candidate.transform
     older = _remembered(candidate).decay(factor)
-    batch = method.run_pass(engine, transform, n_nonzero)
+    batch = pass_with(engine, transform, n_nonzero)
     record = errors_of(method, transform, batch)
     statistics = older.merge(batch)
     update = method.updater(statistics.gram)
     for i in range(n_updates):
         if i > 0:
-            statistics = older.merge(method.run_pass(engine, transform, n_nonzero))
+            statistics = older.merge(pass_with(engine, transform, n_nonzero))
         updated = update(statistics, transform, method.steps)
         if candidate.explore is not None and stream.n_updates + i < EXPLORING_STEPS:
             explored = update(statistics, transform, candidate.explore)
-            if statistics.error_with(as_matrix(explored)) <= statistics.error_with(
-                as_matrix(transform)
-            ):
+            explored_error, error = (
+                error_with_codes(statistics, as_matrix(each)) for each in (explored, transform)
+            )
+            if explored_error <= error:
                 updated = explored
         transform = updated
     records = (*candidate.records[1 - _MOST_RECORDS :], record)

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.engines import Engine, Statistics
+from kappaform.engines import Statistics
 from kappaform.learning.growth import grown, grown_further, random_members, seed_for
 from kappaform.learning.members import Members, UnionStatistics
 from kappaform.learning.method import Method, Updater, same_method
 from kappaform.learning.race import Problem
 from kappaform.learning.starts import Start, StartContext, starts_for
-from kappaform.learning.updates import Steps, Transform, as_matrix
+from kappaform.learning.updates import Steps, Transform
 
 if TYPE_CHECKING:
-    from kappaform.learning.result import LearnResult, Record
+    from kappaform.learning.result import Record
 
 _MOST_TRIALS = 3  # of a new transform in place of one that has hardly any signals
 
@@ -99,14 +99,6 @@ class UnionOf(Method):
             if energy
         )
 
-    def run_pass(self, engine: Engine, transform: Members, n_nonzero: Any) -> UnionStatistics:
-        if self.is_single:
-            return UnionStatistics((engine.run_pass(as_matrix(transform.each[0]), n_nonzero),))
-        return UnionStatistics(engine.run_union_pass(transform.union, n_nonzero))
-
-    def no_statistics(self, n_features: int) -> UnionStatistics:
-        return UnionStatistics((Statistics.empty(n_features),) * self.n_transforms)
-
     def updater(self, gram: NDArray) -> Updater:  # noqa: ARG002 - each has its own
         def update(statistics: UnionStatistics, members: Members, steps: Steps) -> Members:
             if self.is_relative:
@@ -141,12 +133,13 @@ class UnionOf(Method):
         each = tuple(self.method.extrapolate(old, new, factor) for old, new in pairs)
         return replace(updated, each=each)
 
-    def reseeded(self, transform: Members, problem: Problem) -> tuple[Members, UnionStatistics]:
+    def reseeded(
+        self, transform: Members, statistics: UnionStatistics, problem: Problem
+    ) -> tuple[Members, UnionStatistics]:
         """A transform with fewer signals than features is tried elsewhere: where signals fit worst.
 
         It moves if that lowers the loss, and is tried so a few times at most.
         """
-        statistics: Any = problem.run_pass(transform)
         few = statistics.counts < problem.engine.n_features
         if self.is_single or not few.any() or transform.trials >= _MOST_TRIALS:
             return transform, statistics
@@ -174,12 +167,13 @@ class UnionOf(Method):
             return [Start(Members((start.transform,)), start.explore) for start in starts]
         rng = np.random.default_rng(self.seed)
         others = (random_members(self, context, rng) for _ in range(self.n_starts - 1))
-        first = [] if context.warm else [Start(grown(self, context))]  # a warm start has grown
-        return [*first, *map(Start, others)]
+        return [Start(self._grown(context)), *map(Start, others)]
 
-    def continued(self, found: LearnResult, context: StartContext) -> Members:
-        """A union of as many or fewer transforms, grown further."""
-        members: Members = found.state.best.transform
+    def _grown(self, context: StartContext) -> Members:
+        """A union that has grown: from a warm start, which may have fewer transforms, or afresh."""
+        if context.warm is None:
+            return grown(self, context)
+        members: Members = context.warm.state.best.transform
         each = tuple(map(self.method.to_feasible, members.each))
         return grown_further(self, context, replace(members, each=each, trials=0))
 

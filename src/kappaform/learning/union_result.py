@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.engines import Refit, refit_of
-from kappaform.engines.scale import Union
+from kappaform.engines.union import Union
 from kappaform.learning.result import LearnResult
 from kappaform.linalg import scaled_inverse
 from kappaform.threads import single_threaded_blas
