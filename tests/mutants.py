@@ -69,8 +69,8 @@ MUTANTS = [
     Mutant(
         "errors of a union are those of its first transform for all signals",
         "learning/evaluate.py",
-        "union_energies(result.union, ",
-        "union_energies(result.union._replace(weights=0 * result.union.weights), ",
+        "union_energies(union.union, ",
+        "union_energies(union.union._replace(weights=0 * union.union.weights), ",
         (f"{UNION_PATH}::test_table_holds_the_errors_of_the_definition",),
     ),
     Mutant(

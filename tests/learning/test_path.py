@@ -132,7 +132,7 @@ def test_a_path_interrupted_between_two_bounds_carries_those_before(photo_patche
     def evaluate(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(import_module("kappaform.learning.path"), "errors_on", evaluate)
+    monkeypatch.setattr(import_module("kappaform.learning.path"), "evaluate_on", evaluate)
     with pytest.raises(kf.LearningInterrupted) as caught:
         kf.condition_path(photo_patches[::8], BOUNDS, max_iter=2)
     assert [result.method.max_condition for result in caught.value.finished] == [BOUNDS[0]]

@@ -168,7 +168,7 @@ def test_an_interrupted_path_carries_the_numbers_that_are_done(rng):
         ([1.5], "n_transforms=1.5: give a whole number"),
         ([2, 1], r"n_transforms has 1 after 2, which it is not above: .* \[1, 2\]"),
         ([1, 2, 2], "n_transforms has 2 after 2, which it repeats"),
-        ([1, 500], "n_transforms=500 exceeds the 400 signals"),
+        ([1, 500], "n_transforms has 500, but there are 400 signals"),
     ],
 )
 def test_bad_numbers_are_named(numbers, message, rng):

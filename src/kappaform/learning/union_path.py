@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kappaform.checks import Coding, check_count, checked_coding
 from kappaform.engines import engine_for
 from kappaform.learning.learn import MAX_ITER, Callback, single_sparsity, warn_of_little
-from kappaform.learning.learn_union import N_STARTS, check_enough, union_options
+from kappaform.learning.learn_union import N_STARTS, union_options
 from kappaform.learning.method import Method
 from kappaform.learning.path import (
     ErrorName,
@@ -127,7 +127,11 @@ def union_path(
     )
     measured = checked_coding(coding), checked_error(choose_by)
     engine = engine_for(signals)
-    check_enough(engine, numbers[-1])
+    if numbers[-1] > engine.n_signals:
+        raise ValueError(
+            f"n_transforms has {numbers[-1]}, but there are {engine.n_signals} signals: each "
+            "transform needs a signal, give fewer transforms."
+        )
     warn_of_little(engine, sparsity)
     others = None if validation is None else validation_engine(validation, engine.n_features)
     one: Any = options.method
