@@ -33,6 +33,7 @@ RECEIVED = {
     "Method",
     "MethodFailed",
     "SignalsUnreadable",
+    "UnionResult",
 }
 
 

@@ -32,6 +32,17 @@ class UnionResult(LearnResult):
     condition_numbers : array of shape (K,)
     condition_number : float
         The largest of them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import kappaform as kf
+    >>> signals = np.random.default_rng(0).standard_normal((500, 16)).cumsum(axis=1)
+    >>> union = kf.learn_union(signals, n_transforms=2, n_nonzero_coefs=4, max_iter=20)
+    >>> union.transforms.shape, union.spectrum.shape
+    ((2, 16, 16), (2, 16))
+    >>> bool(union.condition_number == union.condition_numbers.max())
+    True
     """
 
     def __repr__(self) -> str:
