@@ -66,7 +66,7 @@ def segmentations(corners: tuple[tuple[int, int], ...]) -> dict[str, list[NDArra
     losses = [loss_of(signals, kf.dct_basis((SIDE, SIDE)), s) for s in (2, 6, 16)]
     found["DCT, losses as features"] = clustered(loss_features(signals, losses))
     found["k-means of patches"] = clustered(signals.T, standardised=False)
-    found["Gabor energies, k-means"] = clustered(gabor_energies(image))
+    found["Gabor magnitudes, k-means"] = clustered(gabor_magnitudes(image))
     return found
 
 
@@ -94,16 +94,17 @@ def loss_features(signals: NDArray, losses: list[NDArray]) -> NDArray:
     return np.stack([smoothed(each).ravel() for each in logs])
 
 
-def gabor_energies(image: NDArray) -> NDArray:
-    """Energies of 4 frequencies in 6 directions, averaged over the same window."""
+def gabor_magnitudes(image: NDArray) -> NDArray:
+    """Magnitudes of 4 frequencies in 6 directions, averaged over the same window.
+
+    The best of three sets of frequencies, and better than their energies or logarithms.
+    """
     responses = [
         gabor(image, frequency, np.pi * direction / 6)
         for frequency in (0.05, 0.1, 0.2, 0.35)
         for direction in range(6)
     ]
-    return np.stack(
-        [np.log(smoothed((real**2 + other**2).ravel()) + 1e-6).ravel() for real, other in responses]
-    )
+    return np.stack([smoothed(np.hypot(*each).ravel()).ravel() for each in responses])
 
 
 def clustered(features: NDArray, standardised: bool = True) -> list[NDArray]:
