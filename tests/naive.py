@@ -534,11 +534,11 @@ _NORMAL_PLACES = np.linspace(-8, 8, 4001)
 _NORMAL_CHANCES = np.exp(-(_NORMAL_PLACES**2) / 2) / np.exp(-(_NORMAL_PLACES**2) / 2).sum()
 
 
-# --- imaging: how near a picture is to its reference ---------------------------------------------
+# --- imaging: how near an image is to its reference ---------------------------------------------
 
 
 def ssim(reference, image, data_range, window=7):
-    """Structural similarity of grey pictures: mean over all windows inside, with equal weights."""
+    """Structural similarity of grey images: mean over all windows inside, with equal weights."""
     one, other = (picture.astype(np.float64) for picture in (reference, image))
     a, b = (0.01 * data_range) ** 2, (0.03 * data_range) ** 2
     values = []
@@ -554,7 +554,7 @@ def ssim(reference, image, data_range, window=7):
 
 
 def downsampled_ssim(reference, image):
-    """SSIM of grey pictures, 0 to 255, after averaging over blocks; window by window."""
+    """SSIM of grey images, 0 to 255, after averaging over blocks; window by window."""
     factor = max(1, int(min(reference.shape) / 256 + 0.5))
     one, other = (block_means(picture, factor) for picture in (reference, image))
     offsets = range(-5, 6)

@@ -28,6 +28,7 @@ NAMES = sorted(set(kf.__all__) - {"plots"}) + PLOTS
 RECEIVED = {
     "BatchRefused",
     "DenoiseResult",
+    "InpaintRound",
     "LearnResult",
     "LearningInterrupted",
     "Method",

@@ -6,8 +6,10 @@ from .estimators import ConditionedTransformCV as ConditionedTransformCV
 from .estimators import LearnedTransform as LearnedTransform
 from .estimators import LogDetTransform as LogDetTransform
 from .estimators import OrthonormalTransform as OrthonormalTransform
+from .estimators import UnionTransform as UnionTransform
 from .imaging import Correlated as Correlated
 from .imaging import DenoiseResult as DenoiseResult
+from .imaging import InpaintRound as InpaintRound
 from .imaging import Shot as Shot
 from .imaging import Varying as Varying
 from .imaging import White as White

@@ -1,4 +1,4 @@
-"""Campaigns about files: damaged models and pictures, and texts that lie."""
+"""Campaigns about files: damaged models and images, and texts that lie."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _as_npy(array: np.ndarray) -> bytes:
 
 
 def picture_files(rng: np.random.Generator, facts: Facts) -> None:
-    """A damaged picture is refused in a sentence, or it is a picture that can be written."""
+    """A damaged image is refused in a sentence, or it is an image that can be written."""
     facts["kind"] = kind = str(rng.choice(sorted(PICTURES)))
     shape = (int(rng.integers(2, 40)), int(rng.integers(2, 40)))
     file = io.BytesIO()

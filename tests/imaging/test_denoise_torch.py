@@ -204,7 +204,7 @@ def test_a_constant_tensor_and_no_noise_return_the_image(clean, device):
 
 # Groups with such a value in them solve equations that round a thousand times more than patches do.
 @pytest.mark.parametrize(("quality", "error"), [("fast", 1e-6), ("balanced", 1e-3)])
-def test_large_values_are_cleaned_in_double_precision(noisy, device, quality, error):
+def test_large_values_are_denoised_in_double_precision(noisy, device, quality, error):
     offset = torch.tensor(noisy, device=device)
     offset[0, 0] = 1e7
     options = {"transform": dct_basis((6, 6)), "quality": quality}
@@ -231,12 +231,12 @@ def test_the_settings_of_the_paper_are_applied_on_the_host(noisy, device):
         (lambda: torch.ones(9), ValueError, "dimensions of space"),
     ],
 )
-def test_what_is_no_image_is_refused_in_a_sentence(make, error, text):
+def test_what_is_no_image_is_rejected_in_a_sentence(make, error, text):
     with pytest.raises(error, match=text):
         kf.denoise(make(), 1.0)
 
 
-def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
+def test_a_gpu_that_is_not_there_is_rejected(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ValueError, match=r"'cuda': torch finds no CUDA GPU here; choose 'cpu'\."):
         clean_torch.device_named("cuda")
@@ -250,7 +250,7 @@ def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
 
 @pytest.mark.parametrize("name", ["nonsense", "mps", "meta", "cuda:", "cuda:-1", ""])
 @pytest.mark.parametrize("has_torch", [True, False])
-def test_a_device_that_is_unknown_is_refused_whether_torch_is_there_or_not(
+def test_a_device_that_is_unknown_is_rejected_whether_torch_is_there_or_not(
     name, has_torch, monkeypatch
 ):
     if not has_torch:
@@ -259,7 +259,7 @@ def test_a_device_that_is_unknown_is_refused_whether_torch_is_there_or_not(
         clean_torch.device_named(name)
 
 
-def test_without_torch_a_device_is_refused_with_the_line_to_install_it(monkeypatch):
+def test_without_torch_a_device_is_rejected_with_the_line_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ImportError, match=r"pip install 'kappaform\[torch\]'"):
         clean_torch.device_named("cuda")

@@ -7,9 +7,9 @@ from group_cases import CASES
 from skimage.data import astronaut, camera
 
 import kappaform as kf
+from kappaform.imaging.cleaning.fill_rounds import Watch
 from kappaform.imaging.cleaning.first_guess import first_guess, start_without
 from kappaform.imaging.cleaning.groups import Groups
-from kappaform.imaging.cleaning.holes import _Watch
 
 cases = pytest.mark.parametrize(("shape", "search"), CASES.values(), ids=CASES.keys())
 
@@ -90,12 +90,12 @@ def test_the_error_of_a_first_guess_is_that_of_pixels_left_out_in_turn(rng):
 
 def test_rounds_end_when_held_out_pixels_get_worse():
     given, held = [np.zeros((1, 4, 200))], [np.ones((1, 4, 200), bool)]
-    watch = _Watch(given, held)
+    watch = Watch(given, held)
     assert watch.goes_on([given[0] + 2.0])
     assert watch.goes_on([given[0] + 1.0])
     assert watch.goes_on([given[0] + 0.9])
     assert not watch.goes_on([given[0] + 0.9])  # no gain
-    few = _Watch(given, [held[0] & (np.arange(200) < 20)])
+    few = Watch(given, [held[0] & (np.arange(200) < 20)])
     for gain in (0.0, 0.1, 0.2, 0.2):  # the last may be chance
         assert few.goes_on([given[0] + 1.0 - gain])
     assert not few.goes_on([given[0] + 0.8])
@@ -193,6 +193,43 @@ def test_progress_never_decreases_and_ends_at_one():
     kf.inpaint(PICTURE, MASK, quality="fast", progress=seen.append)
     assert seen == sorted(seen)
     assert seen[-1] == 1.0
+
+
+def test_a_callback_sees_every_round_in_units_of_the_image_and_may_end_them():
+    rounds = []
+    kf.inpaint(PICTURE, MASK, quality="fast", callback=rounds.append)
+    assert [each.number for each in rounds] == list(range(1, len(rounds) + 1))
+    assert len(rounds) >= 3
+    assumed = [each.assumed_error for each in rounds]
+    assert assumed == sorted(assumed, reverse=True)
+    scaled = []
+    kf.inpaint(PICTURE / 8, MASK, quality="fast", callback=scaled.append)
+    assert scaled[0].assumed_error == pytest.approx(assumed[0] / 8)
+    few = []
+
+    def stop(each):
+        few.append(each)
+        return each.number == 2
+
+    kf.inpaint(PICTURE, MASK, quality="fast", callback=stop)
+    assert [each.number for each in few] == [1, 2]
+    with pytest.raises(TypeError, match="give a function of an InpaintRound"):
+        kf.inpaint(PICTURE, MASK, callback=3)
+
+
+def test_the_error_that_a_callback_sees_is_about_that_of_missing_pixels():
+    rounds, rows = [], np.arange(96)[:, np.newaxis]
+    image = 50 * np.sin(rows / 5 + rows.T / 9) + np.random.default_rng(0).normal(0, 5, (96, 96))
+    mask = np.random.default_rng(1).random(image.shape) < 0.5
+    found = kf.inpaint(image, mask, callback=rounds.append)
+    least = min(each.error for each in rounds)
+    scaled = []
+    kf.inpaint(image / 8, mask, callback=scaled.append)
+    assert scaled[0].error == pytest.approx(rounds[0].error / 8, rel=1e-3)
+    assert least == pytest.approx(error(found, image, mask), rel=0.25)
+    lonely = []
+    kf.inpaint(PICTURE[:12, :12], MASK[:12, :12], callback=lonely.append)
+    assert {each.error for each in lonely} == {None}  # too few are known to hold some out
 
 
 # --- Axes
@@ -322,6 +359,25 @@ def test_noise_can_be_estimated_without_any_complete_block():
         kf.denoise(flat, noise="shot", mask=mask)
 
 
+def test_patches_with_holes_are_not_learned_from(monkeypatch):
+    """If there are enough others: then what the holes are filled with makes no difference."""
+    noisy = kf.add_noise(camera()[:128, :128].astype(float), 10)
+    mask = np.zeros(noisy.shape, bool)
+    mask[30:60, 30:60] = True
+
+    def transform(value):
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                "kappaform.imaging.masked.filled",
+                lambda images, known, *_: [np.where(known[0], images[0], value)],
+            )
+            return kf.denoise_with_details(noisy, 10, mask=mask, quality="fast").transform
+
+    np.testing.assert_array_equal(transform(0.0), transform(200.0))
+    mask[::8, ::8] = True  # no patch is complete
+    assert not np.array_equal(transform(0.0), transform(200.0))
+
+
 def test_colours_with_masks_of_their_own_are_denoised():
     colour = astronaut()[60:100, 200:240].astype(np.float64)
     noisy = kf.add_noise(colour, 10)
@@ -350,7 +406,7 @@ def test_bad_masks_are_rejected(mask, kind, message):
         kf.denoise(PICTURE, 1, mask=mask)
 
 
-def test_infinite_values_and_nan_beside_the_mask_are_rejected():
+def test_infinite_values_and_nan_outside_the_mask_are_rejected():
     with pytest.raises(ValueError, match="NaN or inf"):
         kf.inpaint(np.where(MASK, np.inf, PICTURE))
     with pytest.raises(ValueError, match="NaN or inf"):

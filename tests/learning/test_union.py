@@ -277,7 +277,7 @@ def test_one_feature():
         ({"method": kf.LogDet()}, "no common norm"),
         ({"method": kf.Conditioned(norm=None)}, "common norm"),
         ({"method": kf.Conditioned(variant="paper")}, "monotone variant"),
-        ({"init": "dct"}, "init='dct': give 'auto'"),
+        ({"init": "dct"}, "init='dct' is unknown: choose 'auto'"),
         ({"init": np.eye(9)}, r"init has shape \(9, 9\).*\(4, 9, 9\)"),
         ({"init": np.zeros((4, 9, 9))}, "init is zero"),
         ({"init": ()}, "at least one start"),

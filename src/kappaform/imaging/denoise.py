@@ -288,7 +288,7 @@ def denoised(
         images = list(zip(stack, noises, lowest, highest, strict=True))
         shared: list[LearnResult] = []
         if options.share:
-            shared = learned_from_all(images, options)
+            shared = learned_from_all([(image, None) for image in images], options)
             options = replace(options, transform=shared[-1].transform if shared else None)
         masks = [None] * len(images) if known is None else list(known)
         parts = zip(images, masks, options.progress.sections([1] * len(images)), strict=True)

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from kappaform.checks import float_dtype
 from kappaform.imaging.axes import ANY_VALUE, extremes_of, within
+from kappaform.imaging.cleaning.fill_plan import density_around
 from kappaform.imaging.cleaning.first_guess import first_guess
-from kappaform.imaging.cleaning.holes import density_around, filled, reestimated
+from kappaform.imaging.cleaning.holes import Filling, filled, reestimated
 from kappaform.imaging.components import Component
-from kappaform.imaging.masks import check_some_known, pixels_and_missing
+from kappaform.imaging.masks import check_some_known, is_nan, pixels_and_missing
 from kappaform.imaging.noise.estimate import check_kind, noise_of
 from kappaform.imaging.noise.kinds import Noise, White
 from kappaform.imaging.options import Options
@@ -37,7 +38,7 @@ def whole_image(
 
     Its noise is estimated unless it is given. If nothing is missing, it is the image itself.
     """
-    nan, axes = isinstance(mask, str) and mask == "nan", options.axes
+    nan, axes = is_nan(mask), options.axes
     pixels, missing = pixels_and_missing(
         image, None if nan else mask, (channel_axis, axes.named_stack), nan
     )
@@ -153,19 +154,17 @@ def denoised_around_holes(
     guide, and both estimates are averaged.
     """
     of_filling, of_denoising, of_rest = progress.sections(_WORK)
-    is_movie = options.axes.movie
+    how = filling_of(options)
     sources = [part.image.astype(np.float64) for part in parts]
-    images = filled(
-        sources, known, options.quality, options.seed, frames=is_movie, progress=of_filling
-    )
-    whole = [_with_image(*pair) for pair in zip(parts, images, strict=True)]
+    images = filled(sources, known, how, of_filling)
+    whole = [_with_image(*each) for each in zip(parts, images, known, strict=True)]
     found = by(whole, options, of_denoising)
     if any(part.covariance is not None for part in parts):
         of_rest(1.0)
         return found
     sigmas = [part.sigma for part in parts]
     guides = [np.asarray(image, np.float64) for image in found.images]
-    again = reestimated(sources, known, guides, sigmas, is_movie, of_rest)
+    again = reestimated(sources, known, guides, sigmas, how, of_rest)
     results = []
     for part, one, two, is_known in zip(parts, guides, again, known, strict=True):
         weight = max(0.5, density_around(is_known))
@@ -175,22 +174,27 @@ def denoised_around_holes(
     return found._replace(images=results)
 
 
+def filling_of(options: Options) -> Filling:
+    """How holes are filled."""
+    return Filling(options.quality, options.seed, options.axes.movie, device=options.device)
+
+
 def unchanged(part: Component, known: NDArray | None, options: Options) -> tuple[Any, Any]:
     """A component without noise, its holes filled, and its numbers of coefficients."""
     dtype, values = float_dtype(part.image.dtype), part.image
     if known is not None:
-        frames = options.axes.movie
-        source = values.astype(np.float64)
-        (values,) = filled([source], [known], options.quality, options.seed, frames=frames)
+        (values,) = filled([values.astype(np.float64)], [known], filling_of(options))
     image = within(values.astype(dtype), part.value_range, dtype)
     return image, np.zeros_like(part.image, np.float32)
 
 
-def _with_image(part: Component, image: NDArray) -> Component:
+def _with_image(part: Component, image: NDArray, known: NDArray) -> Component:
+    """A component whose missing pixels are filled; patches with them are not learned from."""
     values = image if part.value_range == ANY_VALUE else image.clip(*part.value_range)
     dtype = part.image.dtype if part.image.dtype.kind == "f" else np.dtype(np.float64)
     return part._replace(
         image=values.astype(dtype),
         lowest=min(part.lowest, float(values.min())),
         highest=max(part.highest, float(values.max())),
+        known=known,
     )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.checks import as_real_array, library_of
-from kappaform.imaging.axes import Axes
+
+if TYPE_CHECKING:
+    from kappaform.imaging.axes import Axes
 
 
 def pixels_and_missing(
@@ -33,6 +35,11 @@ def pixels_and_missing(
     if nan and pixels.dtype.kind == "f":
         missing |= np.isnan(pixels)
     return np.where(missing, pixels.dtype.type(0), pixels), missing
+
+
+def is_nan(mask: Any) -> bool:
+    """Whether a mask is the word for NaN."""
+    return isinstance(mask, str) and mask == "nan"
 
 
 def check_some_known(missing: NDArray, axes: Axes) -> None:

@@ -266,7 +266,7 @@ class DenoiseResult:
 
     Examples
     --------
-    Noise and transform of one picture can be used for others of the same camera.
+    Noise and transform of one image can be used for others of the same camera.
 
     >>> from skimage.data import camera
     >>> import kappaform as kf

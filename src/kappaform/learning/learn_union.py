@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.checks import check_count, generator
-from kappaform.engines import Engine, engine_for
+from kappaform.engines import engine_for
 from kappaform.learning.learn import (
     MAX_ITER,
     Callback,
@@ -19,7 +19,7 @@ from kappaform.learning.learn import (
     warn_of_little,
 )
 from kappaform.learning.method import Method
-from kappaform.learning.methods import Conditioned, LogDet, UnknownMethod
+from kappaform.learning.methods import Conditioned, LogDet
 from kappaform.learning.race import Latest, result_of
 from kappaform.learning.union import UnionOf
 from kappaform.learning.union_result import UnionResult
@@ -104,7 +104,6 @@ def learn_union(
         method, n_transforms, n_nonzero_coefs, init, n_starts, rng, callback, max_iter, tol
     )
     engine = engine_for(signals)
-    check_enough(engine, n_transforms)
     warn_of_little(engine, n_nonzero_coefs)
     with Latest() as latest:  # Ctrl-C may come after the last iteration, too
         latest.race, reason = learn_on(engine, options)
@@ -125,20 +124,25 @@ def union_options(
     tol: Any = 1e-4,
 ) -> Options:
     """Options of `learn` for a union, checked except for what depends on the signals."""
+    union = union_of(method, n_transforms, n_starts, rng)
+    return checked_options(union, n_nonzero, init, callback, max_iter, tol)
+
+
+def union_of(method: Any, n_transforms: Any, n_starts: Any, rng: Any) -> UnionOf:
+    """The method that learns a union by another method."""
     check_count("n_transforms", n_transforms, "transforms")
     check_count("n_starts", n_starts, "starts")
     seed = int(generator(rng).integers(2**32))
-    union = UnionOf(comparable(checked_method(method)), int(n_transforms), int(n_starts), seed)
-    if isinstance(init, str) and init != "auto":
-        raise ValueError(
-            f"init={init!r}: give 'auto', an array of shape ({n_transforms}, n, n), a UnionResult, "
-            "or a tuple of these."
-        )
-    return checked_options(union, n_nonzero, init, callback, max_iter, tol)
+    return UnionOf(comparable(checked_method(method)), int(n_transforms), int(n_starts), seed)
 
 
 def comparable(method: Method) -> Method:
     """The method, if the errors of its transforms can be compared."""
+    if isinstance(method, UnionOf):
+        raise ValueError(
+            "method is that of a union already: give the method of its transforms, "
+            f"{method.method!r}."
+        )
     if isinstance(method, LogDet):
         raise ValueError(
             "method=LogDet(...): its transforms have no common norm, so that their errors cannot "
@@ -149,14 +153,4 @@ def comparable(method: Method) -> Method:
             f"method={method!r}: the transforms of a union need a common norm and the monotone "
             "variant, so that their errors can be compared; set norm='auto', variant='monotone'."
         )
-    if isinstance(method, UnknownMethod):
-        raise ValueError(f"method={method!r}: give the method itself.")
     return method
-
-
-def check_enough(engine: Engine, n_transforms: int) -> None:
-    if n_transforms > engine.n_signals:
-        raise ValueError(
-            f"n_transforms={n_transforms} exceeds the {engine.n_signals} signals: each transform "
-            "needs some, give fewer transforms."
-        )

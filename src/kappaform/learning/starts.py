@@ -83,8 +83,9 @@ def starts_for(init: Any, method: Method, context: StartContext) -> list[Start]:
             return [Start(method.to_feasible(_as_matrices(found, method, n_features)))]
         _check_shape(found.transform, method, n_features)
         return [Start(method.to_feasible(found.state.best.transform))]
-    if init not in get_args(Init):
-        raise ValueError(f"init={init!r} is unknown: {_accepted(n_features)}")
+    shape = method.shape(n_features)
+    if init not in (get_args(Init) if len(shape) == 2 else ("auto",)):
+        raise ValueError(f"init={init!r} is unknown: {_accepted(shape)}")
     several = method.starts(context) if init == "auto" else None
     return list(several or [Start(method.to_feasible(_named(init, context)))])
 
@@ -173,7 +174,7 @@ def _as_matrix(init: Any, n_features: int) -> NDArray:
     try:
         matrix = as_transform(init, n_features, "init").copy()  # theirs may change
     except TypeError as error:
-        raise TypeError(f"{error} As a start, {_accepted(n_features)}") from error
+        raise TypeError(f"{error} As a start, {_accepted((n_features,) * 2)}") from error
     largest = float(np.abs(matrix).max())
     if largest == 0:
         raise ValueError("init is zero: give a matrix that is not, or 'identity'.")
@@ -185,8 +186,9 @@ def _as_matrix(init: Any, n_features: int) -> NDArray:
     return matrix
 
 
-def _accepted(n_features: int) -> str:
+def _accepted(shape: tuple[int, ...]) -> str:
+    words = f"one of {get_args(Init)}" if len(shape) == 2 else "'auto'"
     return (
-        f"choose one of {get_args(Init)}, an array of shape ({n_features}, {n_features}), a "
-        "LearnResult or a fitted estimator, or a tuple of these."
+        f"choose {words}, an array of shape {shape}, a LearnResult or a fitted estimator, or a "
+        "tuple of these."
     )

@@ -115,6 +115,8 @@ class UnionOf(Method):
         a constant. Where it falls below 0, the ratio falls below rho.
         """
         ratio = statistics.ratio
+        if ratio >= 1:  # all codes are zero
+            return members
         pairs = zip(statistics.parts, members.each, strict=True)
         each = tuple(
             self._updated(replace(part, cross=part.cross / (1 - ratio)), member, "exact")
@@ -162,6 +164,13 @@ class UnionOf(Method):
 
     def starts(self, context: StartContext) -> list[Start]:
         """Those of the method, for one transform; otherwise one that grows, and random bases."""
+        assert context.problem is not None
+        n_signals = context.problem.engine.n_signals
+        if self.n_transforms > n_signals:
+            raise ValueError(
+                f"n_transforms={self.n_transforms} exceeds the {n_signals} signals "
+                f"(n_samples={n_signals}): each transform needs some, give fewer transforms."
+            )
         if self.is_single:
             starts = starts_for("auto", self.method, context)
             return [Start(Members((start.transform,)), start.explore) for start in starts]

@@ -38,10 +38,10 @@ class UnionResult(LearnResult):
     >>> import numpy as np
     >>> import kappaform as kf
     >>> signals = np.random.default_rng(0).standard_normal((500, 16)).cumsum(axis=1)
-    >>> union = kf.learn_union(signals, n_transforms=2, n_nonzero_coefs=4, max_iter=20)
+    >>> union = kf.learn_union(signals, n_transforms=2, n_nonzero_coefs=4)
     >>> union.transforms.shape, union.spectrum.shape
     ((2, 16, 16), (2, 16))
-    >>> bool(union.condition_number == union.condition_numbers.max())
+    >>> bool((union.condition_numbers <= 2 * (1 + 1e-9)).all())
     True
     """
 

@@ -1,4 +1,4 @@
-"""Pictures: the rows of a transform as patches, and the result of denoising."""
+"""Images: the rows of a transform as patches, and the result of denoising."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def plot_denoising(
     result : DenoiseResult
         The result of `kappaform.denoise_with_details` for it.
     reference : array, optional
-        The picture without noise: titles then show the PSNR of the others.
+        The image without noise: titles then show the PSNR of the others.
     channel_axis : int, optional
         The axis of the colours, as for `kappaform.denoise`.
 
@@ -106,7 +106,7 @@ def plot_denoising(
     figure.suptitle(fill(f"noise: {noise}", _TITLE_WIDTH))
     pictures, inside = figure.subplots(2, 3)
     for axes in (*pictures, *inside):
-        axes.set_anchor("N")  # aligns the titles of a row, whatever the shape of its pictures
+        axes.set_anchor("N")  # aligns the titles of a row, whatever the shape of its images
     noisy, denoised = np.asarray(noisy), np.asarray(result.image)
     before, after = (_middle_slice(image, channel_axis) for image in (noisy, denoised))
     limits = np.quantile(after, (0.001, 0.999))
@@ -173,7 +173,7 @@ def frequency_of(atom: NDArray) -> float:
 
 
 def _tile(atom: NDArray) -> NDArray:
-    """An atom as a picture with values in [-1, 1], slices of a volume separated by a thin line."""
+    """An atom as an image with values in [-1, 1], slices of a volume separated by a thin line."""
     atom = atom / (np.abs(atom).max() or 1.0)
     if atom.ndim < 3:
         return np.atleast_2d(atom)
@@ -190,7 +190,7 @@ def _psnr(reference: NDArray | None, image: NDArray) -> str:
 
 
 def _middle_slice(image: NDArray, channel_axis: int | None) -> NDArray:
-    """A picture of two dimensions, with channels last, if any."""
+    """An image of two dimensions, with channels last, if any."""
     if channel_axis is not None:
         image = np.moveaxis(image, channel_axis, -1)
     while image.ndim > 2 + (channel_axis is not None):
@@ -199,7 +199,7 @@ def _middle_slice(image: NDArray, channel_axis: int | None) -> NDArray:
 
 
 def _draw_picture(axes: Axes, image: NDArray, limits: NDArray, title: str) -> None:
-    """Draw a picture; the limits are black and white."""
+    """Draw an image; the limits are black and white."""
     span = float(limits[1] - limits[0]) or 1.0
     scaled = np.clip((image.astype(np.float64) - limits[0]) / span, 0, 1)
     if scaled.ndim == 3 and scaled.shape[2] != 3:

@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.imaging.cleaning.fill_kernels import fill_groups
-from kappaform.imaging.cleaning.kernels import denoise_groups, nearest
+from kappaform.imaging.cleaning.group_kernels import denoise_groups, nearest
+from kappaform.imaging.cleaning.vector_kernels import RUN
 from kappaform.imaging.patches import Grid, grid_of
 from kappaform.imaging.work import SILENT, Progress
 from kappaform.threads import Workspace, mapped_in_order
@@ -170,15 +171,16 @@ class Groups:
         n = grid.offsets.size
         covariance = (np.eye(n) if covariance is None else covariance).astype(noisy.dtype)
         rounding = n * float(np.finfo(noisy.dtype).eps)
-        images = [np.ascontiguousarray(image).reshape(-1) for image in (noisy, partial, guide)]
+        width = grid.patch_shape[2]
+        images = [np.append(image, np.zeros(RUN, image.dtype)) for image in (noisy, partial, guide)]
         sums = np.zeros((2, 2, noisy.size), noisy.dtype)
 
         def add_groups(
             parts: Sequence[NDArray], starts: NDArray, members: NDArray, out: NDArray
         ) -> None:
             denoise_groups(
-                *parts, covariance, starts, members, self.layout.steps, grid.offsets, fraction,
-                rounding, *out,
+                *parts, covariance, starts, members, self.layout.steps, grid.offsets[::width],
+                width, fraction, rounding, *out,
             )  # fmt: skip
 
         self._add(images, add_groups, noisy.shape, sums, progress)
@@ -235,14 +237,14 @@ class Groups:
             first = max(int(starts[0]) // layer - reach, 0)
             last = min(int(starts[-1]) // layer + reach + side, shape[self.axis])
             part = slice(first * layer, last * layer)
-            some = np.zeros((*sums.shape[:2], part.stop - part.start), sums.dtype)
+            some = np.zeros((*sums.shape[:2], part.stop - part.start + RUN), sums.dtype)
             parts = [image[part] for image in images]
             add_groups(parts, starts - part.start, self.members[number], some)
             return part, some
 
         def add(result: tuple[slice, NDArray]) -> None:
             part, some = result
-            sums[..., part] += some
+            sums[..., part] += some[..., :-RUN]
 
         numbers = range(len(self.strips))
         mapped_in_order(sums_of, numbers, progress.over(len(numbers)), add)

@@ -102,6 +102,15 @@ def like(array: NDArray, values: Any) -> Any:
     return torch.tensor(array, device=values.device)
 
 
+def chosen(condition: Any, one: Any, other: Any) -> Any:
+    """Entries of one array or tensor where a condition holds, and of another elsewhere."""
+    if library_of(one) != "torch":
+        return np.where(condition, one, other)
+    import torch
+
+    return torch.where(condition, one, other)
+
+
 # --- Tiles
 
 
