@@ -9,7 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 from numpy.testing import assert_allclose, assert_array_equal
 
-from kappaform import OrthonormalTransform, dct_basis, plots, random_basis
+from kappaform import OrthonormalTransform, dct_basis, learn_union, plots, random_basis
 from kappaform.learning import ConditionPath, UnionPath
 from kappaform.plots.curves import log_scale
 
@@ -121,6 +121,17 @@ def test_spectrum_shows_singular_values_and_the_floor_that_the_bound_leaves():
     note, *ends = texts(figure)
     assert note == r"max $\sigma$ / 4"
     assert [end.splitlines()[1] for end in ends] == ["condition 3", "condition 5"]
+
+
+def test_a_union_has_a_spectrum_for_each_transform(rng):
+    union = learn_union(rng.standard_normal((60, 4)), n_transforms=2, max_iter=2)
+    figure = plots.plot_spectrum(union)
+    curves, floors = figure.axes[0].lines[::2], figure.axes[0].lines[1::2]
+    for number, (curve, floor) in enumerate(zip(curves, floors, strict=True)):
+        assert_allclose(curve.get_ydata(), union.spectrum[number], rtol=1e-12)
+        assert_allclose(floor.get_ydata(), union.spectrum[number, 0] / 2)
+    names = [text.splitlines()[0] for text in texts(figure) if "\n" in text]
+    assert names == [rf"Conditioned, $\kappa \leq$ 2, {number}" for number in (0, 1)]
 
 
 def test_an_unbounded_spectrum_has_no_floor():

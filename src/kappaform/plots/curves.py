@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, starmap
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import numpy as np
@@ -23,6 +25,7 @@ from scipy.optimize import isotonic_regression
 
 from kappaform.learning.path import Path
 from kappaform.learning.result import learned
+from kappaform.learning.union import UnionOf
 
 # Okabe and Ito's palette without its yellow: distinct for colour-blind readers, and in print.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -92,9 +95,10 @@ def plot_spectrum(transforms: Any, labels: Sequence[str] | None = None) -> Figur
     Parameters
     ----------
     transforms : LearnResult, fitted estimator or (n, n) array, or several
-        Several are a sequence of them, or a mapping from label to them.
+        Several are a sequence of them, or a mapping from label to them. A union has a curve for
+        each of its transforms.
     labels : sequence of str, optional
-        One for each transform; by default its method, or "transform".
+        One for each transform or union; by default its method, or "transform".
 
     Returns
     -------
@@ -109,7 +113,7 @@ def plot_spectrum(transforms: Any, labels: Sequence[str] | None = None) -> Figur
     >>> kf.plots.plot_spectrum(results).savefig("spectrum.png")
     """
     figure, axes = _one_panel()
-    items = _named(transforms, labels)
+    items = dict(chain.from_iterable(starmap(_members, _named(transforms, labels).items())))
     spectra = draw_spectra(axes, list(items.values()))
     notes = [
         f"{name}\ncondition {np.linalg.cond(matrix_of(item)):.4g}" for name, item in items.items()
@@ -289,8 +293,21 @@ def _named(items: Any, labels: Sequence[str] | None) -> dict[str, Any]:
     return dict(zip(names, items, strict=True))
 
 
+def _members(name: str, item: Any) -> list[tuple[str, Any]]:
+    """The transforms of a union, with names; anything else as it is."""
+    matrices = np.asarray(getattr(item, "transform", item))
+    if matrices.ndim != 3:
+        return [(name, item)]
+    method = getattr(item, "method", None)
+    return [
+        (f"{name}, {number}", SimpleNamespace(method=method, transform=matrix))
+        for number, matrix in enumerate(matrices)
+    ]
+
+
 def _description(item: object) -> str:
     method, bound = getattr(item, "method", None), _bound_of(item)
+    method = method.method if isinstance(method, UnionOf) else method
     name = "transform" if method is None else type(method).__name__
     return f"{name}, $\\kappa \\leq$ {bound:g}" if bound < math.inf else name
 
