@@ -49,8 +49,38 @@ QUALITY = "imaging/test_quality_of_denoising.py"
 GROUPS = "imaging/test_groups.py"
 INPAINT = "imaging/test_inpaint.py"
 CHOICE = "estimators/test_choice.py"
+UNION_PATH = "learning/test_union_path.py"
 
 MUTANTS = [
+    # --- the path over the number of transforms
+    Mutant(
+        "a union on the path forgets the ratio of the one before",
+        "learning/union.py",
+        "replace(members, each=each, trials=0)",
+        "Members(each)",
+        (f"{UNION_PATH}::test_a_union_that_grows_begins_no_higher_and_assigns_as_before",),
+    ),
+    Mutant(
+        "a union on the path starts afresh",
+        "learning/union.py",
+        "if context.warm is None:\n            return grown",
+        "if True:\n            return grown",
+        (f"{UNION_PATH}::test_a_union_that_grows_begins_no_higher_and_assigns_as_before",),
+    ),
+    Mutant(
+        "errors of a union are those of its first transform for all signals",
+        "learning/evaluate.py",
+        "union_energies(union.union, ",
+        "union_energies(union.union._replace(weights=0 * union.union.weights), ",
+        (f"{UNION_PATH}::test_table_holds_the_errors_of_the_definition",),
+    ),
+    Mutant(
+        "every atom of a union is of the first transform",
+        "plots/pictures.py",
+        "for matrix in matrices]",
+        "for matrix in matrices[:1].repeat(len(matrices), 0)]",
+        ("plots/test_plots.py::test_atoms_of_a_union_are_those_of_each_transform",),
+    ),
     # --- the same bits in every process
     Mutant(
         "what kernels call is compiled on its own",
