@@ -612,7 +612,7 @@ MUTANTS = [
     Mutant(
         "a file forgets the momentum",
         "learning/archive.py",
-        "momentum=_momentum(method, described, arrays, number)",
+        "momentum=_momentum(method, header, arrays, numbers)",
         "momentum=Momentum()",
         ("persistence/test_resuming.py::test_learning_resumes_from_a_file_after_exploration",),
     ),
