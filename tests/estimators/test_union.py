@@ -458,5 +458,3 @@ def test_what_needs_one_transform_says_so(fitted):
     image = np.random.default_rng(0).standard_normal((32, 32))
     with pytest.raises(ValueError, match="transform is a union of 3 transforms: give one of them"):
         kf.denoise(image, 1.0, transform=fitted)
-    with pytest.raises(ValueError, match=r"transform has shape \(3, 8, 8\)"):
-        kf.plots.plot_atoms(fitted)
