@@ -610,6 +610,16 @@ MUTANTS = [
         (f"{MOMENTUM}::test_rounding_decides_nothing_where_signals_have_no_energy[100.0]",),
     ),
     Mutant(
+        "Ctrl-C while learning ends loses what was learned",
+        "learning/learn.py",
+        "latest.race, reason = learn_on(engine, options)",
+        "race, reason = learn_on(engine, options)\n        latest.race = race",
+        (
+            "estimators/test_all_or_nothing.py::"
+            "test_ctrl_c_at_any_line_after_the_last_iteration_carries_the_result",
+        ),
+    ),
+    Mutant(
         "a file forgets the momentum",
         "learning/archive.py",
         "momentum=_momentum(method, header, arrays, numbers)",
