@@ -948,13 +948,6 @@ MUTANTS = [
         ("imaging/test_small_shot.py::test_counts_are_counted_however_many_levels_they_have",),
     ),
     Mutant(
-        "texture has the same frequencies at every brightness",
-        "imaging/noise/variance_line.py",
-        "_N_PARTS = 4 ",
-        "_N_PARTS = 1 ",
-        ("imaging/test_small_shot.py::test_texture_that_is_brighter_does_not_tilt_the_line",),
-    ),
-    Mutant(
         "of a large image the first half is looked at",
         "imaging/noise/wavelets.py",
         "np.linspace(0, max(0, length - thickness), _N_SLABS)",
