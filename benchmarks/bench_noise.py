@@ -116,7 +116,8 @@ def _shot_rows(name: str, peak: int) -> list[dict]:
 def _small_shot() -> Part:
     """Crops of 128 and 256 pixels, 8 and 16 bit, of four sensors.
 
-    The constants of the estimate were chosen on the first pictures, the others were held out.
+    The constants of the estimate were chosen on the first pictures; the shot noise of the others
+    was held out (their white noise was not).
     """
     groups = {"chosen on": SMALL_CHOSEN, "held out": SMALL_HELD_OUT}
     cases = [
