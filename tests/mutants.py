@@ -1063,9 +1063,23 @@ MUTANTS = [
     Mutant(
         "the offset of counts has the wrong sign",
         "imaging/noise/shot.py",
-        "return lowest - step * max(round((lowest + line.constant / line.slope) / step), 0)",
-        "return step * max(round((lowest + line.constant / line.slope) / step), 0) - lowest",
+        "zero = sample.lowest - step * max(",
+        "zero = step - sample.lowest * max(",
         ("imaging/test_estimate_edges.py::test_the_offset_of_counts_is_where_no_photon_falls",),
+    ),
+    Mutant(
+        "texture that grows with brightness is shot noise",
+        "imaging/noise/shot.py",
+        "if not all(_LEAST_QUIET <= ratio <= _LARGEST_QUIET for ratio in ratios):",
+        "if False:",
+        ("imaging/test_small_shot.py::test_texture_of_bright_places_is_not_shot_noise",),
+    ),
+    Mutant(
+        "counts with many levels are not counted",
+        "imaging/noise/shot.py",
+        "return math.ldexp(divisor, -exponent) if divisor > 1 else 0.0",
+        "return 0.0",
+        ("imaging/test_small_shot.py::test_counts_are_counted_however_many_levels_they_have",),
     ),
     Mutant(
         "of a large image the first half is looked at",
