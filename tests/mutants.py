@@ -1321,7 +1321,7 @@ MUTANTS = [
         "imaging/masked.py",
         "math.sqrt(1 - _LESS_NOISE * float(its[is_known].mean()))",
         "1.0",
-        (f"{INPAINT}::test_one_call_is_better_than_filling_and_denoising_in_turn",),
+        (f"{INPAINT}::test_filled_images_are_denoised_with_less_noise",),
     ),
     Mutant(
         "less noise is assumed wherever a hole is",
