@@ -9,6 +9,7 @@ from group_cases import CASES
 from skimage.data import astronaut, camera
 
 import kappaform as kf
+from kappaform.imaging.cleaning.fill_plan import Plan
 from kappaform.imaging.cleaning.fill_rounds import Watch
 from kappaform.imaging.cleaning.first_guess import first_guess, start_without
 from kappaform.imaging.cleaning.groups import Groups
@@ -92,15 +93,28 @@ def test_the_error_of_a_first_guess_is_that_of_pixels_left_out_in_turn(rng):
 
 def test_rounds_end_when_held_out_pixels_get_worse():
     given, held = [np.zeros((1, 4, 200))], [np.ones((1, 4, 200), bool)]
-    watch = Watch(given, held)
+    watch = Watch(given, held, 4)
     assert watch.goes_on([given[0] + 2.0])
     assert watch.goes_on([given[0] + 1.0])
     assert watch.goes_on([given[0] + 0.9])
     assert not watch.goes_on([given[0] + 0.9])  # no gain
-    few = Watch(given, [held[0] & (np.arange(200) < 20)])
+    few = Watch(given, [held[0] & (np.arange(200) < 20)], 4)
     for gain in (0.0, 0.1, 0.2, 0.2):  # the last may be chance
         assert few.goes_on([given[0] + 1.0 - gain])
     assert not few.goes_on([given[0] + 0.8])
+
+
+@pytest.mark.parametrize("missing", [0.02, 0.5, 0.8])
+@pytest.mark.parametrize("quality", ["fast", "balanced", "best"])
+def test_rounds_do_not_end_before_the_assumed_error_is_a_quarter(quality, missing, rng):
+    known = rng.random((64, 64)) >= missing
+    plan = Plan.of(known.shape, [known], 1.0, quality, frames=False, joint=False)
+    assert plan.factor ** (plan.least_rounds - 1) <= 0.25
+    assert 4 <= plan.least_rounds < plan.n_rounds
+    given, held = [np.zeros((1, 40, 40))], [np.ones((1, 40, 40), bool)]
+    watch = Watch(given, held, plan.least_rounds)
+    gone_on = [watch.goes_on([given[0] + 1.0 + i]) for i in range(plan.least_rounds)]
+    assert gone_on == [True] * (plan.least_rounds - 1) + [False]
 
 
 def test_held_out_pixels_have_no_part_in_where_rounds_start(rng):
