@@ -1497,7 +1497,7 @@ MUTANTS = [
     Mutant(
         "rounds go on whatever the held-out pixels show",
         "imaging/cleaning/fill_rounds.py",
-        "return self.n_worse < self.patience or self.n_rounds < LEAST_ROUNDS",
+        "return self.n_worse < self.patience or self.n_rounds < self.least_rounds",
         "return True",
         (f"{INPAINT}::test_rounds_end_when_held_out_pixels_get_worse",),
     ),
@@ -1506,7 +1506,7 @@ MUTANTS = [
         "imaging/masked.py",
         "math.sqrt(1 - _LESS_NOISE * float(its[is_known].mean()))",
         "1.0",
-        (f"{INPAINT}::test_one_call_is_better_than_filling_and_denoising_in_turn",),
+        (f"{INPAINT}::test_filled_images_are_denoised_with_less_noise",),
     ),
     Mutant(
         "less noise is assumed wherever a hole is",
@@ -1514,6 +1514,13 @@ MUTANTS = [
         "float(its[is_known].mean())",
         "float(its[~is_known].mean())",
         (f"{INPAINT}::test_a_hole_makes_no_difference_far_away",),
+    ),
+    Mutant(
+        "rounds end while the assumed error is still large",
+        "imaging/cleaning/fill_plan.py",
+        "least = max(least, _LEAST_ROUNDS)",
+        "least = _LEAST_ROUNDS",
+        (f"{INPAINT}::test_rounds_do_not_end_before_the_assumed_error_is_a_quarter",),
     ),
     Mutant(
         "a callback cannot end the rounds",
