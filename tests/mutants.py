@@ -49,8 +49,38 @@ QUALITY = "imaging/test_quality_of_denoising.py"
 GROUPS = "imaging/test_groups.py"
 INPAINT = "imaging/test_inpaint.py"
 CHOICE = "estimators/test_choice.py"
+UNION_PATH = "learning/test_union_path.py"
 
 MUTANTS = [
+    # --- the path over the number of transforms
+    Mutant(
+        "a union on the path forgets the ratio of the one before",
+        "learning/union.py",
+        "replace(members, each=each, trials=0)",
+        "Members(each)",
+        (f"{UNION_PATH}::test_a_union_that_grows_begins_no_higher_and_assigns_as_before",),
+    ),
+    Mutant(
+        "a union on the path starts afresh",
+        "learning/union.py",
+        "if context.warm is None:\n            return grown",
+        "if True:\n            return grown",
+        (f"{UNION_PATH}::test_a_union_that_grows_begins_no_higher_and_assigns_as_before",),
+    ),
+    Mutant(
+        "errors of a union are those of its first transform for all signals",
+        "learning/evaluate.py",
+        "union_energies(union.union, ",
+        "union_energies(union.union._replace(weights=0 * union.union.weights), ",
+        (f"{UNION_PATH}::test_table_holds_the_errors_of_the_definition",),
+    ),
+    Mutant(
+        "every atom of a union is of the first transform",
+        "plots/pictures.py",
+        "for matrix in matrices]",
+        "for matrix in matrices[:1].repeat(len(matrices), 0)]",
+        ("plots/test_plots.py::test_atoms_of_a_union_are_those_of_each_transform",),
+    ),
     # --- the same bits in every process
     Mutant(
         "what kernels call is compiled on its own",
@@ -1387,6 +1417,27 @@ MUTANTS = [
         (f"{GROUPS}::test_a_round_is_that_of_the_rule",),
     ),
     Mutant(
+        "references see patches beyond the image",
+        "imaging/cleaning/matching_kernels.py",
+        "if low <= ref < high:",
+        "if True:",
+        (f"{GROUPS}::test_members_are_the_nearest_patches_at_borders_and_in_corners_too",),
+    ),
+    Mutant(
+        "of equally near patches the last are taken",
+        "imaging/cleaning/matching_kernels.py",
+        "place += value < high or (value == high and n_equal > 0)",
+        "place += value < high or (value == high and n_equal <= 0)",
+        (f"{GROUPS}::test_of_equal_patches_the_first_shifts_are_taken",),
+    ),
+    Mutant(
+        "heads of blocks are not compared",
+        "imaging/cleaning/matching_kernels.py",
+        "for i in range(n_ring if has_head else n_ring - 1):",
+        "for i in range(n_ring - 1):",
+        (f"{GROUPS}::test_members_are_the_nearest_patches_at_borders_and_in_corners_too",),
+    ),
+    Mutant(
         "the last strip of groups is forgotten",
         "imaging/cleaning/groups.py",
         "for i in range(0, n, size)]",
@@ -1435,6 +1486,20 @@ MUTANTS = [
         "return self.n_worse < self.patience or self.n_rounds < LEAST_ROUNDS",
         "return True",
         (f"{INPAINT}::test_rounds_end_when_held_out_pixels_get_worse",),
+    ),
+    Mutant(
+        "all noise is assumed in a filled image",
+        "imaging/masked.py",
+        "math.sqrt(1 - _LESS_NOISE * float(its[is_known].mean()))",
+        "1.0",
+        (f"{INPAINT}::test_one_call_is_better_than_filling_and_denoising_in_turn",),
+    ),
+    Mutant(
+        "less noise is assumed wherever a hole is",
+        "imaging/masked.py",
+        "float(its[is_known].mean())",
+        "float(its[~is_known].mean())",
+        (f"{INPAINT}::test_a_hole_makes_no_difference_far_away",),
     ),
     Mutant(
         "a callback cannot end the rounds",

@@ -39,6 +39,7 @@ from .learning import evaluate as evaluate
 from .learning import learn as learn
 from .learning import learn_stream as learn_stream
 from .learning import learn_union as learn_union
+from .learning import union_path as union_path
 from .linalg import dct_basis as dct_basis
 from .linalg import project_spectrum as project_spectrum
 from .linalg import random_basis as random_basis

@@ -137,7 +137,7 @@ def _settings(arguments: Namespace) -> Settings:
 def name_device(arguments: Namespace) -> None:
     """Replace the name of a device, if there is one, by the device."""
     if arguments.device is not None:
-        from kappaform.imaging.cleaning.torch import device_named
+        from kappaform.imaging.tensors import device_named
 
         with messages.calling_library():
             arguments.device = device_named(arguments.device)

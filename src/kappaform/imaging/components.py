@@ -97,7 +97,7 @@ def pixels_of(image: Any, channel_axis: int | None, device: Any = None) -> tuple
         return image, None
     place = place_of(image, device)
     if library == "torch":
-        from kappaform.imaging.cleaning.torch import as_array
+        from kappaform.imaging.tensors import as_array
 
         image = as_array(image, "image")
     return as_real_array(image, "image"), place

@@ -271,7 +271,7 @@ def denoised(
     """An image with these pixels, all or some of them known, denoised by the given function."""
     axes, is_tensor = options.axes, library_of(image) == "torch"
     if is_tensor:
-        from kappaform.imaging.cleaning.torch import as_array, as_given
+        from kappaform.imaging.tensors import as_array, as_given
 
         sigma = as_array(sigma, "sigma")
     stack = axes.to_stack(pixels)

@@ -128,7 +128,7 @@ def inpaint_on(
         warn("nothing is missing: the image is returned as it is.")
     options.progress(1.0)
     if library_of(image) == "torch":
-        from kappaform.imaging.cleaning.torch import as_given
+        from kappaform.imaging.tensors import as_given
 
         return as_given(result, image)
     return result

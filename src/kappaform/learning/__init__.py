@@ -15,6 +15,7 @@ from kappaform.learning.result import (
     StopReason,
 )
 from kappaform.learning.stream import learn_stream
+from kappaform.learning.union_path import UnionPath, union_path
 from kappaform.learning.union_result import UnionResult
 
 __all__ = [
@@ -31,10 +32,12 @@ __all__ = [
     "Orthonormal",
     "Record",
     "StopReason",
+    "UnionPath",
     "UnionResult",
     "condition_path",
     "evaluate",
     "learn",
     "learn_stream",
     "learn_union",
+    "union_path",
 ]

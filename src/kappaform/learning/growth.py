@@ -36,12 +36,26 @@ def grown(method: UnionOf, context: StartContext) -> Members:
     The first is learned as `learn` does it. Each following one is made for the signals that fit
     worst so far; between two, all of them learn for a while.
     """
-    whole, n_nonzero = context.problem, context.n_nonzero
-    assert whole is not None
     starts = starts_for("auto", method.method, context)
     candidates = tuple(Candidate(Members((each.transform,)), each.explore) for each in starts)
-    n_steps = _FIRST_STEPS
-    for n_transforms in range(1, method.n_transforms):
+    return _grown_from(candidates, method, context, _FIRST_STEPS)
+
+
+def grown_further(method: UnionOf, context: StartContext, members: Members) -> Members:
+    """A union of fewer transforms that has been learned, and more transforms.
+
+    Its loss is not above that of `members`: they are all among the competitors.
+    """
+    return _grown_from((Candidate(members),), method, context, 0)
+
+
+def _grown_from(
+    candidates: tuple[Candidate, ...], method: UnionOf, context: StartContext, n_steps: int
+) -> Members:
+    """The best candidate with as many more transforms as the method has; `n_steps` come first."""
+    whole, n_nonzero = context.problem, context.n_nonzero
+    assert whole is not None
+    for n_transforms in range(len(candidates[0].transform.each), method.n_transforms):
         growing = replace(method, n_transforms=n_transforms)
         problem = Problem(whole.engine, growing, n_nonzero, _TOL)
         race = with_statistics(Race(growing, n_nonzero, candidates), problem)

@@ -33,7 +33,7 @@ class Start(NamedTuple):
 
 
 class WarmStart(NamedTuple):
-    """As `init`: the result of another bound, or of a part of the signals, and fresh starts."""
+    """As `init`: a result of another bound, of fewer transforms or signals, and fresh starts."""
 
     found: LearnResult
 
@@ -45,7 +45,7 @@ class StartContext:
     gram: NDArray
     n_nonzero: int | NDArray
     codes_of: Callable[[Transform], Statistics]  #: a pass over the signals
-    warm: bool = False  #: whether the starts race with a warm start
+    warm: LearnResult | None = None  #: the warm start that the starts race with
     problem: Problem | None = None  #: of which they are, for passes of other kinds
 
     @property
@@ -69,7 +69,9 @@ class StartContext:
 def starts_for(init: Any, method: Method, context: StartContext) -> list[Start]:
     """Starts to try, in order."""
     if isinstance(init, WarmStart):
-        init, context = (init.found, "auto"), replace(context, warm=True)
+        found, context = init.found, replace(context, warm=init.found)
+        is_whole = found.transform.shape == method.shape(context.n_features)
+        init = (found, "auto") if is_whole else "auto"  # a smaller union is for its starts to grow
     if isinstance(init, tuple):
         if not init:
             raise ValueError("init=(): give at least one start, or 'auto'.")
@@ -113,7 +115,7 @@ def portfolio(method: Conditioned, context: StartContext) -> list[Start]:
     if method.steps == "relative":
         return [*strong, Start(dct)][:4]
     weak, strong = Start(weak_start(method, context)), strong[:2]
-    if context.warm:
+    if context.warm is not None:
         lowest = min(
             (weak, *strong), key=lambda start: context.codes_of(start.transform).discarded_energy
         )

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.engines import Statistics
-from kappaform.learning.growth import grown, random_members, seed_for
+from kappaform.learning.growth import grown, grown_further, random_members, seed_for
 from kappaform.learning.members import Members, UnionStatistics
 from kappaform.learning.method import Method, Updater, same_method
 from kappaform.learning.race import Problem
@@ -176,7 +176,15 @@ class UnionOf(Method):
             return [Start(Members((start.transform,)), start.explore) for start in starts]
         rng = np.random.default_rng(self.seed)
         others = (random_members(self, context, rng) for _ in range(self.n_starts - 1))
-        return [Start(grown(self, context)), *map(Start, others)]
+        return [Start(self._grown(context)), *map(Start, others)]
+
+    def _grown(self, context: StartContext) -> Members:
+        """A union that has grown: from a warm start, which may have fewer transforms, or afresh."""
+        if context.warm is None:
+            return grown(self, context)
+        members: Members = context.warm.state.best.transform
+        each = tuple(map(self.method.to_feasible, members.each))
+        return grown_further(self, context, replace(members, each=each, trials=0))
 
     def as_array(self, transform: Members) -> NDArray:
         return np.stack([self.method.as_array(each) for each in transform.each])

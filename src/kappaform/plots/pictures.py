@@ -15,7 +15,7 @@ from matplotlib.image import AxesImage
 from numpy.typing import NDArray
 from scipy.fft import dctn
 
-from kappaform.plots.curves import draw_spectra, matrix_of, plain_axes
+from kappaform.plots.curves import draw_spectra, matrices_of, matrix_of, plain_axes
 
 if TYPE_CHECKING:
     from kappaform.imaging import DenoiseResult
@@ -26,11 +26,12 @@ _TITLE_WIDTH = 110  # letters: they fit into 12 inches at the default font size
 def plot_atoms(transform: Any, patch_shape: int | Sequence[int] | None = None) -> Figure:
     """The rows of a transform as patches, from low to high spatial frequency.
 
-    Each atom has its own scale, symmetric about zero, which is mid-grey.
+    Each atom has its own scale, symmetric about zero, which is mid-grey. The transforms of a union
+    are shown side by side, in their order.
 
     Parameters
     ----------
-    transform : LearnResult, fitted estimator or (n, n) array
+    transform : LearnResult, fitted estimator, (n, n) array or (K, n, n) array
     patch_shape : int or sequence of 1 to 3 ints, optional
         Shape of the patches, flattened in C order; by default square. The slices of a
         three-dimensional patch along its first axis are shown side by side.
@@ -44,11 +45,18 @@ def plot_atoms(transform: Any, patch_shape: int | Sequence[int] | None = None) -
     >>> import kappaform as kf
     >>> kf.plots.plot_atoms(kf.dct_basis((8, 8))).savefig("atoms.png")
     """
-    atoms = _sorted_atoms(transform, patch_shape)
-    height, width = atoms.shape
-    longest = 6.0 / max(height, width)
+    matrices = matrices_of(transform)
+    mosaics = [_sorted_atoms(matrix, patch_shape) for matrix in matrices]
+    columns = math.ceil(math.sqrt(len(mosaics)))
+    rows = -(-len(mosaics) // columns)
+    height, width = rows * mosaics[0].shape[0], columns * mosaics[0].shape[1]
+    longest = (6.0 if len(mosaics) == 1 else 9.0) / max(height, width)
     figure = Figure(figsize=(width * longest, height * longest), layout="constrained")
-    _show_atoms(figure.subplots(), atoms)
+    panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    for number, (axes, atoms) in enumerate(zip(panels, mosaics, strict=False)):
+        _show_atoms(axes, atoms, f"transform {number}" if len(mosaics) > 1 else "")
+    for axes in panels[len(mosaics) :]:
+        axes.set_axis_off()
     return figure
 
 
