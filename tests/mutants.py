@@ -1073,9 +1073,23 @@ MUTANTS = [
     Mutant(
         "the offset of counts has the wrong sign",
         "imaging/noise/shot.py",
-        "return lowest - step * max(round((lowest + line.constant / line.slope) / step), 0)",
-        "return step * max(round((lowest + line.constant / line.slope) / step), 0) - lowest",
+        "zero = sample.lowest - step * max(",
+        "zero = step - sample.lowest * max(",
         ("imaging/test_estimate_edges.py::test_the_offset_of_counts_is_where_no_photon_falls",),
+    ),
+    Mutant(
+        "texture that grows with brightness is shot noise",
+        "imaging/noise/shot.py",
+        "if not all(_LEAST_QUIET <= ratio <= _LARGEST_QUIET for ratio in ratios):",
+        "if False:",
+        ("imaging/test_small_shot.py::test_texture_of_bright_places_is_not_shot_noise",),
+    ),
+    Mutant(
+        "counts with many levels are not counted",
+        "imaging/noise/shot.py",
+        "return math.ldexp(divisor, -exponent) if divisor > 1 else 0.0",
+        "return 0.0",
+        ("imaging/test_small_shot.py::test_counts_are_counted_however_many_levels_they_have",),
     ),
     Mutant(
         "of a large image the first half is looked at",
@@ -1493,7 +1507,7 @@ MUTANTS = [
     Mutant(
         "rounds go on whatever the held-out pixels show",
         "imaging/cleaning/fill_rounds.py",
-        "return self.n_worse < self.patience or self.n_rounds < LEAST_ROUNDS",
+        "return self.n_worse < self.patience or self.n_rounds < self.least_rounds",
         "return True",
         (f"{INPAINT}::test_rounds_end_when_held_out_pixels_get_worse",),
     ),
@@ -1502,7 +1516,7 @@ MUTANTS = [
         "imaging/masked.py",
         "math.sqrt(1 - _LESS_NOISE * float(its[is_known].mean()))",
         "1.0",
-        (f"{INPAINT}::test_one_call_is_better_than_filling_and_denoising_in_turn",),
+        (f"{INPAINT}::test_filled_images_are_denoised_with_less_noise",),
     ),
     Mutant(
         "less noise is assumed wherever a hole is",
@@ -1510,6 +1524,13 @@ MUTANTS = [
         "float(its[is_known].mean())",
         "float(its[~is_known].mean())",
         (f"{INPAINT}::test_a_hole_makes_no_difference_far_away",),
+    ),
+    Mutant(
+        "rounds end while the assumed error is still large",
+        "imaging/cleaning/fill_plan.py",
+        "least = max(least, _LEAST_ROUNDS)",
+        "least = _LEAST_ROUNDS",
+        (f"{INPAINT}::test_rounds_do_not_end_before_the_assumed_error_is_a_quarter",),
     ),
     Mutant(
         "a callback cannot end the rounds",

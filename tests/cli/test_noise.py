@@ -331,6 +331,6 @@ def test_json_says_how_certain_the_noise_is(capsys):
     record = record_of(capsys, "a.tif")
     (confidence,), (evidence,) = record["noise_confidence"], record["noise_evidence"]
     assert 0.9 < confidence <= 1
-    assert evidence.startswith("measured in ")
+    assert evidence == "values are as far apart as the photons that explain their noise"
     record = record_of(capsys, "a.tif", "--sigma", 20, "--overwrite")
     assert (record["noise_confidence"], record["noise_evidence"]) == ([1.0], [""])

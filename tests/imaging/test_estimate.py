@@ -132,7 +132,7 @@ def test_channels_have_their_own_gains(rng):
 
 
 def test_shot_noise_that_is_asked_for_is_measured_where_it_is_in_doubt(rng):
-    noisy = add_noise(200 * RAMP, noise=Shot(0.2, 10.0), rng=rng)
+    noisy = add_noise(200 * RAMP, noise=Shot(0.1, 10.0), rng=rng)
     assert isinstance(estimate_noise(noisy), White)
     assert isinstance(estimate_noise(noisy, kind="shot"), Shot)
 

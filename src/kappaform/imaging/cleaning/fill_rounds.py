@@ -16,7 +16,6 @@ from kappaform.imaging.cleaning.fill_plan import (
     LAST_ERROR,
     LEAST_GAIN,
     LEAST_MEMBERS,
-    LEAST_ROUNDS,
     MANY_HELD_OUT,
     MEMBERS,
     ROUNDS_WITHOUT,
@@ -80,7 +79,7 @@ def in_rounds(
     used = known if held is None else [k & ~h for k, h in zip(known, held, strict=True)]
     n_rounds = ROUNDS_WITHOUT if held is None else plan.n_rounds
     *parts, last = progress.sections([*[1] * n_rounds, 1 + len(plan.last)])
-    watch, deviation = Watch(given, held), 1.0
+    watch, deviation = Watch(given, held, plan.least_rounds), 1.0
     for i, part in enumerate(parts):
         better = _one_round(images, given, used, plan.factor**i, i, plan.search, groups_of, part)
         if not watch.goes_on(better):
@@ -110,7 +109,8 @@ def _told(i: int, plan: Plan, watch: Watch) -> InpaintRound:
 class Watch:
     """Ends the rounds when the error of the held-out pixels, if any, no longer decreases."""
 
-    def __init__(self, given: Sequence[Any], held: Sequence[Any] | None) -> None:
+    def __init__(self, given: Sequence[Any], held: Sequence[Any] | None, least_rounds: int) -> None:
+        self.least_rounds = least_rounds
         self.held = None if held is None else list(zip(given, held, strict=True))
         self.least, self.n_worse, self.n_rounds = math.inf, 0, 0
         n_held = 0 if held is None else sum(int(each.sum()) for each in held)
@@ -129,7 +129,7 @@ class Watch:
         else:
             self.n_worse += 1
         self.n_rounds += 1
-        return self.n_worse < self.patience or self.n_rounds < LEAST_ROUNDS
+        return self.n_worse < self.patience or self.n_rounds < self.least_rounds
 
 
 def _one_round(

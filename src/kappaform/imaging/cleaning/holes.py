@@ -22,10 +22,12 @@ from scipy.ndimage import uniform_filter
 
 from kappaform.checks import library_of
 from kappaform.imaging.cleaning.fill_plan import (
+    ENOUGH_HELD_OUT,
     FIRST_ERROR,
     HELD_OUT,
     LEAST_ERROR,
     LEAST_HELD_OUT,
+    MOST_HELD_OUT,
     Plan,
     search_of,
 )
@@ -162,14 +164,15 @@ def reestimated(
 
 def _held_out(known: Sequence[NDArray], plan: Plan, seed: int) -> list[NDArray]:
     """Known pixels, near missing ones, that show how large the error is."""
-    rng = np.random.default_rng(seed)
-    drawn = rng.random(known[0].shape, np.float32) < HELD_OUT
     size = 2 * max(plan.search.patch_shape[1:]) + 1
-    held = []
-    for is_known in known:
-        near = uniform_filter((~is_known).astype(np.float32), size, mode="nearest") > 1e-6
-        held.append(drawn & is_known & near)
-    return held
+    near = [
+        is_known & (uniform_filter((~is_known).astype(np.float32), size, mode="nearest") > 1e-6)
+        for is_known in known
+    ]
+    number = max(1, *(int(np.count_nonzero(each)) for each in near))
+    fraction = min(max(ENOUGH_HELD_OUT / number, HELD_OUT), MOST_HELD_OUT)
+    drawn = np.random.default_rng(seed).random(known[0].shape, np.float32) < fraction
+    return [drawn & each for each in near]
 
 
 def _filled_tile(
