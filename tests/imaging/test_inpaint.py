@@ -468,6 +468,30 @@ def test_infinite_values_and_nan_beside_the_mask_are_rejected():
         kf.denoise(PICTURE, 1, mask=MASK, preset="paper")
 
 
+def test_a_mask_without_its_axis_names_the_remedy():
+    with pytest.raises(ValueError, match=r"channel_axis=-1 or stack_axis=-1"):
+        kf.inpaint(np.stack([PICTURE] * 3, axis=-1), MASK)
+    with pytest.raises(ValueError, match=r"channel_axis=0 or stack_axis=0"):
+        kf.inpaint(np.stack([PICTURE] * 5), MASK)
+
+
+def test_values_without_digits_left_are_rejected_before_they_overflow():
+    for fill in (kf.inpaint, lambda image, mask: kf.denoise(image, 1, mask=mask)):
+        with pytest.raises(ValueError, match="16 digits of float64"):
+            fill(PICTURE * 1e300, MASK)
+
+
+def test_masked_entries_are_missing_to_denoising_with_a_mask():
+    noisy = kf.add_noise(PICTURE, 10)
+    expected = kf.denoise(noisy, 10, mask=MASK, quality="fast")
+    half = MASK & (np.arange(48) < 20)
+    for mask in (np.zeros_like(MASK), half):
+        hidden = np.ma.array(np.where(MASK, 1e6, noisy), mask=MASK)
+        found = kf.denoise(hidden, 10, mask=mask, quality="fast")
+        np.testing.assert_array_equal(found, expected)
+        assert not isinstance(found, np.ma.MaskedArray)
+
+
 def test_a_channel_or_an_image_of_which_nothing_is_known_is_named():
     colour = np.zeros((20, 20, 3))
     colour[..., 1] = np.nan
