@@ -1533,6 +1533,15 @@ MUTANTS = [
         (f"{INPAINT}::test_rounds_do_not_end_before_the_assumed_error_is_a_quarter",),
     ),
     Mutant(
+        "large holes of a movie are guessed from their own frame",
+        "imaging/cleaning/holes.py",
+        "guesses[i] = np.where(deep[i] & found, values, guesses[i])",
+        "found[:] = False",
+        (
+            f"{INPAINT}::test_a_large_hole_in_a_movie_is_guessed_from_the_nearest_frame_that_knows_it",
+        ),
+    ),
+    Mutant(
         "a callback cannot end the rounds",
         "imaging/cleaning/fill_rounds.py",
         "if callback and callback(_told(i, plan, watch)):",

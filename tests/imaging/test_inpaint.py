@@ -11,7 +11,11 @@ from skimage.data import astronaut, camera
 import kappaform as kf
 from kappaform.imaging.cleaning.fill_plan import Plan
 from kappaform.imaging.cleaning.fill_rounds import Watch
-from kappaform.imaging.cleaning.first_guess import first_guess, start_without
+from kappaform.imaging.cleaning.first_guess import (
+    first_guess,
+    from_other_frames,
+    start_without,
+)
 from kappaform.imaging.cleaning.groups import Groups
 
 cases = pytest.mark.parametrize(("shape", "search"), CASES.values(), ids=CASES.keys())
@@ -286,6 +290,30 @@ def test_a_hole_in_a_movie_is_filled_from_other_frames():
     assert error(together, movie, mask) < 0.7 * error(alone, movie, mask)
 
 
+def test_a_large_hole_in_a_movie_is_guessed_from_the_nearest_frame_that_knows_it(rng):
+    movie = rng.random((5, 6, 7))
+    known = np.ones(movie.shape, bool)
+    known[1:3, 2, 3] = known[:, 4, 4] = False
+    values, found = from_other_frames(movie, known, 2)
+    assert values[1, 2, 3] == movie[0, 2, 3]  # the previous frame
+    assert values[2, 2, 3] == movie[3, 2, 3]  # the next one is nearer
+    assert values[0, 0, 0] == movie[1, 0, 0]
+    assert found[1:, 2, 3].all()
+    assert not found[0, 2, 3]  # the nearest is too far away
+    assert not found[:, 4, 4].any()
+    one = movie[:1], known[:1]
+    assert not from_other_frames(*one, 2)[1].any()
+    places = [np.s_[102 + i : 174 + i, 192 + 4 * i : 264 + 4 * i] for i in range(5)]
+    frames = np.stack([camera()[place] for place in places])
+    mask = np.zeros(frames.shape, bool)
+    mask[2, 24:49, 24:49] = True
+    alone, together = (
+        kf.inpaint(frames, mask, stack_axis=0, movie=movie, quality="fast")
+        for movie in (False, True)
+    )
+    assert error(together, frames, mask) < 0.45 * error(alone, frames, mask)
+
+
 def test_volumes_are_filled():
     grid = np.mgrid[:16, :16, :16] / 5
     volume = np.sin(grid[0]) * np.cos(grid[1]) + np.sin(2 * grid[2])
@@ -466,6 +494,30 @@ def test_infinite_values_and_nan_outside_the_mask_are_rejected():
         kf.denoise(np.where(MASK, np.nan, PICTURE), 1)
     with pytest.raises(ValueError, match="preset='paper' with mask"):
         kf.denoise(PICTURE, 1, mask=MASK, preset="paper")
+
+
+def test_a_mask_without_its_axis_names_the_remedy():
+    with pytest.raises(ValueError, match=r"channel_axis=-1 or stack_axis=-1"):
+        kf.inpaint(np.stack([PICTURE] * 3, axis=-1), MASK)
+    with pytest.raises(ValueError, match=r"channel_axis=0 or stack_axis=0"):
+        kf.inpaint(np.stack([PICTURE] * 5), MASK)
+
+
+def test_values_without_digits_left_are_rejected_before_they_overflow():
+    for fill in (kf.inpaint, lambda image, mask: kf.denoise(image, 1, mask=mask)):
+        with pytest.raises(ValueError, match="16 digits of float64"):
+            fill(PICTURE * 1e300, MASK)
+
+
+def test_masked_entries_are_missing_to_denoising_with_a_mask():
+    noisy = kf.add_noise(PICTURE, 10)
+    expected = kf.denoise(noisy, 10, mask=MASK, quality="fast")
+    half = MASK & (np.arange(48) < 20)
+    for mask in (np.zeros_like(MASK), half):
+        hidden = np.ma.array(np.where(MASK, 1e6, noisy), mask=MASK)
+        found = kf.denoise(hidden, 10, mask=mask, quality="fast")
+        np.testing.assert_array_equal(found, expected)
+        assert not isinstance(found, np.ma.MaskedArray)
 
 
 def test_a_channel_or_an_image_of_which_nothing_is_known_is_named():

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.ndimage import uniform_filter
 
 from kappaform.checks import float_dtype
-from kappaform.imaging.axes import ANY_VALUE, extremes_of, within
+from kappaform.imaging.axes import ANY_VALUE, check_scale, extremes_of, within
 from kappaform.imaging.cleaning.first_guess import first_guess
 from kappaform.imaging.cleaning.holes import Filling, filled, reestimated
 from kappaform.imaging.components import Component
@@ -53,7 +53,8 @@ def whole_image(
         return whole
     known = axes.to_stack(~missing)
     stack = axes.to_stack(pixels.astype(float_dtype(pixels.dtype)))
-    extremes_of(stack[0] if axes.movie else stack)  # rejects inf, and NaN that are not missing
+    lowest, highest = extremes_of(stack[0] if axes.movie else stack)  # rejects inf and other NaN
+    check_scale(lowest, highest, np.zeros_like(lowest))
     if sigma is None and (noise is None or isinstance(noise, str)):
         with single_threaded_blas():
             whole["noise"] = noises_around(stack, known, noise, options.patch_shape, axes.movie)

@@ -79,4 +79,7 @@ def _spread(mask: NDArray, shape: tuple[int, ...], axes_named: tuple[int | None,
             return np.broadcast_to(np.expand_dims(mask, left_out), shape)
     rest = tuple(n for axis, n in enumerate(shape) if axis not in named)
     also = f", or {rest} for all channels and images" if named else ""
+    if mask.shape in (shape[:-1], shape[1:]) and not named:
+        axis = -1 if mask.shape == shape[:-1] else 0
+        also = f"; a mask for all channels or images needs channel_axis={axis} or stack_axis={axis}"
     raise ValueError(f"mask has shape {mask.shape}, the image {shape}: give {shape}{also}.")

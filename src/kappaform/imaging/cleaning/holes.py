@@ -35,6 +35,7 @@ from kappaform.imaging.cleaning.fill_rounds import FillCallback, GroupsOf, estim
 from kappaform.imaging.cleaning.first_guess import (
     doubled,
     far_from_known,
+    from_other_frames,
     guess_of,
     known_halved,
     start_without,
@@ -107,10 +108,18 @@ def _with_deep_holes_filled(
     how: Filling,
     progress: Progress,
 ) -> list[NDArray]:
-    """First guesses that come from half the size where a patch would have no known pixel."""
+    """First guesses where a patch would have no known pixel: from half the size, or, in a movie,
+    from other frames.
+    """
     axes = range(int(how.frames or how.joint), guesses[0].ndim)
     side = max(plan.search.patch_shape[1:])
     deep = [far_from_known(is_known, _sizes(plan)) for is_known in known]
+    if how.frames:
+        reach = plan.search.radius[0]
+        for i, pair in enumerate(zip(guesses, known, strict=True)):
+            values, found = from_other_frames(*pair, reach)
+            guesses[i] = np.where(deep[i] & found, values, guesses[i])
+            deep[i] &= ~found
     n_missing = sum(int(np.count_nonzero(~is_known)) for is_known in known)
     n_deep = sum(int(np.count_nonzero(each)) for each in deep)
     small = min(guesses[0].shape[axis] for axis in axes) < 4 * side
