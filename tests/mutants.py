@@ -40,6 +40,7 @@ MOMENTUM = "learning/test_momentum.py"
 POLAR = "linalg/test_polar.py"
 PASS = "engines/test_numpy_engine.py"
 UNION, UNION_PASS = "learning/test_union.py", "engines/test_union.py"
+UNIONS, UNION_FILES = "estimators/test_union.py", "persistence/test_unions.py"
 LEARN = "learning/test_learn.py"
 RESUMING = "persistence/test_resuming.py"
 REFUSED = "persistence/test_validation.py"
@@ -138,6 +139,62 @@ MUTANTS = [
         "np.random.default_rng(0)",
         (f"{UNION}::test_the_seed_decides_the_random_starts",),
     ),
+    Mutant(
+        "a transform for each signal is one too many",
+        "learning/union.py",
+        "if self.n_transforms > n_signals:",
+        "if self.n_transforms >= n_signals:",
+        (f"{UNIONS}::test_strange_signals_give_transforms_within_the_bound",),
+    ),
+    Mutant(
+        "empty codes are divided by nothing",
+        "learning/union.py",
+        "if ratio >= 1:",
+        "if ratio > 1:",
+        (f"{UNIONS}::test_empty_codes_teach_nothing",),
+    ),
+    Mutant(
+        "labels of an earlier fit stay",
+        "estimators/base.py",
+        'if not name.endswith("_")}',
+        'if name != "feature_names_in_"}',
+        (f"{UNIONS}::test_ctrl_c_keeps_what_was_learned",),
+    ),
+    Mutant(
+        "a file forgets what assigns the signals of a relative union",
+        "learning/archive.py",
+        '"ratio": transform.ratio',
+        '"ratio": 0.0',
+        (f"{UNION_FILES}::test_how_often_a_transform_was_tried_elsewhere_and_the_ratio_are_kept",),
+    ),
+    Mutant(
+        "the transforms of a union in a file share a gram matrix",
+        "learning/archive.py",
+        "own = _gram(arrays, number) if",
+        "own = _gram(arrays, 0) if",
+        (f"{UNION_FILES}::test_batches_of_a_union_go_on_from_a_file",),
+    ),
+    Mutant(
+        "the last updates of a union are those of its first transform",
+        "learning/archive.py",
+        '"last_", number) for number in numbers)',
+        '"last_", numbers[0]) for number in numbers)',
+        (f"{UNION_FILES}::test_a_union_goes_on_from_a_file_of_any_iteration",),
+    ),
+    Mutant(
+        "a file may claim any number of transforms",
+        "learning/archive.py",
+        "not 1 <= n_transforms <= len(names) // len(candidates)",
+        "not 1 <= n_transforms <= 10**6",
+        (f"{UNION_FILES}::test_a_header_cannot_claim_more_transforms_than_the_file_has",),
+    ),
+    Mutant(
+        "a method that was given is saved with other parameters",
+        "persistence.py",
+        'in shared - {"method", *method_parameters(method)}:',
+        "in shared:",
+        (f"{UNION_FILES}::test_a_loaded_union_is_the_saved_one",),
+    ),
     # --- custom methods, resuming, rounding, kernels
     Mutant(
         "codes of rows that keep every entry stay scaled",
@@ -228,7 +285,7 @@ MUTANTS = [
     ),
     Mutant(
         "columns are chosen by coefficients of W, whatever their norm",
-        "engines/engine.py",
+        "engines/codes.py",
         "rows = np.ldexp(transform, -exponent) * norms[:, np.newaxis]",
         "rows = np.ldexp(transform, -exponent)",
         ("engines/test_refit.py::test_codes_reconstruct_as_their_definition_does",),
@@ -630,7 +687,7 @@ MUTANTS = [
     ),
     Mutant(
         "the relative error is over the codes alone",
-        "engines/engine.py",
+        "engines/codes.py",
         "energy = self.codes + self.discarded",
         "energy = self.codes",
         ("learning/test_path.py::test_table_holds_the_errors_of_the_definition",),
@@ -1360,6 +1417,27 @@ MUTANTS = [
         (f"{GROUPS}::test_a_round_is_that_of_the_rule",),
     ),
     Mutant(
+        "references see patches beyond the image",
+        "imaging/cleaning/matching_kernels.py",
+        "if low <= ref < high:",
+        "if True:",
+        (f"{GROUPS}::test_members_are_the_nearest_patches_at_borders_and_in_corners_too",),
+    ),
+    Mutant(
+        "of equally near patches the last are taken",
+        "imaging/cleaning/matching_kernels.py",
+        "place += value < high or (value == high and n_equal > 0)",
+        "place += value < high or (value == high and n_equal <= 0)",
+        (f"{GROUPS}::test_of_equal_patches_the_first_shifts_are_taken",),
+    ),
+    Mutant(
+        "heads of blocks are not compared",
+        "imaging/cleaning/matching_kernels.py",
+        "for i in range(n_ring if has_head else n_ring - 1):",
+        "for i in range(n_ring - 1):",
+        (f"{GROUPS}::test_members_are_the_nearest_patches_at_borders_and_in_corners_too",),
+    ),
+    Mutant(
         "the last strip of groups is forgotten",
         "imaging/cleaning/groups.py",
         "for i in range(0, n, size)]",
@@ -1408,6 +1486,20 @@ MUTANTS = [
         "return self.n_worse < self.patience or self.n_rounds < LEAST_ROUNDS",
         "return True",
         (f"{INPAINT}::test_rounds_end_when_held_out_pixels_get_worse",),
+    ),
+    Mutant(
+        "all noise is assumed in a filled image",
+        "imaging/masked.py",
+        "math.sqrt(1 - _LESS_NOISE * float(its[is_known].mean()))",
+        "1.0",
+        (f"{INPAINT}::test_one_call_is_better_than_filling_and_denoising_in_turn",),
+    ),
+    Mutant(
+        "less noise is assumed wherever a hole is",
+        "imaging/masked.py",
+        "float(its[is_known].mean())",
+        "float(its[~is_known].mean())",
+        (f"{INPAINT}::test_a_hole_makes_no_difference_far_away",),
     ),
     Mutant(
         "a callback cannot end the rounds",

@@ -456,8 +456,8 @@ def conditional_mean(patch, known, mean, covariance, variance):
 def round_with_holes(guide, given, known, groups, patch_shape, variance, denoises):
     """Sum of the estimates of each pixel, and their number: over all members of all groups.
 
-    Groups are lists of corners, that of the reference first. Without `denoises` only missing
-    pixels are estimated, and groups whose reference has none are left out.
+    Groups are lists of corners, that of the reference first; those whose reference has no missing
+    pixels are left out. Without `denoises` only missing pixels are estimated.
     """
     values, counts = np.zeros((2, *guide.shape))
     for corners in groups:
@@ -465,7 +465,7 @@ def round_with_holes(guide, given, known, groups, patch_shape, variance, denoise
             tuple(slice(c, c + side) for c, side in zip(corner, patch_shape, strict=True))
             for corner in corners
         ]
-        if known[boxes[0]].all() and not denoises:
+        if known[boxes[0]].all():
             continue
         rows = np.array([guide[box].ravel() for box in boxes])
         covariance = np.cov(rows, rowvar=False, bias=True).reshape(rows.shape[1], -1)

@@ -38,8 +38,8 @@ def bound_and_descent(rng: np.random.Generator, facts: Facts) -> None:
 def unions(rng: np.random.Generator, facts: Facts) -> None:
     """Bound and norm of every transform hold at every iteration, and the loss never rises.
 
-    Resuming gives the same bits, so do threads, and one transform gives those of `learn`. Signals
-    on disk are learned from as those in memory.
+    Resuming, from memory or from a file, gives the same bits, so do threads, and one transform
+    gives those of `learn`. Signals on disk are learned from as those in memory.
     """
     signals, method, options = draw_union(rng, facts)
     facts["dtype"] = dtype = str(rng.choice(["float32", "float64"]))
@@ -53,8 +53,9 @@ def unions(rng: np.random.Generator, facts: Facts) -> None:
     if whole.n_iter <= part.n_iter:
         same(whole, part)
     else:
-        more = {"max_iter": options["max_iter"] - stop, "init": pickle.loads(pickle.dumps(part))}
-        same(whole, kf.learn_union(signals, method, **options | more))
+        for resumed in (pickle.loads(pickle.dumps(part)), _from_file(part)):
+            more = {"max_iter": options["max_iter"] - stop, "init": resumed}
+            same(whole, kf.learn_union(signals, method, **options | more))
     if options["n_transforms"] == 1:
         alike = {name: options[name] for name in ("n_nonzero_coefs", "max_iter", "tol")}
         one = kf.learn(signals, method, **alike)

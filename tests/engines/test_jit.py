@@ -56,6 +56,7 @@ MODULES = [
     "kappaform.engines.kernels",
     "kappaform.engines.refit_kernels",
     "kappaform.imaging.cleaning.group_kernels",
+    "kappaform.imaging.cleaning.matching_kernels",
 ]
 
 

@@ -7,7 +7,7 @@ from group_cases import CASES, PLANE, ROUNDS, picture, some_covariance
 
 from kappaform.imaging.cleaning.group_kernels import _centre
 from kappaform.imaging.cleaning.groups import Groups, noise_of_groups, refined
-from kappaform.imaging.work import Progress
+from kappaform.imaging.progress import Progress
 
 cases = pytest.mark.parametrize(("shape", "search"), CASES.values(), ids=CASES.keys())
 

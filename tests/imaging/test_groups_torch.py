@@ -6,7 +6,7 @@ import pytest
 from group_cases import CASES, PLANE, ROUNDS, picture, some_covariance
 
 from kappaform.imaging.cleaning import groups, scales
-from kappaform.imaging.work import Progress
+from kappaform.imaging.progress import Progress
 
 torch = pytest.importorskip("torch")
 

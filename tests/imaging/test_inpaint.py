@@ -328,6 +328,25 @@ def test_denoising_does_not_use_hidden_values_and_fills_them():
     assert error(one, PICTURE, MASK) < 0.9 * error(guess, PICTURE, MASK)
 
 
+def test_one_call_is_better_than_filling_and_denoising_in_turn():
+    clean = astronaut()[:96, 180:276, 1].astype(np.float64)
+    noisy, mask = kf.add_noise(clean, 20), np.random.default_rng(1).random(clean.shape) < 0.5
+    in_turn = kf.denoise(kf.inpaint(noisy, mask), 20)
+    assert error(kf.denoise(noisy, 20, mask=mask), clean) < 0.94 * error(in_turn, clean)
+
+
+def test_a_hole_makes_no_difference_far_away():
+    """Neither to the noise that is assumed, nor to where known pixels are estimated again."""
+    noisy, mask = kf.add_noise(PICTURE, 10), np.zeros(PICTURE.shape, bool)
+    mask[2:8, 2:8] = True
+    options = {"quality": "fast", "transform": np.eye(36)}
+    found = kf.denoise(noisy, 10, mask=mask, **options)
+    expected = kf.denoise(noisy, 10, **options)
+    far = np.s_[24:, 24:]
+    assert error(found, expected, far) < 0.1
+    assert error(found, noisy, far) > 4
+
+
 def test_an_empty_mask_changes_nothing():
     noisy = kf.add_noise(PICTURE, 10)
     none = np.zeros(PICTURE.shape, bool)

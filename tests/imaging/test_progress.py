@@ -9,7 +9,7 @@ import pytest
 import kappaform as kf
 from kappaform.imaging import training
 from kappaform.imaging.cleaning import patchwise, tiles
-from kappaform.imaging.work import Progress
+from kappaform.imaging.progress import Progress
 from kappaform.threads import at_most_threads, mapped_in_order
 
 

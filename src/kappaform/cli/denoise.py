@@ -27,7 +27,7 @@ from kappaform.image_files.picture import MOVIE, VOLUME
 from kappaform.imaging.axes import doubt_about_sigma
 from kappaform.imaging.denoise import denoise_on
 from kappaform.imaging.options import default_patch_shape
-from kappaform.imaging.work import Progress
+from kappaform.imaging.progress import Progress
 
 # Fraction of the values outside of a range that was given for them. Noise puts at most about half
 # of them there, where an image is at one end of the range everywhere.
@@ -137,7 +137,7 @@ def _settings(arguments: Namespace) -> Settings:
 def name_device(arguments: Namespace) -> None:
     """Replace the name of a device, if there is one, by the device."""
     if arguments.device is not None:
-        from kappaform.imaging.cleaning.torch import device_named
+        from kappaform.imaging.tensors import device_named
 
         with messages.calling_library():
             arguments.device = device_named(arguments.device)

@@ -15,7 +15,7 @@ from kappaform.cli.denoise import along_of, name_device
 from kappaform.image_files import Picture, as_stored, check_target, write_image
 from kappaform.image_files.picture import MOVIE
 from kappaform.imaging.inpaint import inpaint_on
-from kappaform.imaging.work import Progress
+from kappaform.imaging.progress import Progress
 
 
 def inpaint(arguments: Namespace) -> None:

@@ -84,6 +84,12 @@ class UnionTransform(SparsifyingTransform):
     result_ : UnionResult
         All about how the transforms were reached.
 
+    Notes
+    -----
+    Which signals belong together is found by many passes over the same signals, of which
+    `partial_fit` makes a few over each batch. Therefore call `fit` with a first sample of all kinds
+    of signals, and then `partial_fit`: batches alone often end in a worse union.
+
     Examples
     --------
     >>> import numpy as np

@@ -22,7 +22,7 @@ from kappaform.imaging.noise.estimate import check_kind, noise_of, typical_frame
 from kappaform.imaging.noise.kinds import Noise, White, as_numbers
 from kappaform.imaging.options import Options, Quality, Sigma, of_ordinary_scale
 from kappaform.imaging.patches import Grid
-from kappaform.imaging.work import Progress
+from kappaform.imaging.progress import Progress
 
 # Largest distance from the centre, in units of the noise, for single precision. Patches are rounded
 # by 2**-24 times as much, 1/4000 of the noise. Groups need squares: products of their patches are
@@ -97,7 +97,7 @@ def pixels_of(image: Any, channel_axis: int | None, device: Any = None) -> tuple
         return image, None
     place = place_of(image, device)
     if library == "torch":
-        from kappaform.imaging.cleaning.torch import as_array
+        from kappaform.imaging.tensors import as_array
 
         image = as_array(image, "image")
     return as_real_array(image, "image"), place

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.ndimage import uniform_filter
 
 from kappaform.checks import float_dtype
 from kappaform.imaging.axes import ANY_VALUE, extremes_of, within
-from kappaform.imaging.cleaning.fill_plan import density_around
 from kappaform.imaging.cleaning.first_guess import first_guess
 from kappaform.imaging.cleaning.holes import Filling, filled, reestimated
 from kappaform.imaging.components import Component
@@ -20,13 +20,18 @@ from kappaform.imaging.masks import check_some_known, is_nan, pixels_and_missing
 from kappaform.imaging.noise.estimate import check_kind, noise_of
 from kappaform.imaging.noise.kinds import Noise, White
 from kappaform.imaging.options import Options
-from kappaform.imaging.work import Progress
+from kappaform.imaging.progress import Progress
 from kappaform.threads import single_threaded_blas
 
 # Noise is estimated in blocks without holes, as large as there are enough of.
 _BLOCK_SIDES = {2: (32, 16), 3: (16, 8)}
 _LEAST_PIXELS = 4096  # in all blocks
 _LEAST_TRIPLES = 100
+# Chosen on parts (200 or 256 pixels wide) of Barbara, Lena and Hill: sigma 8, 20 and 40, 3 to 80 %
+# missing. How much less the variance of the noise is in a filled image, per fraction of missing
+# pixels around known ones, and the weight of the last estimate where so many are missing.
+_LESS_NOISE, _WEIGHT_OF_GROUPS, _MANY_NEARBY = 0.65, 0.75, 0.1
+_NEARBY = 11  # side of the surroundings of a pixel
 # Relative costs of filling and of the last estimate, over that of denoising; for progress only.
 _WORK = 5.0, 1.0, 0.5
 
@@ -150,6 +155,7 @@ def denoised_around_holes(
 ) -> Any:
     """Components with holes denoised by the given function: missing pixels are filled before.
 
+    Filled pixels have less noise than known ones, so that a smaller standard deviation is assumed.
     Afterwards all pixels are estimated from the known ones of their groups, with the result as a
     guide, and both estimates are averaged.
     """
@@ -158,20 +164,29 @@ def denoised_around_holes(
     sources = [part.image.astype(np.float64) for part in parts]
     images = filled(sources, known, how, of_filling)
     whole = [_with_image(*each) for each in zip(parts, images, known, strict=True)]
-    found = by(whole, options, of_denoising)
     if any(part.covariance is not None for part in parts):
         of_rest(1.0)
-        return found
+        return by(whole, options, of_denoising)
+    near = [_missing_nearby(is_known) for is_known in known]
+    whole = [
+        part._replace(sigma=part.sigma * math.sqrt(1 - _LESS_NOISE * float(its[is_known].mean())))
+        for part, its, is_known in zip(whole, near, known, strict=True)
+    ]
+    found = by(whole, options, of_denoising)
     sigmas = [part.sigma for part in parts]
     guides = [np.asarray(image, np.float64) for image in found.images]
     again = reestimated(sources, known, guides, sigmas, how, of_rest)
     results = []
-    for part, one, two, is_known in zip(parts, guides, again, known, strict=True):
-        weight = max(0.5, density_around(is_known))
-        mean = (1 - weight) * one + weight * two
+    for part, one, two, its in zip(parts, guides, again, near, strict=True):
+        mean = one + _WEIGHT_OF_GROUPS * (its / _MANY_NEARBY).clip(max=1.0) * (two - one)
         dtype = found.images[0].dtype
         results.append(within(mean, part.value_range, dtype).astype(dtype, copy=False))
     return found._replace(images=results)
+
+
+def _missing_nearby(known: NDArray) -> NDArray:
+    """Fraction of missing pixels around each pixel."""
+    return np.asarray(uniform_filter((~known).astype(np.float64), _NEARBY, mode="nearest"))
 
 
 def filling_of(options: Options) -> Filling:

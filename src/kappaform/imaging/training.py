@@ -17,7 +17,7 @@ from kappaform.imaging.cleaning.tiles import cast, like
 from kappaform.imaging.components import Backend, Component
 from kappaform.imaging.options import Callback, Options, Quality
 from kappaform.imaging.patches import Grid, complete_patches, grid_of
-from kappaform.imaging.work import SILENT, Progress
+from kappaform.imaging.progress import SILENT, Progress
 from kappaform.learning import LearnResult, learn
 from kappaform.linalg import dct_basis
 

@@ -83,9 +83,10 @@ def starts_for(init: Any, method: Method, context: StartContext) -> list[Start]:
             return [Start(method.to_feasible(_as_matrices(found, method, n_features)))]
         _check_shape(found.transform, method, n_features)
         return [Start(method.to_feasible(found.state.best.transform))]
-    shape = method.shape(n_features)
-    if init not in (get_args(Init) if len(shape) == 2 else ("auto",)):
-        raise ValueError(f"init={init!r} is unknown: {_accepted(shape)}")
+    if init != "auto":
+        shape = method.shape(n_features)
+        if init not in get_args(Init) or len(shape) > 2:
+            raise ValueError(f"init={init!r} is unknown: {_accepted(shape)}")
     several = method.starts(context) if init == "auto" else None
     return list(several or [Start(method.to_feasible(_named(init, context)))])
 

@@ -19,7 +19,7 @@ from kappaform.imaging.cleaning.stages import Recipe
 from kappaform.imaging.cleaning.tiles import HostBackend, Outputs, cuts, sides_and_margins
 from kappaform.imaging.options import Quality
 from kappaform.imaging.patches import Grid, grid_of, mean_free, rows_at
-from kappaform.imaging.work import Progress
+from kappaform.imaging.progress import Progress
 from kappaform.threads import at_most_threads, single_threaded_blas
 
 

@@ -36,8 +36,7 @@ def fill_groups(
 
     The patches of a group are samples of a normal distribution with the mean and covariance of its
     patches in the guide, plus white noise of this variance. A patch becomes its conditional mean
-    given its known pixels. Groups about a patch without missing pixels are left out, unless known
-    pixels are denoised as well.
+    given its known pixels. Groups about a patch without missing pixels are left out.
 
     guide, given : flat images: the best estimate so far, and the image with its missing pixels
     known : flat, which pixels are given
@@ -61,7 +60,7 @@ def fill_groups(
     absent = np.empty(n, np.int64)
     places = np.empty(k, np.int64)
     for group in range(starts.shape[0]):
-        if not denoises and _is_complete(known, starts[group], offsets):
+        if _is_complete(known, starts[group], offsets):
             continue
         for i in range(k):
             places[i] = starts[group] + steps[members[group, i]]

@@ -24,7 +24,7 @@ from kappaform.imaging.cleaning.fill_plan import (
 )
 from kappaform.imaging.cleaning.groups import Search
 from kappaform.imaging.cleaning.tiles import cast, chosen
-from kappaform.imaging.work import Progress
+from kappaform.imaging.progress import Progress
 
 GroupsOf = Callable[[Any, Search], Any]
 
@@ -160,7 +160,12 @@ def estimated(
     denoises: bool,
     progress: Progress,
 ) -> Any:
-    """A component whose missing pixels (or all) are means of their estimates in all groups."""
+    """A component whose missing pixels (or all) are means of their estimates in all groups.
+
+    Where there are none, it is as given, or, if it is denoised, as the guide.
+    """
     values, weights = groups.filled(guide, given, known, variance, denoises, progress)
-    found = weights > 0 if denoises else (weights > 0) & ~known
-    return chosen(found, values / (weights + (weights == 0)), chosen(known, given, guide))
+    means = values / (weights + (weights == 0))
+    if denoises:
+        return chosen(weights > 0, means, guide)
+    return chosen((weights > 0) & ~known, means, chosen(known, given, guide))

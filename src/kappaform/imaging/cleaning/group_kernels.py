@@ -1,7 +1,7 @@
-"""Compiled kernels for groups of similar patches: block matching and joint estimation.
+"""Compiled kernel that denoises the patches of a group jointly.
 
-Images have three axes where groups are found; a plane has a first axis of length 1. They are flat
-where groups are denoised. A member of a group is the number of its shift from the reference patch.
+Images are flat. A member of a group is the number of its shift from the reference patch. Matrices
+are padded with zeros to whole tiles.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -31,91 +31,6 @@ _kernel, _inlined = kernel(_FLAGS), inlined(_FLAGS)
 LEAST_LEFT = 0.01
 #: Least fraction of its weight that a group keeps where rounding hides what its patches show.
 LEAST_TRUST = 2.0**-10
-
-
-@_kernel
-def nearest(guide, sides, first, columns, shifts, members):
-    """The shifts of the patches that are nearest to some patches of one row, themselves included.
-
-    Patches have these `sides` and begin at `first` (two indices) and one of the `columns`. Shifts
-    are tried in their order, and the first of equals is taken. Runs of shifts that differ in
-    their last entry only share the rows that they compare.
-    """
-    n_refs, n_members = members.shape
-    length = guide.shape[2]
-    distances = np.full((n_refs, n_members), np.inf, guide.dtype)  # heaps, the farthest first
-    squares = np.empty(length, guide.dtype)
-    sums = np.empty(length, guide.dtype)
-    for number in range(shifts.shape[0]):
-        a, b = first[0] + shifts[number, 0], first[1] + shifts[number, 1]
-        if min(a, b) < 0 or a + sides[0] > guide.shape[0] or b + sides[1] > guide.shape[1]:
-            continue
-        step = shifts[number, 2]
-        begin, end = max(0, -step), min(length, length - step)
-        _add_squares(guide, sides, first, (a, b), begin, begin + step, squares[: end - begin])
-        _add_neighbours(squares[: end - begin], sides[2], sums[: end - begin])
-        for ref in range(n_refs):
-            column = columns[ref] - begin
-            if column < 0 or column + sides[2] > end - begin:
-                continue
-            if sums[column] < distances[ref, 0]:
-                _replace_farthest(distances[ref], members[ref], sums[column], number)
-
-
-@_inlined
-def _add_squares(guide, sides, here, there, begin, begin_there, squares):
-    """Squared differences of the rows of two patches, summed over these rows."""
-    n = squares.shape[0]
-    squares[:] = 0
-    for i in range(sides[0]):
-        for j in range(sides[1]):
-            ours = guide[here[0] + i, here[1] + j, begin : begin + n]
-            theirs = guide[there[0] + i, there[1] + j, begin_there : begin_there + n]
-            for column in range(n):
-                difference = ours[column] - theirs[column]
-                squares[column] += difference * difference
-
-
-@_inlined
-def _add_neighbours(values, number, sums):
-    """Sums of each value and those after it, a number of them in all.
-
-    The last sums lack some. Four at a time: the sums are read and written less often.
-    """
-    sums[:] = 0
-    fours = number - number % 4
-    for i in range(0, fours, 4):
-        for column in range(values.shape[0] - i - 3):
-            here = column + i
-            pair, other = values[here] + values[here + 1], values[here + 2] + values[here + 3]
-            sums[column] += pair + other
-    for i in range(fours, number):
-        later = values[i:]
-        for column in range(later.shape[0]):
-            sums[column] += later[column]
-
-
-@_inlined
-def _replace_farthest(distances, members, distance, member):
-    """Put a member into a heap in place of the farthest one."""
-    size = distances.shape[0]
-    place = 0
-    while True:
-        child = 2 * place + 1
-        if child >= size:
-            break
-        if child + 1 < size and distances[child + 1] > distances[child]:
-            child += 1
-        if distances[child] <= distance:
-            break
-        distances[place] = distances[child]
-        members[place] = members[child]
-        place = child
-    distances[place] = distance
-    members[place] = member
-
-
-# --- Joint estimation. Matrices are padded with zeros to whole tiles.
 
 
 @_kernel

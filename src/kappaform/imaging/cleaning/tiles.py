@@ -21,7 +21,7 @@ from kappaform.imaging.cleaning.patchwise import patch_denoiser, sweep
 from kappaform.imaging.cleaning.stages import Recipe, denoised, is_movie
 from kappaform.imaging.options import Quality
 from kappaform.imaging.patches import Grid, patches_at
-from kappaform.imaging.work import SILENT, Progress
+from kappaform.imaging.progress import SILENT, Progress
 
 #: Denoised components, and the mean number of coefficients over each of their pixels.
 Outputs = tuple[list[Any], list[Any]]

@@ -35,12 +35,9 @@ def sums_of_estimates(
     most = limit * n * len(groups.steps)  # patches that begin at a pixel are in so many groups
     unit = 2.0 ** (_SUM_BITS - math.ceil(math.log2(most)))
     values, marks = torch.zeros((2, guide.numel()), dtype=torch.int64, device=guide.device)
-    starts = groups.starts
-    if not denoises:  # groups about a patch without missing pixels are left out
-        has_holes = torch.cat(
-            [~known_[some[:, None] + offsets].all(1) for some in starts.split(2**20)]
-        )
-        starts, members = starts[has_holes], members[has_holes]
+    parts = groups.starts.split(2**20)
+    has_holes = torch.cat([~known_[some[:, None] + offsets].all(1) for some in parts])
+    starts, members = groups.starts[has_holes], members[has_holes]  # the others are left out
     size = max(1, _SYSTEM_ENTRIES // (k * max(n, (n // 2) ** 2)))
     for some, numbers in zip(starts.split(size), members.split(size), strict=True):
         places = some[:, None] + groups.steps[numbers]

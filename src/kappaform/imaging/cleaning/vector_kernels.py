@@ -24,10 +24,13 @@ from numba.extending import intrinsic
 TILE_ROWS, TILE_COLUMNS = 6, 16
 #: Pixels of a run, at most: those of a row of a patch.
 RUN = 8
+#: Reference patches that are compared with others at once.
+LANES = 16
 
 _intrinsic: Any = intrinsic  # its types are those of the function, which gets one argument more
 
 _REGISTER_BYTES = 64
+_LARGEST_FLOAT = 2.0**127  # a power of two of single precision
 _FUSED = ("contract",)  # product and sum may be one instruction
 
 
@@ -196,3 +199,135 @@ def add_run(_, values, values_place, means, means_place, weights, target, target
         return context.get_dummy_value()
 
     return types.void(values, i, means, i, weights, target, i), write
+
+
+def _squares_function(adds):
+    """The function that computes sums of squared differences, or adds to such sums.
+
+    For as many places next to each other as there are lanes, the sum is over some rows, `row`
+    apart, at the places `ours` and `theirs` plus the steps of each number from `first` to before
+    `last`; those of `theirs` begin at `at`. Sums that are added to are at `start` in `out`.
+    """
+
+    @_intrinsic
+    def squares(
+        _,
+        image,
+        ours,
+        our_steps,
+        theirs,
+        their_steps,
+        at,
+        first,
+        last,
+        row,
+        n_rows,
+        out,
+        start,
+        place,
+    ):
+        i = types.intp
+
+        def write(context, builder, signature, values):
+            image, ours, our_steps, theirs, their_steps, at, first, last, row, *rest = values
+            n_rows, out, start, place = rest
+            zero = ir.Constant(ir.IntType(64), 0)
+            vectors = _Vectors(context, builder, signature.args[0], LANES)
+            pointers = [vectors.pointer(signature.args[0], image, each) for each in (ours, theirs)]
+            steps = [
+                vectors.pointer(signature.args[j], each, begin)
+                for j, each, begin in ((2, our_steps, zero), (4, their_steps, at))
+            ]
+
+            def add_rows(step, total):
+                both = [
+                    builder.gep(pointer, [builder.load(builder.gep(each, [step]))])
+                    for pointer, each in zip(pointers, steps, strict=True)
+                ]
+
+                def add_row(which, total):
+                    place = [builder.mul(which, row)]
+                    one, other = (vectors.load(builder.gep(image, place)) for image in both)
+                    difference = builder.fsub(one, other)
+                    return vectors.product_plus(difference, difference, total)
+
+                return _write_sum(vectors, zero, n_rows, total, add_row)
+
+            before = ir.Constant(vectors.type, [0.0] * LANES)
+            if adds:
+                before = vectors.load(vectors.pointer(signature.args[10], out, start))
+            total = _write_sum(vectors, first, last, before, add_rows)
+            vectors.store(total, vectors.pointer(signature.args[10], out, place))
+            return context.get_dummy_value()
+
+        return types.void(image, i, our_steps, i, their_steps, i, i, i, i, i, out, i, i), write
+
+    return squares
+
+
+set_squares, add_squares = _squares_function(adds=False), _squares_function(adds=True)
+
+
+def _write_sum(vectors, first, last, start, add):
+    """Write a loop in which `add` adds to a vector, for numbers from first to before last."""
+    builder = vectors.builder
+    before = builder.block
+    head, body, end = (builder.append_basic_block(f"sum.{name}") for name in ("if", "do", "end"))
+    builder.branch(head)
+    builder.position_at_end(head)
+    which, total = builder.phi(ir.IntType(64)), builder.phi(vectors.type)
+    which.add_incoming(first, before)
+    total.add_incoming(start, before)
+    builder.cbranch(builder.icmp_signed("<", which, last), body, end)
+    builder.position_at_end(body)
+    more = add(which, total)
+    which.add_incoming(builder.add(which, ir.Constant(ir.IntType(64), 1)), builder.block)
+    total.add_incoming(more, builder.block)
+    builder.branch(head)
+    builder.position_at_end(end)
+    return total
+
+
+@_intrinsic
+def sums_below(_, terms, place, steps, n_terms, limits, limits_place, out):
+    """Sums of some terms for as many places as there are lanes; a bit for each below its limit.
+
+    The sums, as float32, are written to `out`; the limits are float32 as well. A sum beyond the
+    range counts as the largest number.
+    """
+    i = types.intp
+
+    def write(context, builder, signature, values):
+        terms, place, steps, n_terms, limits, limits_place, out = values
+        zero = ir.Constant(ir.IntType(64), 0)
+        vectors = _Vectors(context, builder, signature.args[0], LANES)
+        singles = _Vectors(context, builder, signature.args[6], LANES)
+        here = vectors.pointer(signature.args[0], terms, place)
+        step_pointer = vectors.pointer(signature.args[2], steps, zero)
+
+        def add(which, total):
+            step = builder.load(builder.gep(step_pointer, [which]))
+            return builder.fadd(total, vectors.load(builder.gep(here, [step])))
+
+        nothing = ir.Constant(vectors.type, [0.0] * LANES)
+        total = _write_sum(vectors, zero, n_terms, nothing, add)
+        largest = ir.Constant(vectors.type, [_LARGEST_FLOAT] * LANES)
+        total = builder.select(builder.fcmp_ordered("<", total, largest), total, largest)
+        if vectors.type != singles.type:
+            total = builder.fptrunc(total, singles.type)
+        singles.store(total, singles.pointer(signature.args[6], out, zero))
+        limit = singles.load(singles.pointer(signature.args[4], limits, limits_place))
+        is_below = builder.fcmp_ordered("<", total, limit)
+        return builder.zext(builder.bitcast(is_below, ir.IntType(LANES)), ir.IntType(64))
+
+    return i(terms, i, steps, i, limits, i, out), write
+
+
+@_intrinsic
+def lowest_bit(_, bits):
+    """The number of the lowest bit that is set; bits are not 0."""
+
+    def write(context, builder, signature, values):
+        return builder.cttz(values[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.intp(types.intp), write
