@@ -101,7 +101,8 @@ def _union_rows(dtype: str, side: int = 8, n_nonzero: int = 6) -> Iterator[dict]
     """A warm pass with four transforms, in units of their products and of single passes."""
     signals = patches(side, N_SIGNALS).astype(dtype)
     bases, turns = np.stack(nearby_transforms(side, 5, 0.3)[1:]), nearby_transforms(side, 2)
-    unions = [Union(bases @ turn, np.tile([1.0, 0.0, 0.0], (4, 1))) for turn in turns]
+    rotated = bases @ (turns[0].T @ turns[1])  # a little
+    unions = [Union(each, np.tile([1.0, 0.0, 0.0], (4, 1))) for each in (bases, rotated)]
     out, weights = np.empty_like(signals), [each.astype(dtype).T for each in bases]
     engine, single = engine_for(signals), engine_for(signals)
     number = count()
@@ -111,7 +112,7 @@ def _union_rows(dtype: str, side: int = 8, n_nonzero: int = 6) -> Iterator[dict]
         "single": lambda: single.run_pass(turns[next(number) % 2], n_nonzero),
     }
     with single_threaded_blas():
-        seconds = least_seconds(calls, threads=1, repeats=REPEATS)
+        seconds = least_seconds(calls, threads=1, repeats=REPEATS, clock=time.process_time)
     name = f"pass with 4 transforms, n={side**2}, s={n_nonzero}, {dtype}, 1 thread(s)"
     yield {
         "name": name,

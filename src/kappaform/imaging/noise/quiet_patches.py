@@ -26,7 +26,7 @@ from kappaform.linalg import dct_basis
 _N_PATCHES = 10_000  # that are drawn
 _LEAST_PATCHES = 1000  # of which a tenth says something
 _QUIET_SHARE = 0.1
-_LEAST_QUIET = 2000  # pixels of them, as many as a covariance of 8 x 8 pixels has entries
+_LEAST_QUIET = 2000  # pixels of them, or as many as the covariance of a patch has entries
 _N_DRAWS = 2000  # of normal vectors, to see what a ball leaves of them: within 3 %
 _N_STEPS = 30
 # Mean index of a cosine, in parts of the highest: borders of low, middle and high frequencies.
@@ -129,7 +129,9 @@ def look_at(
     patches = _drawn_patches(samples, units, shots, patch_shape, groups)
     if patches is None:
         return None
-    is_large = _QUIET_SHARE * sum(s.size for each in samples for s in each.slabs) >= _LEAST_QUIET
+    n_quiet = _QUIET_SHARE * sum(slab.size for each in samples for slab in each.slabs)
+    n_entries = math.comb(math.prod(patch_shape) + 1, 2)
+    is_large = n_quiet >= min(_LEAST_QUIET, n_entries)
     seen = _quiet_of(patches, groups, patch_shape)
     if shots is None and not seen.is_white and seen.has_own_colours:
         varying = _varying(patches, units)
