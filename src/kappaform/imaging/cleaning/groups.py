@@ -282,8 +282,9 @@ class _Columns(NamedTuple):
                 sizes = *image.shape[:2], 2 * reach + 2 * LANES + -(-image.shape[2] // stride)
                 planes = np.zeros((stride, *sizes), image.dtype)
                 for column in range(stride):
-                    some = image[..., begin + column :: stride]
-                    planes[column, ..., reach : reach + some.shape[2]] = some
+                    before, start = divmod(begin + column, stride)
+                    some = image[..., start::stride]  # with the column before `begin`, if any
+                    planes[column, ..., reach - before :][..., : some.shape[2]] = some
             found.append(cls(which, planes, first, reach + first // stride))
         return found
 
