@@ -48,7 +48,6 @@ _WARNING = 0.35  # the same, from which on it is said
 _LEAST_COLOUR = 1e-3  # of the energy: the colours of a grey picture are rounding
 _STEEP = 5.0  # tilt, more than structure has
 _NOISE_EVERYWHERE = 0.16  # filling; 0.1, the share that is chosen, of an image that is only noise
-
 _N_GROUPS = 10  # of brightness
 _LEAST_RANGE = 1.4  # of the deviations over brightness, for noise that depends on it
 _LARGEST_MISFIT = 0.6  # of a curve, over that of a constant
@@ -130,9 +129,8 @@ def look_at(
     patches = _drawn_patches(samples, units, shots, patch_shape, groups)
     if patches is None:
         return None
-    n_quiet = _QUIET_SHARE * sum(slab.size for each in samples for slab in each.slabs)
-    n_entries = math.comb(math.prod(patch_shape) + 1, 2)
-    is_large = n_quiet >= min(_LEAST_QUIET, n_entries)
+    least = min(_LEAST_QUIET, math.comb(math.prod(patch_shape) + 1, 2))
+    is_large = _QUIET_SHARE * sum(s.size for each in samples for s in each.slabs) >= least
     seen = _quiet_of(patches, groups, patch_shape)
     if shots is None and not seen.is_white and seen.has_own_colours:
         varying = _varying(patches, units)
