@@ -610,6 +610,16 @@ MUTANTS = [
         (f"{MOMENTUM}::test_rounding_decides_nothing_where_signals_have_no_energy[100.0]",),
     ),
     Mutant(
+        "Ctrl-C while learning ends loses what was learned",
+        "learning/learn.py",
+        "latest.race, reason = learn_on(engine, options)",
+        "race, reason = learn_on(engine, options)\n        latest.race = race",
+        (
+            "estimators/test_all_or_nothing.py::"
+            "test_ctrl_c_at_any_line_after_the_last_iteration_carries_the_result",
+        ),
+    ),
+    Mutant(
         "a file forgets the momentum",
         "learning/archive.py",
         "momentum=_momentum(method, header, arrays, numbers)",
@@ -1383,7 +1393,7 @@ MUTANTS = [
     ),
     Mutant(
         "all members of a group count alike",
-        "imaging/cleaning/group_kernels.py",
+        "imaging/cleaning/kernels.py",
         "weight = trust / (norms[i] + 1 / k)",
         "weight = trust",
         (f"{GROUPS}::test_a_round_is_that_of_the_rule",),
@@ -1397,14 +1407,14 @@ MUTANTS = [
     ),
     Mutant(
         "groups do not see how much noise was taken off before",
-        "imaging/cleaning/group_kernels.py",
+        "imaging/cleaning/kernels.py",
         "left = max(1 - removed, fraction, LEAST_LEFT)",
         "left = max(1 - 0 * removed, fraction, LEAST_LEFT)",
         (f"{GROUPS}::test_a_round_is_that_of_the_rule",),
     ),
     Mutant(
         "groups with a huge value count as much as others",
-        "imaging/cleaning/group_kernels.py",
+        "imaging/cleaning/kernels.py",
         "trust = max(n / max(n, hidden), LEAST_TRUST)",
         "trust = 1.0",
         (f"{GROUPS}::test_one_huge_value_leaves_the_rest_as_it_was",),
@@ -1440,8 +1450,8 @@ MUTANTS = [
     Mutant(
         "of equally near patches the last are taken",
         "imaging/cleaning/matching_kernels.py",
-        "place += value < high or (value == high and n_equal > 0)",
-        "place += value < high or (value == high and n_equal <= 0)",
+        "place += distance < high or (distance == high and n_equal > 0)",
+        "place += distance < high or (distance == high and n_equal <= 0)",
         (f"{GROUPS}::test_of_equal_patches_the_first_shifts_are_taken",),
     ),
     Mutant(

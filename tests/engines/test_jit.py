@@ -55,8 +55,7 @@ def test_kernels_run_where_no_cache_can_be_written(before, tmp_path):
 MODULES = [
     "kappaform.engines.kernels",
     "kappaform.engines.refit_kernels",
-    "kappaform.imaging.cleaning.group_kernels",
-    "kappaform.imaging.cleaning.matching_kernels",
+    "kappaform.imaging.cleaning.kernels",
 ]
 
 

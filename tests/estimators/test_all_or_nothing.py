@@ -225,3 +225,21 @@ def test_ctrl_c_after_the_last_iteration_of_learn_carries_the_result(signals, mo
     with pytest.raises(kf.LearningInterrupted) as caught:
         kf.learn(signals, kf.Orthonormal(), n_nonzero_coefs=3, max_iter=3)
     assert caught.value.result.n_iter == 3
+
+
+@pytest.mark.parametrize("call", ["learn", "fit"])
+def test_ctrl_c_at_any_line_after_the_last_iteration_carries_the_result(call, signals):
+    def learn():
+        kf.learn(signals[:40], kf.Orthonormal(), n_nonzero_coefs=3, max_iter=1)
+
+    def fit():
+        kf.OrthonormalTransform(3, max_iter=1, tol=1).fit(signals[:40])
+
+    function, whole = {"learn": learn, "fit": fit}[call], CtrlC()
+    function()  # what is computed once does not count
+    whole(function)
+    last = whole.n_lines
+    interrupts = [CtrlC(after)(function) for after in range(last - 150, last + 1)]
+    carries = [isinstance(interrupt, kf.LearningInterrupted) for interrupt in interrupts]
+    assert carries[-1]
+    assert carries == sorted(carries)

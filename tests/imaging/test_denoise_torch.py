@@ -11,6 +11,7 @@ import kappaform as kf
 from kappaform.imaging.cleaning import tiles
 from kappaform.imaging.cleaning.patchwise import rule_of
 from kappaform.imaging.cleaning.stages import two_sweeps
+from kappaform.imaging.cleaning.tiles import HostBackend
 from kappaform.imaging.patches import grid_of, patches_at
 from kappaform.linalg import dct_basis
 
@@ -121,6 +122,12 @@ def test_patches_of_a_tensor_are_those_of_an_array(device, rng):
         (found,) = backend.patches(1, [(grid, numbers)])
         expected = patches_at(image, grid, numbers)
         np.testing.assert_allclose(found.cpu(), expected, rtol=0, atol=1e-14)
+        ready = [
+            each.training_patches(c, [(grid, numbers)], patch_shape, 3.0)
+            for each, c in ((backend, 1), (HostBackend([image]), 0))
+        ]
+        (ours,), (theirs,) = ready
+        np.testing.assert_allclose(ours.cpu(), theirs, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("quality", ["fast", "balanced"])

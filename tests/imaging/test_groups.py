@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from group_cases import CASES, PLANE, ROUNDS, picture, some_covariance
 
-from kappaform.imaging.cleaning.group_kernels import _centre
+from kappaform.imaging.cleaning.group_kernels import centre
 from kappaform.imaging.cleaning.groups import Groups, noise_of_groups, refined
 from kappaform.imaging.progress import Progress
 
@@ -156,7 +156,7 @@ def test_progress_never_falls_and_ends_at_one(n_threads, rng, monkeypatch):
 def test_what_memory_held_before_does_not_matter(rng):
     patches = rng.standard_normal((7, 5))
     centred, mean = patches.copy(), np.full(5, np.nan)
-    _centre(centred, 7, mean)
+    centre(centred, 7, mean)
     np.testing.assert_allclose(mean, patches.mean(axis=0))
     np.testing.assert_allclose(centred, patches - mean)
 

@@ -61,8 +61,17 @@ class Components(NamedTuple):
 class Backend(Protocol):
     """The components of an image, where their pixels are."""
 
-    def patches(self, component: int, rounds: Iterable[tuple[Grid, NDArray]]) -> Iterable[Any]:
-        """Mean-free patches (rows, float64) of a component: for each round, some of a grid."""
+    def training_patches(
+        self,
+        component: int,
+        rounds: Iterable[tuple[Grid, NDArray]],
+        patch_shape: tuple[int, ...],
+        unit: float,
+    ) -> Iterable[Any]:
+        """Mean-free float32 patches of a component, in a unit: for each round, some of a grid.
+
+        Where the patches of the grid are larger than `patch_shape`, they are halved to it.
+        """
 
     def denoised(self, recipes: Sequence[Recipe], quality: Quality, progress: Progress) -> Outputs:
         """The components in their float dtypes."""

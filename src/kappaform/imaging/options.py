@@ -126,8 +126,9 @@ class Options:
 
 
 def _methods(max_condition: float) -> dict[MethodName, Method]:
-    # Few rounds: iterations on noisy patches need not be exact, and passes are cheap.
-    conditioned = Conditioned(max_condition, objective="relative", n_rounds=3)
+    # One round: iterations on noisy patches need not be exact. Against three, the mean PSNR of nine
+    # grey and three colour pictures changed by 0.000 and -0.002 dB ("fast": 0.001 and -0.005).
+    conditioned = Conditioned(max_condition, objective="relative", n_rounds=1)
     return {"conditioned": conditioned, "log-det": LogDet(), "orthonormal": Orthonormal()}
 
 

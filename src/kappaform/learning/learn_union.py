@@ -105,11 +105,15 @@ def learn_union(
     )
     engine = engine_for(signals)
     warn_of_little(engine, n_nonzero_coefs)
-    with Latest() as latest:  # Ctrl-C may come after the last iteration, too
+    latest = Latest()
+    try:
         latest.race, reason = learn_on(engine, options)
         result = result_of(latest.race, reason)
         assert isinstance(result, UnionResult)
         return result
+    except (Exception, KeyboardInterrupt) as error:  # after the last iteration, too
+        latest.carry(error)
+        raise
 
 
 def union_options(

@@ -222,7 +222,8 @@ def path_on(
     engine, _ = engines
     n_nonzero = int(sparsity_of(options.n_nonzero, engine.n_signals, engine.n_features))
     rows: list[dict[str, float]] = []
-    with Latest() as latest:
+    latest = Latest()
+    try:
         for method in methods:
             init = WarmStart(latest.finished[-1]) if latest.finished else "auto"
             race, reason = learn_on(engine, options._replace(method=method, init=init))
@@ -235,6 +236,9 @@ def path_on(
                 break
         table = {name: np.array([row[name] for row in rows]) for name in rows[0]}
         return kind(table, latest.finished, choose_by)
+    except (Exception, KeyboardInterrupt) as error:
+        latest.carry(error)
+        raise
 
 
 def mean_path(paths: Sequence[ConditionPath]) -> ConditionPath:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -153,10 +152,9 @@ def result_of(race: Race, reason: StopReason) -> LearnResult:
 
 
 class Latest:
-    """Context in which every error carries what has been learned so far.
+    """What has been learned so far, for an error to carry.
 
-    Ctrl-C becomes `LearningInterrupted`; any other exception gets the attribute `result` and, for
-    several bounds, `finished`. Errors that carry a result already keep it.
+    It is not a context: Ctrl-C while a successful block is left would lose what was learned.
     """
 
     def __init__(self) -> None:
@@ -169,12 +167,11 @@ class Latest:
             return result_of(self.race, StopReason.INTERRUPTED)
         return self.finished[-1] if self.finished else None
 
-    def __enter__(self) -> Self:
-        return self
+    def carry(self, error: BaseException) -> None:
+        """Ctrl-C becomes `LearningInterrupted`; any other exception gets the attribute `result`.
 
-    def __exit__(self, _: Any, error: BaseException | None, __: TracebackType | None) -> None:
-        if not isinstance(error, Exception | KeyboardInterrupt):
-            return
+        And, for several bounds, `finished`. Errors that carry a result already keep it.
+        """
         result = getattr(error, "result", None) or self.result
         if result is None:
             return

@@ -129,7 +129,8 @@ def learn_stream(
     _check_batches(batches)
     stream: Stream | None = None
     reason = StopReason.STREAM_END
-    with Latest() as latest:
+    latest = Latest()
+    try:
         for index, batch in _numbered(batches):
             name = f"batches[{index}]"
             stream = latest.race = _with_batch(stream, batch, name, options, forgetting, n_updates)
@@ -140,6 +141,9 @@ def learn_stream(
         if stream is None:
             raise ValueError("batches is empty: at least one batch is needed.")
         return result_of(stream, reason)
+    except (Exception, KeyboardInterrupt) as error:
+        latest.carry(error)
+        raise
 
 
 @dataclass(frozen=True, eq=False)

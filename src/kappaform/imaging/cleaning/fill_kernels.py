@@ -62,8 +62,7 @@ def fill_groups(
     for group in range(starts.shape[0]):
         if _is_complete(known, starts[group], offsets):
             continue
-        for i in range(k):
-            places[i] = starts[group] + steps[members[group, i]]
+        _place(starts[group], members[group], steps, places)
         _moments(guide, places, offsets, columns, mean, covariance)
         _add_variance(covariance, k, variance, rounding)
         has_inverse = False
@@ -87,6 +86,13 @@ def fill_groups(
                 _add_denoised(
                     given, variance, dual, there, n_known, places[i], offsets, values, weights
                 )
+
+
+@_inlined
+def _place(start, members, steps, places):
+    """First pixels of the members of a group."""
+    for i in range(places.shape[0]):
+        places[i] = start + steps[members[i]]
 
 
 @_inlined

@@ -1,7 +1,6 @@
-"""Compiled kernel that denoises the patches of a group jointly.
+"""The parts of the compiled kernel that denoises groups of patches (`kernels.denoise_groups`).
 
-Images are flat. A member of a group is the number of its shift from the reference patch. Matrices
-are padded with zeros to whole tiles.
+Matrices are padded with zeros to whole tiles.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -15,112 +14,24 @@ from kappaform.imaging.cleaning.vector_kernels import (
     RUN,
     TILE_COLUMNS,
     TILE_ROWS,
-    add_run,
     copy_run,
     set_tile,
     subtract_tile,
-    transpose_square,
 )
-from kappaform.jit import inlined, kernel
+from kappaform.jit import inlined
 
 # Sums may be reordered: that is what makes them fast, and on one machine they are always the same.
 _FLAGS = {"contract", "reassoc", "nsz", "arcp"}
-_kernel, _inlined = kernel(_FLAGS), inlined(_FLAGS)
-
-#: Least standard deviation of the noise in the partially denoised image: its estimate may be 0.
-LEAST_LEFT = 0.01
-#: Least fraction of its weight that a group keeps where rounding hides what its patches show.
-LEAST_TRUST = 2.0**-10
-
-
-@_kernel
-def denoise_groups(
-    noisy,
-    partial,
-    guide,
-    covariance,
-    starts,
-    members,
-    steps,
-    runs,
-    width,
-    fraction,
-    rounding,
-    values,
-    weights,
-):
-    """Denoise groups of patches and add them to images of sums.
-
-    A patch consists of `runs` of pixels, each of the same `width` of at most `RUN`. Whole runs of
-    `RUN` pixels are read and written: all images are longer by this number than their pixels.
-
-    noisy, partial, guide : flat images: as given, partially denoised, and the best estimate so far
-    covariance : of the noise of a patch; the mean of its diagonal is 1
-    starts, members : first pixels of the reference patches, and the members of their groups
-    steps : from a reference to the first pixel of a member, for each number of a shift
-    runs : from the first pixel of a patch to the first one of each run
-    fraction : of the noise that `partial` shall keep
-    rounding : relative, of sums of n products
-    values : two flat images that receive weighted patches: denoised, and with that part of noise
-    weights : two that receive the weights at the first pixel of each patch: the same for both, and
-        of the part of `partial` that is kept in the second
-    """
-    n, k = covariance.shape[0], members.shape[1]
-    rows = _padded(n, TILE_ROWS)
-    columns = _padded(max(n + RUN - width, rows), TILE_COLUMNS)
-    ranks = _padded(k, TILE_COLUMNS)
-    known = np.zeros((_padded(ranks, TILE_ROWS), columns), guide.dtype)  # patches of the guide
-    given = np.zeros_like(known)  # and of the partially denoised image
-    denoised = np.zeros_like(known)
-    mean, mean_known = np.zeros(columns, guide.dtype), np.zeros(columns, guide.dtype)
-    factors = np.zeros((columns, ranks), guide.dtype)
-    matrix = np.zeros((rows, columns), guide.dtype)
-    product = np.zeros((rows, columns), guide.dtype)
-    inverse = np.zeros((TILE_ROWS, TILE_ROWS), guide.dtype)
-    norms = np.zeros(ranks, guide.dtype)
-    shares = np.zeros((2, RUN), guide.dtype)  # of a patch in both sums, none beyond its runs
-    places = np.empty(k, np.int64)
-    for group in range(starts.shape[0]):
-        for i in range(k):
-            places[i] = starts[group] + steps[members[group, i]]
-        _gather(noisy, places, runs, width, denoised)
-        _gather(partial, places, runs, width, given)
-        _gather(guide, places, runs, width, known)
-        removed = _deviation(denoised, given, k, n)
-        left = max(1 - removed, fraction, LEAST_LEFT)
-        _centre(known, k, mean_known)
-        _centre(given, k, mean)
-        for i in range(0, ranks, TILE_COLUMNS):
-            for j in range(0, columns, TILE_COLUMNS):
-                transpose_square(known, i * columns + j, columns, factors, j * ranks + i, ranks)
-        _multiply(known, (1, columns), known, k, matrix, True)
-        hidden = _add_noise(matrix, n * left * left, covariance, rounding)
-        trust = max(n / max(n, hidden), LEAST_TRUST)  # 1 without values of 10**7 times the noise
-        _solve(matrix, factors, n, inverse)
-        _multiply(factors, (ranks, 1), given, k, product, False)
-        _multiply(factors, (1, ranks), product, n, denoised, False)
-        _square_norms(factors, n, norms)
-        kept = fraction / left
-        for i in range(k):
-            weight = trust / (norms[i] + 1 / k)
-            weights[0, places[i]] += weight
-            weights[1, places[i]] += weight * kept
-            for j in range(width):
-                shares[0, j] = weight
-                shares[1, j] = weight * (1 - kept)
-            for j in range(runs.shape[0]):
-                here, there = i * columns + j * width, places[i] + runs[j]
-                add_run(denoised, here, mean, j * width, shares[0], values[0], there)
-                add_run(denoised, here, mean, j * width, shares[1], values[1], there)
+_inlined = inlined(_FLAGS)
 
 
 @_inlined
-def _padded(number, side):
+def padded(number, side):
     return -(-number // side) * side
 
 
 @_inlined
-def _gather(image, places, runs, width, patches):
+def gather_group(image, places, runs, width, patches):
     """Patches of an image, one in each row."""
     columns, n = patches.shape[1], runs.shape[0] * width
     for i in range(places.shape[0]):
@@ -131,7 +42,7 @@ def _gather(image, places, runs, width, patches):
 
 
 @_inlined
-def _deviation(patches, others, k, n):
+def deviation(patches, others, k, n):
     """Standard deviation of the difference of two groups."""
     total = patches[0, 0] * 0
     power = patches[0, 0] * 0
@@ -146,7 +57,7 @@ def _deviation(patches, others, k, n):
 
 
 @_inlined
-def _centre(patches, k, mean):
+def centre(patches, k, mean):
     """Subtract the mean of k patches, and return it in `mean`."""
     mean[:] = 0
     for i in range(k):
@@ -162,7 +73,7 @@ def _centre(patches, k, mean):
 
 
 @_inlined
-def _multiply(left, steps, right, depth, out, is_symmetric):
+def multiply(left, steps, right, depth, out, is_symmetric):
     """A product of two matrices; `steps` lead from row to row and from column to column.
 
     Of a symmetric one, tiles below the diagonal are left out.
@@ -175,7 +86,7 @@ def _multiply(left, steps, right, depth, out, is_symmetric):
 
 
 @_inlined
-def _add_noise(matrix, variance, covariance, rounding):
+def add_noise(matrix, variance, covariance, rounding):
     """Add the covariance of the noise, and as much as rounding may hide; return that."""
     n = covariance.shape[0]
     largest = matrix[0, 0]
@@ -190,7 +101,7 @@ def _add_noise(matrix, variance, covariance, rounding):
 
 
 @_inlined
-def _solve(matrix, columns, n, inverse):
+def solve(matrix, columns, n, inverse):
     """Solve Uᵀ F = columns in place, where Uᵀ U = matrix, of n rows: U takes its place.
 
     Both lose what the rows above contribute, tile by tile; then the rows of a tile are multiplied
@@ -234,7 +145,7 @@ def _invert_triangle(matrix, first, number, inverse):
 
 
 @_inlined
-def _square_norms(rows, n, norms):
+def square_norms(rows, n, norms):
     """Squared norms of the columns of the first n rows."""
     norms[:] = 0
     for i in range(n):

@@ -21,8 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.imaging.cleaning.fill_kernels import fill_groups
-from kappaform.imaging.cleaning.group_kernels import denoise_groups
-from kappaform.imaging.cleaning.matching_kernels import nearest
+from kappaform.imaging.cleaning.kernels import denoise_groups, nearest
 from kappaform.imaging.cleaning.vector_kernels import LANES, RUN
 from kappaform.imaging.patches import Grid, grid_of
 from kappaform.imaging.progress import SILENT, Progress
@@ -274,18 +273,19 @@ class _Columns(NamedTuple):
     def of(cls, image: NDArray, places: NDArray, stride: int, radius: int) -> list[_Columns]:
         """All columns of references, in parts."""
         reach = radius // stride + 2  # in a plane, of shifts and of a patch
+        width = -(-image.shape[2] // stride) + 2 * reach + 2 * LANES
         found: list[_Columns] = []
         for which in _regular_parts(places, stride, _BLOCK_COLUMNS):
             first = int(places[which.start])
+            before = -first % stride  # columns before the image, so that a block begins at `first`
             if not found or (first - found[0].first) % stride:
-                begin = first % stride
-                sizes = *image.shape[:2], 2 * reach + 2 * LANES + -(-image.shape[2] // stride)
-                planes = np.zeros((stride, *sizes), image.dtype)
-                for column in range(stride):
-                    before, start = divmod(begin + column, stride)
-                    some = image[..., start::stride]  # with the column before `begin`, if any
-                    planes[column, ..., reach - before :][..., : some.shape[2]] = some
-            found.append(cls(which, planes, first, reach + first // stride))
+                planes = np.zeros((stride, *image.shape[:2], width), image.dtype)
+                for plane in range(stride):
+                    column = (plane - before) % stride
+                    some = image[..., column::stride]
+                    start = reach + (column + before) // stride
+                    planes[plane, ..., start : start + some.shape[2]] = some
+            found.append(cls(which, planes, first, reach + (first + before) // stride))
         return found
 
 

@@ -1,8 +1,4 @@
-"""Compiled kernel that finds similar patches: block matching.
-
-Images have three axes; a plane has a first axis of length 1. A member of a group is the number of
-its shift from the reference patch.
-"""
+"""The parts of the compiled kernel that finds similar patches (`kernels.nearest`)."""
 
 # mypy: disable-error-code="no-untyped-def"
 # The arguments have the types that numba infers.
@@ -18,77 +14,15 @@ from kappaform.imaging.cleaning.vector_kernels import (
     set_squares,
     sums_below,
 )
-from kappaform.jit import inlined, kernel
+from kappaform.jit import inlined
 
 # Sums may be reordered: that is what makes them fast, and on one machine they are always the same.
 _FLAGS = {"contract", "reassoc", "nsz", "arcp"}
-_kernel, _inlined = kernel(_FLAGS), inlined(_FLAGS)
-
-
-@_kernel
-def nearest(planes, size, sides, stride, first, lane, shifts, run, members):
-    """The shifts of the patches that are nearest to reference patches, themselves included.
-
-    References begin at `first`, at every `stride` rows, and at every S columns, where S is the
-    number of planes: plane v has the columns v, v + S, v + 2 S, ... of the image. Vectors of the
-    entries of a plane then hold what S columns contribute to neighbouring references. A distance
-    is a sum over blocks of `stride` x S pixels, each of which serves several references; if blocks
-    do not fill what is compared, their first rows and columns, the heads, are summed apart.
-
-    planes : (S, *axes of the image); rows have room for all shifts and for LANES references more
-    size : of the image
-    sides : of what is compared
-    lane : place of the first reference in a row of a plane
-    shifts : in runs of length `run` that differ in their last entry, which are the same in each
-    members : (rows, references of a row, members) receives the numbers of shifts; of equally near
-        patches the first are taken
-    """
-    n_planes, _, height, pitch = planes.shape
-    n_rows, n_refs, n_members = members.shape
-    n_blocks, n_head = sides[1] // stride, sides[1] % stride
-    across, n_heads = sides[2] // n_planes, (sides[2] % n_planes) * sides[0]
-    lanes = -(-(n_refs + across + (n_heads > 0)) // LANES) * LANES
-    # Sums of squares of the last blocks: rows of the head, all rows; columns likewise. Lanes are
-    # followed by zeros, which sums of neighbouring blocks read.
-    parts = np.zeros((n_blocks + 1, 2, 2, run, lanes + LANES), planes.dtype)
-    terms = np.zeros((n_blocks + 1) * (across + 1), np.int64)
-    here, there = _steps_of_pixels(planes, sides[0], shifts[:run, 2])
-    room = size[2] - sides[2] - first[2]
-    bounds = _references_inside(first[2], room, n_planes, n_refs, shifts[:run, 2])
-    near = np.zeros((n_rows, n_refs, 2 * n_members), np.float32)  # distances that may be the least
-    numbers = np.zeros((n_rows, n_refs, 2 * n_members), np.uint16)
-    counts = np.zeros((n_rows, n_refs), np.int64)
-    limits = np.full((n_rows, lanes), np.float32(-1.0))  # lanes without a reference find nothing
-    limits[:, :n_refs] = np.inf
-    for base in range(0, shifts.shape[0], run):
-        a, shift = first[0] + shifts[base, 0], shifts[base, 1]
-        low = max(0, -((first[1] + shift) // stride))
-        high = min(n_rows, (size[1] - sides[1] - first[1] - shift) // stride + 1)
-        if a < 0 or a + sides[0] > size[0] or low >= high:
-            continue
-        for block in range(low, high + n_blocks - (n_head == 0)):
-            b = first[1] + block * stride
-            ours = (first[0] * height + b) * pitch + lane
-            theirs = (a * height + b + shift) * pitch + lane
-            n_rows_here = stride if block < high + n_blocks - 1 else n_head
-            some = parts[block % (n_blocks + 1)]
-            _square(planes, ours, theirs, here, there, n_rows_here, n_head, n_heads, some)
-            row = block - n_blocks + (n_head == 0)
-            if row >= low:
-                n_terms = _set_terms(parts, row, n_head > 0, across, n_heads > 0, terms)
-                _take_nearer(
-                    parts, terms, n_terms, bounds, base, limits[row], near[row], numbers[row],
-                    counts[row],
-                )  # fmt: skip
-    for row in range(n_rows):
-        for ref in range(n_refs):
-            _keep_nearest(near[row, ref], numbers[row, ref], counts[row, ref], n_members)
-            for i in range(n_members):
-                members[row, ref, i] = numbers[row, ref, i]
+_inlined = inlined(_FLAGS)
 
 
 @_inlined
-def _steps_of_pixels(planes, depth, columns):
+def steps_of_pixels(planes, depth, columns):
     """Steps to the planes of the columns of a block, for each layer: of references, and at shifts.
 
     Those at shifts are (shifts, S times layers).
@@ -108,7 +42,7 @@ def _steps_of_pixels(planes, depth, columns):
 
 
 @_inlined
-def _references_inside(first, room, step, n_refs, columns):
+def references_inside(first, room, step, n_refs, columns):
     """First and last (excluded) reference whose patch is inside the image, for each shift."""
     bounds = np.zeros((columns.shape[0], 2), np.int64)
     for j in range(columns.shape[0]):
@@ -118,7 +52,7 @@ def _references_inside(first, room, step, n_refs, columns):
 
 
 @_inlined
-def _square(planes, ours, theirs, here, there, n_rows, n_head, n_heads, parts):
+def square_block(planes, ours, theirs, here, there, n_rows, n_head, n_heads, parts):
     """Sums of squared differences of some rows of a block, and of its heads."""
     _, _, run, length = parts.shape
     row, n, later = planes.shape[3], here.shape[0], n_head * planes.shape[3]
@@ -149,7 +83,7 @@ def _square(planes, ours, theirs, here, there, n_rows, n_head, n_heads, parts):
 
 
 @_inlined
-def _set_terms(parts, first, has_head, across, has_heads, terms):
+def set_terms(parts, first, has_head, across, has_heads, terms):
     """Steps to the parts of blocks that make up the distances of a row; returns their number."""
     n_ring, _, _, run, length = parts.shape
     count = 0
@@ -163,11 +97,11 @@ def _set_terms(parts, first, has_head, across, has_heads, terms):
 
 
 @_inlined
-def _take_nearer(parts, terms, n_terms, bounds, base, limits, near, numbers, counts):
+def take_nearer(parts, terms, n_terms, bounds, base, limits, near, numbers, counts):
     """Add the patches at the shifts of a run that are nearer than the farthest of those found."""
     run, length = parts.shape[3:]
     n_members = near.shape[1] // 2
-    distances = np.empty(LANES, np.float32)
+    distances = np.empty(LANES, parts.dtype)
     for j in range(run):
         low, high = bounds[j, 0], bounds[j, 1]
         for u in range(0, limits.shape[0], LANES):
@@ -182,42 +116,51 @@ def _take_nearer(parts, terms, n_terms, bounds, base, limits, near, numbers, cou
                     numbers[ref, count] = base + j
                     count += 1
                     if count == 2 * n_members:
-                        limits[ref] = _keep_nearest(near[ref], numbers[ref], count, n_members)
+                        limits[ref] = keep_nearest(near[ref], numbers[ref], count, n_members)
                         count = n_members
                     counts[ref] = count
 
 
 @_inlined
-def _keep_nearest(distances, numbers, count, n_members):
+def keep_nearest(distances, numbers, count, n_members):
     """Move the nearest members to the front, in their order; return the largest distance of these.
 
-    It is bracketed by bisection of the distances as integers, which have the same order.
+    A bound that separates them from the others is found by bisection.
     """
-    values = distances.view(np.int32)
-    low, high = values[0], values[0]
+    low, high = distances[0], distances[0]
     for i in range(count):
-        low, high = min(low, values[i]), max(high, values[i])
+        low, high = min(low, distances[i]), max(high, distances[i])
+    if _n_within(distances, count, low) >= n_members:
+        high = low
     while low < high:
-        middle = low + (high - low) // 2
-        n_below = 0
-        for i in range(count):
-            n_below += values[i] <= middle
-        if n_below < n_members:
-            low = middle + 1
+        middle = low + (high - low) / 2
+        if middle <= low or middle >= high:
+            break
+        n_within = _n_within(distances, count, middle)
+        if n_within < n_members:
+            low = middle
         else:
             high = middle
-            if n_below == n_members:
+            if n_within == n_members:
                 break
-    n_equal = n_members
+    n_equal = n_members  # of those at the bound that are kept
     for i in range(count):
-        n_equal -= values[i] < high
+        n_equal -= distances[i] < high
     place = 0
     for i in range(count):
-        value, number = values[i], numbers[i]
-        values[place], numbers[place] = value, number
-        place += value < high or (value == high and n_equal > 0)
-        n_equal -= value == high
+        distance, number = distances[i], numbers[i]
+        distances[place], numbers[place] = distance, number
+        place += distance < high or (distance == high and n_equal > 0)
+        n_equal -= distance == high
     bound = distances[0]
     for i in range(n_members):
         bound = max(bound, distances[i])
     return bound
+
+
+@_inlined
+def _n_within(distances, count, bound):
+    number = 0
+    for i in range(count):
+        number += distances[i] <= bound
+    return number

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from kappaform.imaging import tensors
 from kappaform.imaging.cleaning.groups import over_pixels
 from kappaform.imaging.cleaning.patchwise import Rule
-from kappaform.imaging.cleaning.tiles import HostBackend
+from kappaform.imaging.cleaning.scales import halved_patches
+from kappaform.imaging.cleaning.tiles import HostBackend, cast
 from kappaform.imaging.cleaning.torch_groups import TensorGroups, report
 from kappaform.imaging.patches import Grid, mean_free
 from kappaform.imaging.progress import SILENT, Progress
@@ -48,6 +49,21 @@ class TorchBackend(HostBackend):
             offsets = torch.as_tensor(grid.offsets, device=flat.device)
             starts = torch.as_tensor(grid.starts(numbers), device=flat.device)
             yield mean_free(flat[starts[:, None] + offsets].double())
+
+    def training_patches(
+        self,
+        component: int,
+        rounds: Iterable[tuple[Grid, NDArray]],
+        patch_shape: tuple[int, ...],
+        unit: float,
+    ) -> Iterator[Tensor]:
+        for grid, numbers in rounds:
+            (patches,) = self.patches(component, [(grid, numbers)])
+            patches /= unit
+            n_halvings = (max(grid.patch_shape) // max(patch_shape)).bit_length() - 1
+            if n_halvings:
+                patches = halved_patches(patches, patch_shape, n_halvings)
+            yield cast(patches, np.float32)
 
     def on_host(self, image: Tensor) -> NDArray:
         return tensors.to_host(image)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.imaging.cleaning.group_kernels import LEAST_LEFT, LEAST_TRUST
 from kappaform.imaging.cleaning.groups import Layout, Search, over_pixels
+from kappaform.imaging.cleaning.kernels import LEAST_LEFT, LEAST_TRUST
 from kappaform.imaging.cleaning.torch_fill import sums_of_estimates
 from kappaform.imaging.progress import SILENT, Progress
 

@@ -30,7 +30,7 @@ LANES = 16
 _intrinsic: Any = intrinsic  # its types are those of the function, which gets one argument more
 
 _REGISTER_BYTES = 64
-_LARGEST_FLOAT = 2.0**127  # a power of two of single precision
+_LARGEST = {4: 2.0**127, 8: 2.0**1023}  # powers of two, by bytes of a number
 _FUSED = ("contract",)  # product and sum may be one instruction
 
 
@@ -292,8 +292,7 @@ def _write_sum(vectors, first, last, start, add):
 def sums_below(_, terms, place, steps, n_terms, limits, limits_place, out):
     """Sums of some terms for as many places as there are lanes; a bit for each below its limit.
 
-    The sums, as float32, are written to `out`; the limits are float32 as well. A sum beyond the
-    range counts as the largest number.
+    The sums are written to `out`. A sum beyond the range counts as a large number.
     """
     i = types.intp
 
@@ -301,7 +300,6 @@ def sums_below(_, terms, place, steps, n_terms, limits, limits_place, out):
         terms, place, steps, n_terms, limits, limits_place, out = values
         zero = ir.Constant(ir.IntType(64), 0)
         vectors = _Vectors(context, builder, signature.args[0], LANES)
-        singles = _Vectors(context, builder, signature.args[6], LANES)
         here = vectors.pointer(signature.args[0], terms, place)
         step_pointer = vectors.pointer(signature.args[2], steps, zero)
 
@@ -311,12 +309,10 @@ def sums_below(_, terms, place, steps, n_terms, limits, limits_place, out):
 
         nothing = ir.Constant(vectors.type, [0.0] * LANES)
         total = _write_sum(vectors, zero, n_terms, nothing, add)
-        largest = ir.Constant(vectors.type, [_LARGEST_FLOAT] * LANES)
+        largest = ir.Constant(vectors.type, [_LARGEST[vectors.size]] * LANES)
         total = builder.select(builder.fcmp_ordered("<", total, largest), total, largest)
-        if vectors.type != singles.type:
-            total = builder.fptrunc(total, singles.type)
-        singles.store(total, singles.pointer(signature.args[6], out, zero))
-        limit = singles.load(singles.pointer(signature.args[4], limits, limits_place))
+        vectors.store(total, vectors.pointer(signature.args[6], out, zero))
+        limit = vectors.load(vectors.pointer(signature.args[4], limits, limits_place))
         is_below = builder.fcmp_ordered("<", total, limit)
         return builder.zext(builder.bitcast(is_below, ir.IntType(LANES)), ir.IntType(64))
 
