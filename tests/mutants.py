@@ -1085,6 +1085,22 @@ MUTANTS = [
         ("imaging/test_small_shot.py::test_texture_of_bright_places_is_not_shot_noise",),
     ),
     Mutant(
+        "many channels that share their structure have correlated noise",
+        "imaging/noise/quiet_patches.py",
+        "and (self.covariance.ndim == 4 or self.has_own_colours)",
+        "and True",
+        (
+            "imaging/test_no_noise.py::test_channels_that_share_their_structure_have_no_correlated_noise",
+        ),
+    ),
+    Mutant(
+        "a colour in doubt is measured in its lines",
+        "imaging/noise/estimate.py",
+        "return [min(pair) for pair in zip(sigmas, limits, strict=True)]",
+        "return sigmas",
+        ("imaging/test_no_noise.py::test_a_colour_in_doubt_has_no_more_noise_than_the_others",),
+    ),
+    Mutant(
         "counts with many levels are not counted",
         "imaging/noise/shot.py",
         "return math.ldexp(divisor, -exponent) if divisor > 1 else 0.0",

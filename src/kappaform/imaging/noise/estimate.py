@@ -13,7 +13,7 @@ import numpy.typing as npt
 from kappaform.checks import Array, as_real_array, library_of
 from kappaform.errors import warn
 from kappaform.imaging.axes import check_not_colour, checked_axes
-from kappaform.imaging.noise.correlated import Correlated
+from kappaform.imaging.noise.correlated import MOST_TOGETHER, Correlated
 from kappaform.imaging.noise.kinds import Noise, Shot, White
 from kappaform.imaging.noise.quiet_patches import look_at
 from kappaform.imaging.noise.scale_mixture import Evidence, mixture_noise, within_a_fifth
@@ -185,7 +185,7 @@ def noise_of(image: Any, kind: str | None, patch_shape: tuple[int, ...]) -> Nois
 def _noise_of(
     samples: list[Sample], details: list[Details], kind: str | None, patch_shape: tuple[int, ...]
 ) -> Noise:
-    sigmas = [_sigma(*each) for each in zip(samples, details, strict=True)]
+    sigmas = _with_certain([_sigma(*each) for each in zip(samples, details, strict=True)], details)
     units = [math.ldexp(s, each.exponent) for s, each in zip(sigmas, samples, strict=True)]
     measured = _measured(details, max(sigmas))
     white = White(_per_channel(units), _correlation(details, sigmas), **measured)
@@ -204,6 +204,15 @@ def _noise_of(
         return found
     sure = min(judged.confidence, found.confidence)
     return replace(found, confidence=sure, evidence=judged.evidence)
+
+
+def _with_certain(sigmas: list[float], details: list[Details]) -> list[float]:
+    """Deviations of colours; where one is in doubt, at most that of the colours which are not."""
+    certain = [s for s, each in zip(sigmas, details, strict=True) if not _is_doubtful(each)]
+    if not certain or len(sigmas) > MOST_TOGETHER:
+        return sigmas
+    limits = (max(certain) if _is_doubtful(each) else math.inf for each in details)
+    return [min(pair) for pair in zip(sigmas, limits, strict=True)]
 
 
 def _measured(details: list[Details], sigma: float) -> dict[str, Any]:
@@ -331,8 +340,7 @@ def _shots(
 def _shot_in_units(sample: Sample, details: Details, doubted: bool) -> tuple[Shot | None, Evidence]:
     shot, evidence = shot_of(sample, details, doubted=doubted)
     # In two steps: 2**exponent may be just beyond the largest number.
-    scaled = shot and shot.scaled(math.ldexp(0.5, sample.exponent)).scaled(2.0)
-    return scaled, evidence
+    return shot and shot.scaled(math.ldexp(0.5, sample.exponent)).scaled(2.0), evidence
 
 
 def _per_channel(numbers: list[float]) -> float | Array:

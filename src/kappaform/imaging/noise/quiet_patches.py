@@ -74,11 +74,12 @@ class Quiet(NamedTuple):
 
     @property
     def is_correlated_noise(self) -> bool:
-        """Whether the patches show noise, beyond doubt, and it is not white."""
+        """Whether the patches show noise, beyond doubt; that of many channels is independent."""
         tilt = max(self.tilt, 1 / self.tilt)
         allowed = [kurtosis for least, kurtosis in _TILTS if tilt >= least]
         return (
             bool(allowed)
+            and (self.covariance.ndim == 4 or self.has_own_colours)
             and self.filling <= (_FILLING_OF_COLOURS if self.has_own_colours else _FILLING)
             and self.kurtosis <= allowed[-1]
             and self.low_kurtosis <= _LOW_KURTOSIS
@@ -298,6 +299,8 @@ def _curve_of(patches: Array) -> tuple[Array, Array] | None:
     for group in groups:
         is_quiet, limit = _quietest(_energies(free[group]))
         quietest.append((free[group][is_quiet], limit))
+    if np.ptp(means) == 0 or min(limit for _, limit in quietest) == 0:  # flat areas, as of a JPEG
+        return None
     shape = _gamma_shape(sum(each.T @ each / np.sum(each**2) for each, _ in quietest))
     # The mean energy below a limit, over the limit, falls as the limit rises.
     limits = shape * np.geomspace(0.02, 20, 400)  # in units of the scale of the distribution
