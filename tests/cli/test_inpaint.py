@@ -76,7 +76,7 @@ def test_dead_pixels_are_found_and_filled(folder, capsys):
     assert not dead_pixels(clean).any()
 
 
-def test_nothing_missing_is_said(folder, capsys):
+def test_nothing_missing_is_reported(folder, capsys):
     put("a.png", PICTURE)
     code, _, err = ended(capsys, "inpaint", "a.png", "-o", "b.png")
     assert code == 0

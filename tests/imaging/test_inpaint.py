@@ -485,7 +485,7 @@ def test_bad_masks_are_rejected(mask, kind, message):
         kf.denoise(PICTURE, 1, mask=mask)
 
 
-def test_infinite_values_and_nan_beside_the_mask_are_rejected():
+def test_infinite_values_and_nan_outside_the_mask_are_rejected():
     with pytest.raises(ValueError, match="NaN or inf"):
         kf.inpaint(np.where(MASK, np.inf, PICTURE))
     with pytest.raises(ValueError, match="NaN or inf"):

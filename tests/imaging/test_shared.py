@@ -36,7 +36,7 @@ def counts_of(monkeypatch, images, **options):
 
 
 @pytest.mark.parametrize("options", [{"sigma": 15}, {"noise": kf.Shot(1.5)}, {"noise": "white"}])
-def test_a_stack_that_shares_is_cleaned_by_what_is_learned_from_its_images(options):
+def test_a_stack_that_shares_is_denoised_by_what_is_learned_from_its_images(options):
     stack = np.stack([noisy(seed) for seed in range(3)])
     learned = kf.learn_from_images(iter(stack), patch_size=5, **options)
     options = {"patch_size": 5, "stack_axis": 0, "quality": "fast", **options}
@@ -75,7 +75,7 @@ def test_small_images_give_what_they_have(monkeypatch):
     assert counts_of(monkeypatch, [noisy(0, (12, 12)), noisy(1)], patch_size=5) == [64, 350]
 
 
-def test_the_transform_of_others_cleans_as_well_as_the_own_one():
+def test_the_transform_of_others_denoises_as_well_as_the_own_one():
     learned = kf.learn_from_images((noisy(seed, (100, 100)) for seed in (1, 2)), 15, patch_size=8)
     image = noisy(3, (100, 100))
     own, other = (kf.denoise(image, 15, patch_size=8, transform=each) for each in (None, learned))
@@ -109,7 +109,7 @@ def test_dask_images_are_learned_from_as_arrays_are():
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_colours_of_dask_are_refused_as_denoise_refuses_them(number):
+def test_colours_of_dask_are_rejected_as_denoise_rejects_them(number):
     da = pytest.importorskip("dask.array")
     images = [np.stack([noisy(seed) for seed in range(3)], axis=-1)] * 2
     images[number] = da.from_array(images[number])
@@ -129,7 +129,7 @@ def test_colours_of_dask_are_refused_as_denoise_refuses_them(number):
         ([noisy()], {"noise": kf.White(1)}, "give one of them"),
     ],
 )
-def test_what_cannot_be_learned_from_is_refused(images, options, message):
+def test_what_cannot_be_learned_from_is_rejected(images, options, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         kf.learn_from_images(images, 15, **options)
 

@@ -1,4 +1,4 @@
-"""`kappaform inpaint`: fill the missing pixels of a picture."""
+"""`kappaform inpaint`: fill the missing pixels of an image."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kappaform.cli.denoise import along_of, name_device
 from kappaform.image_files import Picture, as_stored, check_target, write_image
 from kappaform.image_files.picture import MOVIE
 from kappaform.imaging.inpaint import inpaint_on
-from kappaform.imaging.work import Progress
+from kappaform.imaging.progress import Progress
 
 
 def inpaint(arguments: Namespace) -> None:
@@ -30,7 +30,7 @@ def inpaint(arguments: Namespace) -> None:
     stack, missing = picture.as_stack(along), _missing(picture, along, arguments)
     number = int(np.count_nonzero(missing))
     if number == 0:
-        messages.warn(f"{source}: nothing is missing, the picture is written as it is.")
+        messages.warn(f"{source}: nothing is missing, the image is written as it is.")
         filled = stack
     else:
         with messages.warnings_about(source, target):

@@ -34,10 +34,10 @@ from kappaform.imaging.options import (
     Quality,
     Sigma,
 )
+from kappaform.imaging.progress import Listener, Progress
 from kappaform.imaging.shared import NoisyImage, learned_from_all
 from kappaform.imaging.strength import blended
 from kappaform.imaging.training import learned_at_scales, learning_fraction, sources_of
-from kappaform.imaging.work import Listener, Progress
 from kappaform.learning import LearnResult
 from kappaform.threads import single_threaded_blas
 
@@ -273,7 +273,7 @@ def denoised(
     """An image with these pixels, all or some of them known, denoised by the given function."""
     axes, is_tensor = options.axes, library_of(image) == "torch"
     if is_tensor:
-        from kappaform.imaging.cleaning.torch import as_array, as_given
+        from kappaform.imaging.tensors import as_array, as_given
 
         sigma = as_array(sigma, "sigma")
     stack = axes.to_stack(pixels)

@@ -16,7 +16,7 @@ from kappaform.imaging.components import place_of
 from kappaform.imaging.masked import filling_of
 from kappaform.imaging.masks import check_some_known, pixels_and_missing
 from kappaform.imaging.options import Options, Quality
-from kappaform.imaging.work import Listener, Progress
+from kappaform.imaging.progress import Listener, Progress
 from kappaform.threads import single_threaded_blas
 
 _MOST_JOINT = 4  # channels with different masks whose patches are filled together
@@ -128,7 +128,7 @@ def inpaint_on(
         warn("nothing is missing: the image is returned as it is.")
     options.progress(1.0)
     if library_of(image) == "torch":
-        from kappaform.imaging.cleaning.torch import as_given
+        from kappaform.imaging.tensors import as_given
 
         return as_given(result, image)
     return result

@@ -20,7 +20,7 @@ from kappaform.imaging.masks import check_some_known, is_nan, pixels_and_missing
 from kappaform.imaging.noise.estimate import check_kind, noise_of
 from kappaform.imaging.noise.kinds import Noise, White
 from kappaform.imaging.options import Options
-from kappaform.imaging.work import Progress
+from kappaform.imaging.progress import Progress
 from kappaform.threads import single_threaded_blas
 
 # Noise is estimated in blocks without holes, as large as there are enough of.

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.checks import as_real_array, library_of
+from kappaform.imaging.tensors import as_array
 
 if TYPE_CHECKING:
     from kappaform.imaging.axes import Axes
@@ -28,7 +29,7 @@ def pixels_and_missing(
     hidden: Any = False
     if isinstance(image, np.ma.MaskedArray):
         image, hidden = image.data, np.ma.getmaskarray(image)
-    pixels = as_real_array(_on_host(image, "image"), "image")
+    pixels = as_real_array(as_array(image, "image"), "image")
     missing = np.broadcast_to(hidden, pixels.shape).copy()
     if mask is not None:
         missing |= _spread(_checked_mask(mask), pixels.shape, axes_named)
@@ -57,18 +58,10 @@ def check_some_known(missing: NDArray, axes: Axes) -> None:
         )
 
 
-def _on_host(values: Any, name: str) -> Any:
-    if library_of(values) != "torch":
-        return values
-    from kappaform.imaging.cleaning.torch import as_array
-
-    return as_array(values, name)
-
-
 def _checked_mask(mask: Any) -> NDArray:
     if isinstance(mask, str):
         raise ValueError(f"mask={mask!r} is unknown: give an array of booleans, or 'nan'.")
-    array = np.asarray(_on_host(mask, "mask"))
+    array = np.asarray(as_array(mask, "mask"))
     if array.dtype != np.bool_:
         raise TypeError(
             f"mask has dtype {array.dtype}: give booleans, True where pixels are missing, such as "

@@ -143,7 +143,7 @@ def _noisy_image(
     n_axes, n_first = stack.ndim - 2, len(options.patch_shape)
     if n_axes != n_first:
         raise ValueError(
-            f"image has {n_axes} dimensions of space, the first one {n_first}: learn from pictures "
+            f"image has {n_axes} dimensions of space, the first one {n_first}: learn from images "
             "or from volumes, not from both."
         )
     checked_patch_shape(options.patch_shape, stack.shape[1:-1])

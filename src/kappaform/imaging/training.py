@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from kappaform.checks import library_of
 from kappaform.imaging.cleaning.patchwise import rule_of
-from kappaform.imaging.cleaning.scales import halved_patches, n_scales_of
+from kappaform.imaging.cleaning.scales import n_scales_of
 from kappaform.imaging.cleaning.stages import EFFORTS
 from kappaform.imaging.cleaning.tiles import cast, like
 from kappaform.imaging.components import Backend, Component
 from kappaform.imaging.options import Callback, Options, Quality
 from kappaform.imaging.patches import Grid, complete_patches, grid_of
-from kappaform.imaging.work import SILENT, Progress
+from kappaform.imaging.progress import SILENT, Progress
 from kappaform.learning import LearnResult, learn
 from kappaform.linalg import dct_basis
 
@@ -99,12 +99,11 @@ def drawn_rounds(
             n_drawn = min(n_patches, np.size(among) if np.ndim(among) else among)
             yield grid, rng.choice(among, n_drawn, replace=False)
 
-    rounds = source.backend.patches(source.component, numbers())
-    for draw, patches in zip(draws, rounds, strict=True):
-        patches /= source.sigma  # they are a copy already
-        if draw.n_halvings:
-            patches = halved_patches(patches, options.patch_shape, draw.n_halvings)
-        yield Drawn(cast(patches, np.float32), source.covariance)
+    rounds = source.backend.training_patches(
+        source.component, numbers(), options.patch_shape, source.sigma
+    )
+    for patches in rounds:
+        yield Drawn(patches, source.covariance)
 
 
 def learned_at_scales(

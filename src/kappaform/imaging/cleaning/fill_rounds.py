@@ -23,7 +23,7 @@ from kappaform.imaging.cleaning.fill_plan import (
 )
 from kappaform.imaging.cleaning.groups import Search
 from kappaform.imaging.cleaning.tiles import cast, chosen
-from kappaform.imaging.work import Progress
+from kappaform.imaging.progress import Progress
 
 GroupsOf = Callable[[Any, Search], Any]
 

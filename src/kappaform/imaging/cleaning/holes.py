@@ -43,7 +43,7 @@ from kappaform.imaging.cleaning.first_guess import (
 from kappaform.imaging.cleaning.groups import Groups, Search, three_axes
 from kappaform.imaging.cleaning.tiles import Tile, cast, tiles_of
 from kappaform.imaging.options import Quality
-from kappaform.imaging.work import SILENT, Progress
+from kappaform.imaging.progress import SILENT, Progress
 
 # Noise: its variance is assumed to be smaller than it is, because a guide has lost some signal.
 # Chosen with the constants of `masked`.
@@ -247,7 +247,7 @@ def _volumes(images: Sequence[NDArray], device: Any) -> list[Any]:
     volumes = [image.reshape(three_axes(image.shape)) for image in images]
     if device is None:
         return volumes
-    from kappaform.imaging.cleaning.torch import to_device
+    from kappaform.imaging.tensors import to_device
 
     return [to_device(np.ascontiguousarray(each), device) for each in volumes]
 
@@ -255,6 +255,6 @@ def _volumes(images: Sequence[NDArray], device: Any) -> list[Any]:
 def _on_host(image: Any) -> NDArray:
     if library_of(image) != "torch":
         return np.asarray(image)
-    from kappaform.imaging.cleaning.torch import to_host
+    from kappaform.imaging.tensors import to_host
 
     return to_host(image)

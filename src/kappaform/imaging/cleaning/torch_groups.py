@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from kappaform.imaging.cleaning.groups import Layout, Search, over_pixels
 from kappaform.imaging.cleaning.kernels import LEAST_LEFT, LEAST_TRUST
 from kappaform.imaging.cleaning.torch_fill import sums_of_estimates
-from kappaform.imaging.work import SILENT, Progress
+from kappaform.imaging.progress import SILENT, Progress
 
 if TYPE_CHECKING:
     from torch import Tensor
