@@ -130,9 +130,8 @@ def look_at(
     patches = _drawn_patches(samples, units, shots, patch_shape, groups)
     if patches is None:
         return None
-    n_quiet = _QUIET_SHARE * sum(slab.size for each in samples for slab in each.slabs)
-    n_entries = math.comb(math.prod(patch_shape) + 1, 2)
-    is_large = n_quiet >= min(_LEAST_QUIET, n_entries)
+    n_pixels, n = sum(s.size for each in samples for s in each.slabs), math.prod(patch_shape)
+    is_large = _QUIET_SHARE * n_pixels >= min(_LEAST_QUIET, math.comb(n + 1, 2))
     seen = _quiet_of(patches, groups, patch_shape)
     if shots is None and not seen.is_white and seen.has_own_colours:
         varying = _varying(patches, units)
