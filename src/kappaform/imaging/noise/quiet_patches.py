@@ -124,9 +124,8 @@ def look_at(
     channels are taken one after the other and count as independent, so that time and memory grow
     in proportion to their number; which patches are quiet is still decided by all of them.
     """
-    n_channels = len(samples)
-    size = n_channels if n_channels <= MOST_TOGETHER else 1
-    groups = [slice(c, c + size) for c in range(0, n_channels, size)]
+    size = len(samples) if len(samples) <= MOST_TOGETHER else 1
+    groups = [slice(c, c + size) for c in range(0, len(samples), size)]
     patches = _drawn_patches(samples, units, shots, patch_shape, groups)
     if patches is None:
         return None
