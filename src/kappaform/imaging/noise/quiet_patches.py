@@ -48,6 +48,7 @@ _WARNING = 0.35  # the same, from which on it is said
 _LEAST_COLOUR = 1e-3  # of the energy: the colours of a grey picture are rounding
 _STEEP = 5.0  # tilt, more than structure has
 _NOISE_EVERYWHERE = 0.16  # filling; 0.1, the share that is chosen, of an image that is only noise
+
 _N_GROUPS = 10  # of brightness
 _LEAST_RANGE = 1.4  # of the deviations over brightness, for noise that depends on it
 _LARGEST_MISFIT = 0.6  # of a curve, over that of a constant
@@ -123,14 +124,13 @@ def look_at(
     channels are taken one after the other and count as independent, so that time and memory grow
     in proportion to their number; which patches are quiet is still decided by all of them.
     """
-    n_channels = len(samples)
-    size = n_channels if n_channels <= MOST_TOGETHER else 1
-    groups = [slice(c, c + size) for c in range(0, n_channels, size)]
+    size = len(samples) if len(samples) <= MOST_TOGETHER else 1
+    groups = [slice(c, c + size) for c in range(0, len(samples), size)]
     patches = _drawn_patches(samples, units, shots, patch_shape, groups)
     if patches is None:
         return None
-    least = min(_LEAST_QUIET, math.comb(math.prod(patch_shape) + 1, 2))
-    is_large = _QUIET_SHARE * sum(s.size for each in samples for s in each.slabs) >= least
+    n_pixels, n = sum(s.size for each in samples for s in each.slabs), math.prod(patch_shape)
+    is_large = _QUIET_SHARE * n_pixels >= min(_LEAST_QUIET, math.comb(n + 1, 2))
     seen = _quiet_of(patches, groups, patch_shape)
     if shots is None and not seen.is_white and seen.has_own_colours:
         varying = _varying(patches, units)
