@@ -1126,8 +1126,8 @@ MUTANTS = [
     Mutant(
         "many channels have one covariance together",
         "imaging/noise/quiet_patches.py",
-        "size = n_channels if n_channels <= MOST_TOGETHER else 1",
-        "size = n_channels",
+        "size = len(samples) if len(samples) <= MOST_TOGETHER else 1",
+        "size = len(samples)",
         (
             "imaging/test_many_channels.py::test_memory_of_an_estimate_grows_in_proportion_to_the_channels",
             "imaging/test_many_channels.py::test_no_matrix_of_all_channels_is_decomposed_to_estimate_noise",
