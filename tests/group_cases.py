@@ -13,6 +13,14 @@ CASES = {
     "volume": ((6, 7, 8), Search((3, 3, 3), (2, 2, 2), (2, 2, 2), 1, 14)),
     "flat patches of a movie": ((5, 12, 11), Search((1, 4, 4), (1, 3, 3), (2, 3, 3), 1, 16)),
     "window larger than the image": ((1, 8, 9), Search((1, 4, 4), (1, 3, 3), (0, 32, 32), 1, 64)),
+    "last references off the grid": (
+        (1, 13, 17),
+        Search((1, 4, 4), (1, 4, 4), (0, 32, 32), 1, 12),
+    ),
+    "few of a window like the image": (
+        (1, 14, 15),
+        Search((1, 4, 4), (1, 3, 3), (0, 32, 32), 1, 10),
+    ),
     "patch as large as the image": ((1, 5, 7), Search((1, 5, 7), (1, 4, 4), (0, 9, 9), 1, 64)),
     "one row": ((1, 1, 40), Search((1, 1, 6), (1, 4, 4), (0, 8, 8), 1, 10)),
     "one column": ((1, 40, 1), Search((1, 6, 1), (1, 4, 4), (0, 8, 8), 1, 10)),

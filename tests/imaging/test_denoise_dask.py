@@ -12,6 +12,8 @@ import kappaform as kf
 from kappaform.imaging import training
 from kappaform.imaging.cleaning import tiles
 from kappaform.imaging.cleaning.dask import DaskBackend, _merged
+from kappaform.imaging.cleaning.scales import halved_patches
+from kappaform.imaging.cleaning.tiles import HostBackend
 from kappaform.imaging.patches import grid_of, patches_at
 
 # Of the range of the values: sums of float32 in another order.
@@ -132,7 +134,7 @@ def test_a_callback_sees_every_iteration(noisy):
     assert seen["lazy"] == seen["memory"] != []
 
 
-def test_nothing_is_cleaned_before_it_is_asked_for(noisy, details, monkeypatch):
+def test_nothing_is_denoised_before_it_is_asked_for(noisy, details, monkeypatch):
     monkeypatch.setattr(tiles, "_PLANE", (20, 16))
     computed = []
 
@@ -173,14 +175,34 @@ def test_an_image_without_noise_returns_itself(sigma, noisy):
 
 @pytest.mark.parametrize("chunks", [(5, 6, 7), (3, 30, 4), (21, 30, 26)])
 def test_patches_are_gathered_from_the_chunks(chunks, rng):
-    image = volume()
+    image, unit = volume(), 3.0
     rounds = []
-    for shape, number in (((4, 3, 5), 500), ((4, 3, 5), 1), ((8, 6, 10), 900), ((1, 1, 1), 7)):
+    for shape, number in (((4, 3, 5), 500), ((4, 3, 5), 1), ((8, 6, 10), 900), ((4, 3, 5), 7)):
         grid = grid_of(image.shape, shape)
         rounds.append((grid, rng.choice(grid.n_patches, number, replace=False)))
-    found = DaskBackend([da.from_array(image, chunks=chunks)]).patches(0, rounds)
-    for patches, (grid, numbers) in zip(found, rounds, strict=True):
-        np.testing.assert_array_equal(patches, patches_at(image, grid, numbers))
+    backends = DaskBackend([da.from_array(image, chunks=chunks)]), HostBackend([image])
+    found = (backend.training_patches(0, rounds, (4, 3, 5), unit) for backend in backends)
+    for patches, others, (grid, numbers) in zip(*found, rounds, strict=True):
+        np.testing.assert_array_equal(patches, others)
+        expected = patches_at(image, grid, numbers) / unit
+        if grid.patch_shape == (8, 6, 10):
+            expected = halved_patches(expected, (4, 3, 5), 1)
+        np.testing.assert_allclose(patches, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.uint16, np.float32, np.float64])
+@pytest.mark.parametrize("layout", ["C", "F", "one of three channels"])
+def test_patches_to_learn_from_do_not_depend_on_how_an_image_is_stored(dtype, layout, rng):
+    values = rng.integers(0, 100, (40, 50))
+    image = np.asarray(values, dtype, order="F" if layout == "F" else "C")
+    if layout.startswith("one"):
+        image = np.repeat(image[..., np.newaxis], 3, axis=2)[..., 1]
+    grid = grid_of(image.shape, (10, 12))
+    numbers = np.arange(0, grid.n_patches, 7)
+    (found,) = HostBackend([image]).training_patches(0, [(grid, numbers)], (5, 6), 2.0)
+    expected = halved_patches(patches_at(values, grid, numbers) / 2.0, (5, 6), 1)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
 
 
 @pytest.mark.parametrize("least", [0, 1, 5, 20, 100])
@@ -238,6 +260,6 @@ def with_nan():
         (lambda: dask.delayed(np.ones((4, 4))), {}, TypeError, "image is a Delayed"),
     ],
 )
-def test_what_cannot_be_denoised_in_chunks_is_refused(make, options, error, message):
+def test_what_cannot_be_denoised_in_chunks_is_rejected(make, options, error, message):
     with pytest.raises(error, match=message):
         kf.denoise(make(), **options)

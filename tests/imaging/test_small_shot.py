@@ -8,7 +8,7 @@ from skimage import data
 from skimage.color import rgb2gray
 
 from kappaform import Shot, White, add_noise, denoise, estimate_noise
-from kappaform.imaging.noise.variance_line import blocks_of, fit_line
+from kappaform.imaging.noise.shot import blocks_of, fit_line
 from kappaform.imaging.noise.wavelets import sample_of
 
 CROPS = {

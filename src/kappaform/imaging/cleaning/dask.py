@@ -16,10 +16,16 @@ from numpy.typing import NDArray
 from kappaform.checks import float_dtype
 from kappaform.engines.dask import check_dask_array
 from kappaform.imaging.cleaning.stages import Recipe
-from kappaform.imaging.cleaning.tiles import HostBackend, Outputs, cuts, sides_and_margins
+from kappaform.imaging.cleaning.tiles import (
+    HostBackend,
+    Outputs,
+    cuts,
+    ready_patches,
+    sides_and_margins,
+)
 from kappaform.imaging.options import Quality
-from kappaform.imaging.patches import Grid, grid_of, mean_free, rows_at
-from kappaform.imaging.work import Progress
+from kappaform.imaging.patches import Grid, grid_of, rows_at
+from kappaform.imaging.progress import Progress
 from kappaform.threads import at_most_threads, single_threaded_blas
 
 
@@ -40,10 +46,22 @@ class DaskBackend:
     def __init__(self, components: Sequence[Any]) -> None:
         (self.image,) = components  # channels are rejected
 
-    def patches(self, _: int, rounds: Iterable[tuple[Grid, NDArray]]) -> Iterator[NDArray]:
-        """The patches of all rounds, gathered at once."""
-        gathered = _gathered(self.image, list(rounds))
-        return (mean_free(patches.astype(np.float64)) for patches in gathered)
+    def training_patches(
+        self,
+        _: int,
+        rounds: Iterable[tuple[Grid, NDArray]],
+        patch_shape: tuple[int, ...],
+        unit: float,
+    ) -> Iterator[NDArray]:
+        """What `HostBackend` returns; the patches of all rounds are gathered at once."""
+        rounds = list(rounds)
+        for (grid, numbers), rows in zip(rounds, _gathered(self.image, rounds), strict=True):
+            sides = (1,) * (3 - len(patch_shape)) + grid.patch_shape
+            stacked = rows.reshape(-1, *sides[1:])  # patch above patch
+            corners = np.zeros((len(numbers), 3), np.int64)
+            corners[:, 0] = sides[0] * np.arange(len(numbers))
+            shape = (1,) * (3 - len(patch_shape)) + patch_shape
+            yield ready_patches(stacked, corners, sides, shape, unit)
 
     def denoised(self, recipes: Sequence[Recipe], quality: Quality, progress: Progress) -> Outputs:
         """Dask arrays, which are computed later: nothing is left to do in this call."""

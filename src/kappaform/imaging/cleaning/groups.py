@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,10 +22,12 @@ from numpy.typing import NDArray
 
 from kappaform.imaging.cleaning.fill_kernels import fill_groups
 from kappaform.imaging.cleaning.kernels import denoise_groups, nearest
+from kappaform.imaging.cleaning.vector_kernels import LANES, RUN
 from kappaform.imaging.patches import Grid, grid_of
-from kappaform.imaging.work import SILENT, Progress
+from kappaform.imaging.progress import SILENT, Progress
 from kappaform.threads import Workspace, mapped_in_order
 
+_BLOCK_COLUMNS = 126  # references in a row that are matched at once: with two blocks, 8 vectors
 _STRIP_LAYERS = 8  # reference rows of a plane that one thread processes at a time
 _SEARCH_COST = 0.7  # relative to denoising the groups, per round; only progress depends on it
 
@@ -141,17 +144,26 @@ class Groups:
 
     def find(self, image: NDArray, progress: Progress = SILENT) -> None:
         """Find the groups in an image."""
-        grid, shifts, n_members = self.layout.grid, self.layout.shifts, self.layout.n_members
-        context, columns, sides = self.layout.context, grid.places[2], self.layout.compared
-        around = [(width, width) for width in context]
-        padded = np.pad(np.ascontiguousarray(image), around, mode="edge")
+        grid, sides, shifts = self.layout.grid, self.layout.compared, self.layout.shifts
+        n_members, n_columns = self.layout.n_members, grid.counts[2]
+        around = [(width, width) for width in self.layout.context]
+        padded = np.pad(image, around, mode="edge")
+        run = 2 * self.search.radius[2] + 1
+        columns = _Columns.of(padded, grid.places[2], self.search.stride[2], self.search.radius[2])
 
         def found(strip: slice, _: Workspace) -> NDArray:
-            n_rows = (strip.stop - strip.start) // len(columns)
-            members = np.zeros((n_rows, len(columns), n_members), np.uint16)
-            firsts = grid.corners(strip.start + len(columns) * np.arange(n_rows))
-            for row, a, b in zip(members, *(along.tolist() for along in firsts[:2]), strict=True):
-                nearest(padded, sides, (a, b), columns, shifts, row)
+            n_rows = (strip.stop - strip.start) // n_columns
+            members = np.zeros((n_rows, n_columns, n_members), np.uint16)
+            layers, rows = grid.corners(strip.start + n_columns * np.arange(n_rows))[:2]
+            for part in _regular_parts(rows, self.search.stride[1], _STRIP_LAYERS):
+                for some in columns:
+                    first = int(layers[0]), int(rows[part.start]), some.first
+                    block = np.empty(members[part, some.which].shape, np.uint16)
+                    nearest(
+                        some.planes, padded.shape, sides, self.search.stride[1], first, some.lane,
+                        shifts, run, block,
+                    )  # fmt: skip
+                    members[part, some.which] = block
             return members.reshape(-1, n_members)
 
         self.members = mapped_in_order(found, self.strips, progress.over(len(self.strips)))
@@ -170,15 +182,16 @@ class Groups:
         n = grid.offsets.size
         covariance = (np.eye(n) if covariance is None else covariance).astype(noisy.dtype)
         rounding = n * float(np.finfo(noisy.dtype).eps)
-        images = [np.ascontiguousarray(image).reshape(-1) for image in (noisy, partial, guide)]
+        width = grid.patch_shape[2]
+        images = [np.append(image, np.zeros(RUN, image.dtype)) for image in (noisy, partial, guide)]
         sums = np.zeros((2, 2, noisy.size), noisy.dtype)
 
         def add_groups(
             parts: Sequence[NDArray], starts: NDArray, members: NDArray, out: NDArray
         ) -> None:
             denoise_groups(
-                *parts, covariance, starts, members, self.layout.steps, grid.offsets, fraction,
-                rounding, *out,
+                *parts, covariance, starts, members, self.layout.steps, grid.offsets[::width],
+                width, fraction, rounding, *out,
             )  # fmt: skip
 
         self._add(images, add_groups, noisy.shape, sums, progress)
@@ -235,17 +248,56 @@ class Groups:
             first = max(int(starts[0]) // layer - reach, 0)
             last = min(int(starts[-1]) // layer + reach + side, shape[self.axis])
             part = slice(first * layer, last * layer)
-            some = np.zeros((*sums.shape[:2], part.stop - part.start), sums.dtype)
+            some = np.zeros((*sums.shape[:2], part.stop - part.start + RUN), sums.dtype)
             parts = [image[part] for image in images]
             add_groups(parts, starts - part.start, self.members[number], some)
             return part, some
 
         def add(result: tuple[slice, NDArray]) -> None:
             part, some = result
-            sums[..., part] += some
+            sums[..., part] += some[..., :-RUN]
 
         numbers = range(len(self.strips))
         mapped_in_order(sums_of, numbers, progress.over(len(numbers)), add)
+
+
+class _Columns(NamedTuple):
+    """Some columns of references with the same distances, and an image for their comparison."""
+
+    which: slice
+    planes: NDArray  #: (stride, *axes): every so many columns of the image, with margins
+    first: int  #: column of the first reference
+    lane: int  #: its place in a plane
+
+    @classmethod
+    def of(cls, image: NDArray, places: NDArray, stride: int, radius: int) -> list[_Columns]:
+        """All columns of references, in parts."""
+        reach = radius // stride + 2  # in a plane, of shifts and of a patch
+        width = -(-image.shape[2] // stride) + 2 * reach + 2 * LANES
+        found: list[_Columns] = []
+        for which in _regular_parts(places, stride, _BLOCK_COLUMNS):
+            first = int(places[which.start])
+            before = -first % stride  # columns before the image, so that a block begins at `first`
+            if not found or (first - found[0].first) % stride:
+                planes = np.zeros((stride, *image.shape[:2], width), image.dtype)
+                for plane in range(stride):
+                    column = (plane - before) % stride
+                    some = image[..., column::stride]
+                    start = reach + (column + before) // stride
+                    planes[plane, ..., start : start + some.shape[2]] = some
+            found.append(cls(which, planes, first, reach + (first + before) // stride))
+        return found
+
+
+def _regular_parts(places: NDArray, stride: int, most: int) -> list[slice]:
+    """Parts of places that are a stride apart, with so many places at most."""
+    jumps = np.flatnonzero(np.diff(places) != stride) + 1
+    ends = [0, *jumps.tolist(), len(places)]
+    return [
+        slice(i, min(i + most, stop))
+        for start, stop in pairwise(ends)
+        for i in range(start, stop, most)
+    ]
 
 
 def over_pixels(weights: Any, patch_shape: Sequence[int]) -> Any:

@@ -12,18 +12,39 @@ from __future__ import annotations
 
 import numpy as np
 
-from kappaform.jit import inlined, kernel
+from kappaform.imaging.cleaning.group_kernels import (
+    add_noise,
+    centre,
+    deviation,
+    gather_group,
+    multiply,
+    padded,
+    solve,
+    square_norms,
+)
+from kappaform.imaging.cleaning.matching_kernels import (
+    keep_nearest,
+    references_inside,
+    set_terms,
+    square_block,
+    steps_of_pixels,
+    take_nearer,
+)
+from kappaform.imaging.cleaning.vector_kernels import (
+    LANES,
+    RUN,
+    TILE_COLUMNS,
+    TILE_ROWS,
+    add_run,
+    transpose_square,
+)
+from kappaform.jit import kernel
 
 # Below are loops in place of array expressions: those take numba seconds to compile.
 
 # Sums may be reordered: that is what makes them fast, and on one machine they are always the same.
 _FLAGS = {"contract", "reassoc", "nsz", "arcp"}
-_kernel, _inlined = kernel(_FLAGS), inlined(_FLAGS)
-
-#: Least standard deviation of the noise in the partially denoised image: its estimate may be 0.
-LEAST_LEFT = 0.01
-#: Least fraction of its weight that a group keeps where rounding hides what its patches show.
-LEAST_TRUST = 2.0**-10
+_kernel = kernel(_FLAGS)
 
 
 @_kernel
@@ -41,6 +62,34 @@ def gather(image, starts, offsets, patches, means):
         means[i] = mean
         for j in range(n):
             patches[i, j] -= mean
+
+
+@_kernel
+def gather_means(image, corners, sides, factors, unit, patches):
+    """Patches of local sums, without their means, in other units.
+
+    The image has three axes and any layout. `sides` are those of the patches that are returned; a
+    pixel of these is a sum over `factors` of pixels. Patches are rounded once, at the end.
+    """
+    row = np.empty(patches.shape[1])
+    for i in range(corners.shape[0]):
+        a, b, c = corners[i, 0], corners[i, 1], corners[i, 2]
+        j = 0
+        whole = 0.0
+        for x in range(a, a + sides[0] * factors[0], factors[0]):
+            for y in range(b, b + sides[1] * factors[1], factors[1]):
+                for z in range(c, c + sides[2] * factors[2], factors[2]):
+                    total = 0.0
+                    for u in range(x, x + factors[0]):
+                        for v in range(y, y + factors[1]):
+                            for w in range(z, z + factors[2]):
+                                total += image[u, v, w]
+                    row[j] = total
+                    whole += total
+                    j += 1
+        mean = whole / j
+        for m in range(j):
+            patches[i, m] = (row[m] - mean) / unit
 
 
 @_kernel
@@ -132,91 +181,76 @@ def leave_out(coefs, gradients, form, limit, most, counts):
         counts[i] = count
 
 
-# --- Groups of similar patches: block matching and joint estimation. Images have three axes here;
-# a plane has a first axis of length 1. A member of a group is the number of its shift from the
-# reference patch.
+# --- Groups of similar patches. A member of a group is the number of its shift from the reference.
+
+#: Least standard deviation of the noise in the partially denoised image: its estimate may be 0.
+LEAST_LEFT = 0.01
+#: Least fraction of its weight that a group keeps where rounding hides what its patches show.
+LEAST_TRUST = 2.0**-10
 
 
 @_kernel
-def nearest(guide, sides, first, columns, shifts, members):
-    """The shifts of the patches that are nearest to some patches of one row, themselves included.
+def nearest(planes, size, sides, stride, first, lane, shifts, run, members):
+    """The shifts of the patches that are nearest to reference patches, themselves included.
 
-    Patches have these `sides` and begin at `first` (two indices) and one of the `columns`. Shifts
-    are tried in their order, and the first of equals is taken. Runs of shifts that differ in
-    their last entry only share the rows that they compare.
+    References begin at `first`, at every `stride` rows, and at every S columns, where S is the
+    number of planes: plane v has the columns v, v + S, v + 2 S, ... of the image. Vectors of the
+    entries of a plane then hold what S columns contribute to neighbouring references. A distance
+    is a sum over blocks of `stride` x S pixels, each of which serves several references; if blocks
+    do not fill what is compared, their first rows and columns, the heads, are summed apart.
+
+    planes : (S, *axes of the image); rows have room for all shifts and for LANES references more
+    size : of the image
+    sides : of what is compared
+    lane : place of the first reference in a row of a plane
+    shifts : in runs of length `run` that differ in their last entry, which are the same in each
+    members : (rows, references of a row, members) receives the numbers of shifts; of equally near
+        patches the first are taken
     """
-    n_refs, n_members = members.shape
-    length = guide.shape[2]
-    distances = np.full((n_refs, n_members), np.inf, guide.dtype)  # heaps, the farthest first
-    squares = np.empty(length, guide.dtype)
-    sums = np.empty(length, guide.dtype)
-    for number in range(shifts.shape[0]):
-        a, b = first[0] + shifts[number, 0], first[1] + shifts[number, 1]
-        if min(a, b) < 0 or a + sides[0] > guide.shape[0] or b + sides[1] > guide.shape[1]:
+    n_planes, _, height, pitch = planes.shape
+    n_rows, n_refs, n_members = members.shape
+    n_blocks, n_head = sides[1] // stride, sides[1] % stride
+    across, n_heads = sides[2] // n_planes, (sides[2] % n_planes) * sides[0]
+    lanes = -(-(n_refs + across + (n_heads > 0)) // LANES) * LANES
+    # Sums of squares of the last blocks: rows of the head, all rows; columns likewise. Lanes are
+    # followed by zeros, which sums of neighbouring blocks read.
+    parts = np.zeros((n_blocks + 1, 2, 2, run, lanes + LANES), planes.dtype)
+    terms = np.zeros((n_blocks + 1) * (across + 1), np.int64)
+    here, there = steps_of_pixels(planes, sides[0], shifts[:run, 2])
+    room = size[2] - sides[2] - first[2]
+    bounds = references_inside(first[2], room, n_planes, n_refs, shifts[:run, 2])
+    near = np.zeros(
+        (n_rows, n_refs, 2 * n_members), planes.dtype
+    )  # distances that may be the least
+    numbers = np.zeros((n_rows, n_refs, 2 * n_members), np.uint16)
+    counts = np.zeros((n_rows, n_refs), np.int64)
+    limits = np.zeros((n_rows, lanes), planes.dtype)  # lanes without a reference find nothing
+    limits[:, :n_refs] = np.inf
+    for base in range(0, shifts.shape[0], run):
+        a, shift = first[0] + shifts[base, 0], shifts[base, 1]
+        low = max(0, -((first[1] + shift) // stride))
+        high = min(n_rows, (size[1] - sides[1] - first[1] - shift) // stride + 1)
+        if a < 0 or a + sides[0] > size[0] or low >= high:
             continue
-        step = shifts[number, 2]
-        begin, end = max(0, -step), min(length, length - step)
-        _add_squares(guide, sides, first, (a, b), begin, begin + step, squares[: end - begin])
-        _add_neighbours(squares[: end - begin], sides[2], sums[: end - begin])
+        for block in range(low, high + n_blocks - (n_head == 0)):
+            b = first[1] + block * stride
+            ours = (first[0] * height + b) * pitch + lane
+            theirs = (a * height + b + shift) * pitch + lane
+            n_rows_here = stride if block < high + n_blocks - 1 else n_head
+            some = parts[block % (n_blocks + 1)]
+            square_block(planes, ours, theirs, here, there, n_rows_here, n_head, n_heads, some)
+            row = block - n_blocks + (n_head == 0)
+            if row >= low:
+                n_terms = set_terms(parts, row, n_head > 0, across, n_heads > 0, terms)
+                take_nearer(
+                    parts, terms, n_terms, bounds, base, limits[row], near[row], numbers[row],
+                    counts[row],
+                )  # fmt: skip
+    for row in range(n_rows):
         for ref in range(n_refs):
-            column = columns[ref] - begin
-            if column < 0 or column + sides[2] > end - begin:
-                continue
-            if sums[column] < distances[ref, 0]:
-                _replace_farthest(distances[ref], members[ref], sums[column], number)
-
-
-@_inlined
-def _add_squares(guide, sides, here, there, begin, begin_there, squares):
-    """Squared differences of the rows of two patches, summed over these rows."""
-    n = squares.shape[0]
-    squares[:] = 0
-    for i in range(sides[0]):
-        for j in range(sides[1]):
-            ours = guide[here[0] + i, here[1] + j, begin : begin + n]
-            theirs = guide[there[0] + i, there[1] + j, begin_there : begin_there + n]
-            for column in range(n):
-                difference = ours[column] - theirs[column]
-                squares[column] += difference * difference
-
-
-@_inlined
-def _add_neighbours(values, number, sums):
-    """Sums of each value and those after it, a number of them in all.
-
-    The last sums lack some. Four at a time: the sums are read and written less often.
-    """
-    sums[:] = 0
-    fours = number - number % 4
-    for i in range(0, fours, 4):
-        for column in range(values.shape[0] - i - 3):
-            here = column + i
-            pair, other = values[here] + values[here + 1], values[here + 2] + values[here + 3]
-            sums[column] += pair + other
-    for i in range(fours, number):
-        later = values[i:]
-        for column in range(later.shape[0]):
-            sums[column] += later[column]
-
-
-@_inlined
-def _replace_farthest(distances, members, distance, member):
-    """Put a member into a heap in place of the farthest one."""
-    size = distances.shape[0]
-    place = 0
-    while True:
-        child = 2 * place + 1
-        if child >= size:
-            break
-        if child + 1 < size and distances[child + 1] > distances[child]:
-            child += 1
-        if distances[child] <= distance:
-            break
-        distances[place] = distances[child]
-        members[place] = members[child]
-        place = child
-    distances[place] = distance
-    members[place] = member
+            keep_nearest(near[row, ref], numbers[row, ref], counts[row, ref], n_members)
+            for i in range(n_members):
+                members[row, ref, i] = numbers[row, ref, i]
 
 
 @_kernel
@@ -228,7 +262,8 @@ def denoise_groups(
     starts,
     members,
     steps,
-    offsets,
+    runs,
+    width,
     fraction,
     rounding,
     values,
@@ -236,121 +271,64 @@ def denoise_groups(
 ):
     """Denoise groups of patches and add them to images of sums.
 
+    A patch consists of `runs` of pixels, each of the same `width` of at most `RUN`. Whole runs of
+    `RUN` pixels are read and written: all images are longer by this number than their pixels.
+
     noisy, partial, guide : flat images: as given, partially denoised, and the best estimate so far
     covariance : of the noise of a patch; the mean of its diagonal is 1
     starts, members : first pixels of the reference patches, and the members of their groups
     steps : from a reference to the first pixel of a member, for each number of a shift
+    runs : from the first pixel of a patch to the first one of each run
     fraction : of the noise that `partial` shall keep
     rounding : relative, of sums of n products
     values : two flat images that receive weighted patches: denoised, and with that part of noise
     weights : two that receive the weights at the first pixel of each patch: the same for both, and
         of the part of `partial` that is kept in the second
     """
-    n, k = offsets.shape[0], members.shape[1]
-    known = np.empty((n, k), guide.dtype)  # patches of the guide, one in each column
-    given = np.empty((n, k), guide.dtype)  # and of the partially denoised image
-    denoised = np.empty((n, k), guide.dtype)
-    means = np.empty(n, guide.dtype)
-    factor = np.empty((n, n), guide.dtype)
-    product = np.empty((n, n), guide.dtype)
+    n, k = covariance.shape[0], members.shape[1]
+    rows = padded(n, TILE_ROWS)
+    columns = padded(max(n + RUN - width, rows), TILE_COLUMNS)
+    ranks = padded(k, TILE_COLUMNS)
+    known = np.zeros((padded(ranks, TILE_ROWS), columns), guide.dtype)  # patches of the guide
+    given = np.zeros_like(known)  # and of the partially denoised image
+    denoised = np.zeros_like(known)
+    mean, mean_known = np.zeros(columns, guide.dtype), np.zeros(columns, guide.dtype)
+    factors = np.zeros((columns, ranks), guide.dtype)
+    matrix = np.zeros((rows, columns), guide.dtype)
+    product = np.zeros((rows, columns), guide.dtype)
+    inverse = np.zeros((TILE_ROWS, TILE_ROWS), guide.dtype)
+    norms = np.zeros(ranks, guide.dtype)
+    shares = np.zeros((2, RUN), guide.dtype)  # of a patch in both sums, none beyond its runs
     places = np.empty(k, np.int64)
     for group in range(starts.shape[0]):
         for i in range(k):
             places[i] = starts[group] + steps[members[group, i]]
-        removed = _gather(noisy, partial, guide, places, offsets, known, given)
+        gather_group(noisy, places, runs, width, denoised)
+        gather_group(partial, places, runs, width, given)
+        gather_group(guide, places, runs, width, known)
+        removed = deviation(denoised, given, k, n)
         left = max(1 - removed, fraction, LEAST_LEFT)
-        _centre(known, means)
-        _centre(given, means)
-        np.dot(known, known.T, factor)
-        hidden = _add_noise(factor, n * left * left, covariance, rounding)
+        centre(known, k, mean_known)
+        centre(given, k, mean)
+        for i in range(0, ranks, TILE_COLUMNS):
+            for j in range(0, columns, TILE_COLUMNS):
+                transpose_square(known, i * columns + j, columns, factors, j * ranks + i, ranks)
+        multiply(known, (1, columns), known, k, matrix, True)
+        hidden = add_noise(matrix, n * left * left, covariance, rounding)
         trust = max(n / max(n, hidden), LEAST_TRUST)  # 1 without values of 10**7 times the noise
-        _solve(factor, known)
-        np.dot(known, given.T, product)
-        np.dot(product.T, known, denoised)
+        solve(matrix, factors, n, inverse)
+        multiply(factors, (ranks, 1), given, k, product, False)
+        multiply(factors, (1, ranks), product, n, denoised, False)
+        square_norms(factors, n, norms)
         kept = fraction / left
         for i in range(k):
-            norm = known[0, i] * 0
-            for j in range(n):
-                norm += known[j, i] * known[j, i]
-            weight = trust / (norm + 1 / k)
+            weight = trust / (norms[i] + 1 / k)
             weights[0, places[i]] += weight
             weights[1, places[i]] += weight * kept
-            for j in range(n):
-                value = weight * (denoised[j, i] + means[j])
-                values[0, places[i] + offsets[j]] += value
-                values[1, places[i] + offsets[j]] += (1 - kept) * value
-
-
-@_inlined
-def _gather(noisy, partial, guide, places, offsets, known, given):
-    """Patches of the guide and of `partial`; the standard deviation of what `partial` has lost."""
-    n, k = known.shape
-    total = guide[0] * 0
-    power = guide[0] * 0
-    for i in range(k):
-        for j in range(n):
-            pixel = places[i] + offsets[j]
-            known[j, i] = guide[pixel]
-            given[j, i] = partial[pixel]
-            lost = noisy[pixel] - partial[pixel]
-            total += lost
-            power += lost * lost
-    mean = total / (n * k)
-    return np.sqrt(max(power / (n * k) - mean * mean, 0.0))
-
-
-@_inlined
-def _centre(columns, means):
-    """Subtract the mean of the columns, and return it in `means`."""
-    for j in range(columns.shape[0]):
-        total = columns[j, 0] * 0  # not of `means`: what is in there may be NaN
-        for i in range(columns.shape[1]):
-            total += columns[j, i]
-        means[j] = total / columns.shape[1]
-        for i in range(columns.shape[1]):
-            columns[j, i] -= means[j]
-
-
-@_inlined
-def _add_noise(matrix, variance, covariance, rounding):
-    """Add the covariance of the noise, and as much as rounding may hide; return that."""
-    largest = matrix[0, 0]
-    for i in range(matrix.shape[0]):
-        largest = max(largest, matrix[i, i])
-    for i in range(matrix.shape[0]):
-        for j in range(matrix.shape[0]):
-            matrix[i, j] += variance * covariance[i, j]
-        matrix[i, i] += rounding * largest
-    return rounding * largest
-
-
-@_inlined
-def _solve(matrix, columns):
-    """Solve Uᵀ F = columns in place, where Uᵀ U = matrix: U takes its place."""
-    for row in range(matrix.shape[0]):
-        _subtract_rows_above(matrix, matrix, row, row)
-        _subtract_rows_above(columns, matrix, row, 0)
-        scale = 1 / np.sqrt(matrix[row, row])
-        for j in range(row, matrix.shape[1]):
-            matrix[row, j] *= scale
-        for j in range(columns.shape[1]):
-            columns[row, j] *= scale
-
-
-@_inlined
-def _subtract_rows_above(rows, factors, row, first):
-    """Subtract from a row, beginning with column `first`, those above it times factors[:, row].
-
-    Four at a time: the row is read and written less often.
-    """
-    ours, n = rows[row], rows.shape[1]
-    fours = row - row % 4
-    for i in range(0, fours, 4):
-        a, b, c, d = factors[i, row], factors[i + 1, row], factors[i + 2, row], factors[i + 3, row]
-        one, two, three, four = rows[i], rows[i + 1], rows[i + 2], rows[i + 3]
-        for j in range(first, n):
-            ours[j] -= (a * one[j] + b * two[j]) + (c * three[j] + d * four[j])
-    for i in range(fours, row):
-        factor, other = factors[i, row], rows[i]
-        for j in range(first, n):
-            ours[j] -= factor * other[j]
+            for j in range(width):
+                shares[0, j] = weight
+                shares[1, j] = weight * (1 - kept)
+            for j in range(runs.shape[0]):
+                here, there = i * columns + j * width, places[i] + runs[j]
+                add_run(denoised, here, mean, j * width, shares[0], values[0], there)
+                add_run(denoised, here, mean, j * width, shares[1], values[1], there)

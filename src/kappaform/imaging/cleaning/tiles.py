@@ -7,8 +7,10 @@ its pixels are, in memory, in chunks or on a device.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise, product
+from operator import floordiv
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,15 +19,17 @@ from numpy.typing import NDArray
 from kappaform.checks import float_dtype, library_of
 from kappaform.imaging.axes import within
 from kappaform.imaging.cleaning.groups import Groups
+from kappaform.imaging.cleaning.kernels import gather_means
 from kappaform.imaging.cleaning.patchwise import patch_denoiser, sweep
 from kappaform.imaging.cleaning.stages import Recipe, denoised, is_movie
 from kappaform.imaging.options import Quality
-from kappaform.imaging.patches import Grid, patches_at
-from kappaform.imaging.work import SILENT, Progress
+from kappaform.imaging.patches import Grid
+from kappaform.imaging.progress import SILENT, Progress
 
 #: Denoised components, and the mean number of coefficients over each of their pixels.
 Outputs = tuple[list[Any], list[Any]]
 
+_COMPILED = "fdBH"  # dtypes of images whose patches a kernel gathers
 # Side of a tile, at most, and its margin: so large that a tile and its sums take some 200 MB.
 _PLANE = 1536, 64
 _VOLUME = 160, 16
@@ -44,8 +48,21 @@ class HostBackend:
         self.components = components
         self.dtypes = [float_dtype(image.dtype) for image in components]
 
-    def patches(self, component: int, rounds: Iterable[tuple[Grid, NDArray]]) -> Iterator[Any]:
-        return (patches_at(self.components[component], *each) for each in rounds)
+    def training_patches(
+        self,
+        component: int,
+        rounds: Iterable[tuple[Grid, NDArray]],
+        patch_shape: tuple[int, ...],
+        unit: float,
+    ) -> Iterator[Any]:
+        """Mean-free float32 patches in a unit: for each round, some of a grid.
+
+        Where the patches of the grid are larger than `patch_shape`, they are halved to it.
+        """
+        image = self.components[component]
+        for grid, numbers in rounds:
+            corners = np.stack(grid.corners(numbers), axis=1)
+            yield ready_patches(image, corners, grid.patch_shape, patch_shape, unit)
 
     def on_host(self, image: Any) -> NDArray:
         """An array of the values of an image."""
@@ -86,6 +103,29 @@ class HostBackend:
         return restored, [self.on_host(cast(numbers, np.float32)) for numbers in counts]
 
 
+def ready_patches(
+    image: NDArray,
+    corners: NDArray,
+    sides: tuple[int, ...],
+    patch_shape: tuple[int, ...],
+    unit: float,
+) -> NDArray:
+    """Patches of these sides without their means, summed to a smaller shape, in a unit: float32.
+
+    White noise of the unit has the standard deviation 1 in them.
+    """
+    missing = 3 - image.ndim
+    places = np.zeros((len(corners), 3), np.int64)
+    places[:, missing:] = corners
+    factors = (1,) * missing + tuple(map(floordiv, sides, patch_shape))
+    patches = np.empty((len(corners), math.prod(patch_shape)), np.float32)
+    values = image if image.dtype.char in _COMPILED else image.astype(np.float64)
+    three = values[(np.newaxis,) * missing]
+    unit *= math.sqrt(math.prod(factors))
+    gather_means(three, places, (1,) * missing + patch_shape, factors, unit, patches)
+    return patches
+
+
 def cast(values: Any, dtype: Any) -> Any:
     """An array or a tensor of single or double precision."""
     if library_of(values) != "torch":
@@ -100,6 +140,15 @@ def like(array: NDArray, values: Any) -> Any:
     import torch
 
     return torch.tensor(array, device=values.device)
+
+
+def chosen(condition: Any, one: Any, other: Any) -> Any:
+    """Entries of one array or tensor where a condition holds, and of another elsewhere."""
+    if library_of(one) != "torch":
+        return np.where(condition, one, other)
+    import torch
+
+    return torch.where(condition, one, other)
 
 
 # --- Tiles

@@ -14,7 +14,6 @@ from kappaform.checks import Array, as_real_array, library_of
 from kappaform.errors import warn
 from kappaform.imaging.axes import check_not_colour, checked_axes
 from kappaform.imaging.noise.correlated import MOST_TOGETHER, Correlated
-from kappaform.imaging.noise.impulses import warn_of_impulses
 from kappaform.imaging.noise.kinds import Noise, Shot, White
 from kappaform.imaging.noise.quiet_patches import look_at
 from kappaform.imaging.noise.scale_mixture import Evidence, mixture_noise, within_a_fifth
@@ -27,6 +26,7 @@ from kappaform.imaging.noise.wavelets import (
     deviation,
     quietest_fifth,
     sample_of,
+    warn_of_impulses,
 )
 from kappaform.imaging.options import default_patch_shape
 from kappaform.imaging.patches import Size, check_axis, checked_patch_shape

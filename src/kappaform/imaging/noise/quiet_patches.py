@@ -26,7 +26,7 @@ from kappaform.linalg import dct_basis
 _N_PATCHES = 10_000  # that are drawn
 _LEAST_PATCHES = 1000  # of which a tenth says something
 _QUIET_SHARE = 0.1
-_LEAST_QUIET = 2000  # pixels of them, as many as a covariance of 8 x 8 pixels has entries
+_LEAST_QUIET = 2000  # pixels of them, or as many as the covariance of a patch has entries
 _N_DRAWS = 2000  # of normal vectors, to see what a ball leaves of them: within 3 %
 _N_STEPS = 30
 # Mean index of a cosine, in parts of the highest: borders of low, middle and high frequencies.
@@ -124,13 +124,13 @@ def look_at(
     channels are taken one after the other and count as independent, so that time and memory grow
     in proportion to their number; which patches are quiet is still decided by all of them.
     """
-    n_channels = len(samples)
-    size = n_channels if n_channels <= MOST_TOGETHER else 1
-    groups = [slice(c, c + size) for c in range(0, n_channels, size)]
+    size = len(samples) if len(samples) <= MOST_TOGETHER else 1
+    groups = [slice(c, c + size) for c in range(0, len(samples), size)]
     patches = _drawn_patches(samples, units, shots, patch_shape, groups)
     if patches is None:
         return None
-    is_large = _QUIET_SHARE * sum(s.size for each in samples for s in each.slabs) >= _LEAST_QUIET
+    n_pixels, n = sum(s.size for each in samples for s in each.slabs), math.prod(patch_shape)
+    is_large = _QUIET_SHARE * n_pixels >= min(_LEAST_QUIET, math.comb(n + 1, 2))
     seen = _quiet_of(patches, groups, patch_shape)
     if shots is None and not seen.is_white and seen.has_own_colours:
         varying = _varying(patches, units)

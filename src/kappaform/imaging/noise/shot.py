@@ -1,4 +1,17 @@
-"""Shot noise: whether the variance grows with brightness, and how; photon counts."""
+r"""Shot noise: whether the variance grows with brightness, and how; photon counts.
+
+The variance is a line over brightness, found by maximum likelihood. Blocks of 8 x 8
+pixels that do not overlap are orthonormal to each other, so the likelihood counts every pixel once.
+The cosine coefficients of block i, whose mean is x_i, are taken for independent normal numbers with
+variances
+
+.. math:: v_{ik} = a + b x_i + s_i^2 S_{m_i k}
+
+The signal has one of a few spectra S (power laws) and any energy s. How frequent each of them is
+may be different in dark and in bright places, so that texture that grows with brightness is not
+taken for noise. Expectation maximisation finds these frequencies; each maximisation over the line
+is one step of Fisher scoring. Coefficients of about one frequency count together.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +23,8 @@ import numpy as np
 from kappaform.checks import Array
 from kappaform.imaging.noise.kinds import Shot
 from kappaform.imaging.noise.scale_mixture import NO_EVIDENCE, Evidence
-from kappaform.imaging.noise.variance_line import Blocks, Fit, blocks_of, fit_line
 from kappaform.imaging.noise.wavelets import Details, Sample, deviation, quietest_fifth
+from kappaform.linalg import dct_basis
 
 # Chosen on ten pictures of scikit-image with Poisson and with white noise, 128 x 128 pixels and
 # more, so that none with white noise was called shot (benchmarks/bench_noise.py).
@@ -151,3 +164,177 @@ def _common_step(distances: Array, exponent: int) -> float:
         return 0.0
     divisor = int(np.gcd.reduce(distances.astype(np.int64)))
     return math.ldexp(divisor, -exponent) if divisor > 1 else 0.0
+
+
+# --- The variance as a line over brightness
+
+_SIDE = 8  # of the blocks
+_MOST_BLOCKS = 2048
+_N_PARTS = 4  # of brightness, each with its own frequencies of the signals
+_MOST_BINS = 8  # of each part, within which noise has one level
+_LEAST_IN_BIN = 4  # blocks
+_BANDS = np.array([0.2, 0.3, 0.4, 0.5, 0.6, 0.75, 0.95])  # limits of radial frequency
+_MIDDLE = slice(3, 6)  # of the bands
+#: Exponents of the power laws of the signal, and how fast high frequencies are lost.
+_SIGNALS = ((0.6, 0.0), (1.2, 0.0), (1.2, 3.0), (2.4, 0.0), (2.4, 3.0))
+_N_ENERGIES = 16  # of the signal, beside none
+#: Of the weights of neighbouring energies: single ones would imitate a level of noise.
+_SMOOTHING = np.exp(-0.5 * (np.arange(-4, 5) / 1.5) ** 2)
+_LEAST_WEIGHT = 0.01  # of the signals together
+_N_STEPS = 40
+#: Energy of middle over that of high frequencies: blocks with more show signal, and no noise.
+_LARGEST_TILT = 8.0
+_MOST_CHANGE = 3.0  # of a variance, in a step
+_LEAST_VARIANCE = 1e-6  # of the noise, in units of the quietest fifth of the finest band
+
+
+class Blocks(NamedTuple):
+    """Blocks of an image, sorted by their means: bins of equally many."""
+
+    means: Array  #: (bins,)
+    energies: Array  #: (bins, blocks, bands)
+
+    @property
+    def n_blocks(self) -> int:
+        return int(np.prod(self.energies.shape[:2]))
+
+
+class Fit(NamedTuple):
+    """Variance of the noise at brightness x, constant + slope * x."""
+
+    slope: float
+    constant: float
+    log_likelihood: float  #: of all blocks
+    weights: Array  #: of the signals (parts, signals)
+
+    def variances(self, brightness: Array) -> Array:
+        return self.constant + self.slope * brightness
+
+
+def blocks_of(sample: Sample, low: bool, high: bool) -> Blocks | None:
+    """Blocks of an image that are not constant; None if they are too few.
+
+    Those with a pixel of the lowest value are left out if `low`, of the highest if `high`.
+    """
+    found = []
+    for slab in sample.slabs:
+        axes = np.sort(np.argsort(slab.shape, kind="stable")[-2:])
+        if slab.ndim < 2 or min(slab.shape[axis] for axis in axes) < _SIDE:
+            continue
+        planes = np.moveaxis(slab, axes, (-2, -1))
+        rows, columns = (n // _SIDE for n in planes.shape[-2:])
+        planes = planes[..., : rows * _SIDE, : columns * _SIDE]
+        tiled = planes.reshape(-1, rows, _SIDE, columns, _SIDE).swapaxes(2, 3)
+        found.append(tiled.reshape(-1, _SIDE**2))
+    if not found:
+        return None
+    pixels = np.concatenate(found)
+    usable = np.ptp(pixels, axis=1) > 0
+    usable &= ~((pixels == sample.lowest).any(axis=1) & low)
+    usable &= ~((pixels == sample.highest).any(axis=1) & high)
+    coefs = pixels[usable] @ dct_basis((_SIDE, _SIDE)).T
+    bands, counts = _bands()
+    energies = np.stack(
+        [np.sum(coefs[:, 1:][:, bands == band] ** 2, axis=1) for band in range(len(counts))], axis=1
+    )
+    middle = energies[:, _MIDDLE].sum(axis=1) / counts[_MIDDLE].sum()
+    numbers = np.flatnonzero(middle <= _LARGEST_TILT * energies[:, -1] / counts[-1])
+    n_used = min(len(numbers), _MOST_BLOCKS)
+    n_bins = _N_PARTS * min(_MOST_BINS, n_used // (_N_PARTS * _LEAST_IN_BIN))
+    if n_bins == 0:
+        return None
+    n_in_bin = n_used // n_bins
+    numbers = np.random.default_rng(0).choice(numbers, n_in_bin * n_bins, replace=False)
+    means, energies = coefs[numbers, 0] / _SIDE, energies[numbers]
+    order = np.argsort(means, kind="stable").reshape(n_bins, n_in_bin)
+    return Blocks(means[order].mean(axis=1), energies[order])
+
+
+def fit_line(blocks: Blocks, *, start: Fit | None = None, slope: float | None = None) -> Fit:
+    """The likeliest constant; or line, from a `start`; or constant beside a given slope."""
+    _, counts = _bands()
+    unit = max(float(np.quantile(blocks.energies[..., -1] / counts[-1], 0.2)), 1e-300)
+    energies = blocks.energies / unit
+    signals = _signals(energies.sum(axis=2) / counts.sum())
+    ends = blocks.means[[0, -1]]
+    places = (blocks.means - ends[0]) / max(ends[1] - ends[0], 1e-300)
+    columns = np.stack([1 - places, places], axis=1)
+    weights = np.full((_N_PARTS, len(signals)), 1 / len(signals))
+    noise = np.ones(2)  # variances at the ends
+    if start is not None:
+        noise, weights = start.variances(ends) / unit, start.weights
+    if slope is not None:
+        noise = noise.mean() + slope * (ends - ends.mean()) / unit
+    free = columns if start is not None and slope is None else np.ones((len(places), 1))
+    log_likelihood = -math.inf
+    for _ in range(_N_STEPS):
+        noise = np.maximum(noise, _LEAST_VARIANCE)
+        variances = (columns @ noise)[:, np.newaxis, np.newaxis] + signals
+        shares, log_likelihood = _responsibilities(energies, variances, weights, counts)
+        members = shares.sum(axis=1)
+        weights = _weights(members, energies.shape[1])
+        sums = shares.swapaxes(1, 2) @ energies
+        step = _scoring_step(members, sums, variances, counts, free)
+        noise = noise + np.clip(step, noise / _MOST_CHANGE - noise, noise * _MOST_CHANGE - noise)
+    found = float((noise[1] - noise[0]) / max(ends[1] - ends[0], 1e-300)) * unit
+    return Fit(found, float(noise[0]) * unit - found * float(ends[0]), log_likelihood, weights)
+
+
+def _responsibilities(
+    energies: Array, variances: Array, weights: Array, counts: Array
+) -> tuple[Array, float]:
+    """Posterior weights (bins, blocks, signals) and the log-likelihood of all blocks."""
+    prior = np.log(np.repeat(weights, len(variances) // _N_PARTS, axis=0))
+    prior -= 0.5 * np.log(variances) @ counts
+    logs = energies @ (-0.5 / variances).swapaxes(1, 2) + prior[:, np.newaxis]
+    largest = logs.max(axis=2, keepdims=True)
+    shares = np.exp(logs - largest)
+    totals = shares.sum(axis=2, keepdims=True)
+    shares /= totals
+    return shares, float(np.sum(largest + np.log(totals)))
+
+
+def _weights(members: Array, n_in_bin: int) -> Array:
+    """Frequencies of the signals in each part of brightness, smooth over energies."""
+    of_parts = members.reshape(_N_PARTS, -1, members.shape[1]).mean(axis=1) / n_in_bin
+    kinds = of_parts[:, 1:].reshape(-1, _N_ENERGIES)
+    padded = np.pad(kinds, ((0, 0), (len(_SMOOTHING) // 2,) * 2), mode="edge")
+    windows = np.lib.stride_tricks.sliding_window_view(padded, len(_SMOOTHING), axis=1)
+    smooth = windows @ _SMOOTHING
+    sizes = kinds.sum(axis=1) / np.maximum(smooth.sum(axis=1), 1e-300)
+    of_parts[:, 1:] = (smooth * sizes[:, np.newaxis]).reshape(_N_PARTS, -1)
+    return (1 - _LEAST_WEIGHT) * of_parts + _LEAST_WEIGHT / members.shape[1]
+
+
+def _scoring_step(
+    members: Array, sums: Array, variances: Array, counts: Array, columns: Array
+) -> Array:
+    """A step of Fisher scoring on the expected log-likelihood."""
+    expected = members[..., np.newaxis] * counts
+    slopes = 0.5 * np.sum((sums / variances - expected) / variances, axis=(1, 2))
+    information = 0.5 * np.sum(expected / variances**2, axis=(1, 2))
+    hessian = (columns.T * information) @ columns
+    step: Array = np.linalg.solve(hessian + 1e-9 * np.eye(len(hessian)), columns.T @ slopes)
+    return step
+
+
+def _bands() -> tuple[Array, Array]:
+    """Band of each cosine but the constant, and the number of cosines of each band."""
+    places = np.indices((_SIDE, _SIDE)).reshape(2, -1)[:, 1:] / _SIDE
+    bands = np.digitize(np.sqrt(np.sum(places**2, axis=0)), _BANDS)
+    return bands, np.bincount(bands)
+
+
+def _signals(energies: Array) -> Array:
+    """Variances (signals, bands) of signals of all kinds and energies; the first has none."""
+    places = np.indices((_SIDE, _SIDE)).reshape(2, -1)[:, 1:] / _SIDE
+    frequencies = np.sqrt(np.sum(places**2, axis=0))
+    bands, counts = _bands()
+    largest = max(2 * float(np.quantile(energies, 0.999)), 1.0)
+    sizes = np.geomspace(0.05, largest, _N_ENERGIES)
+    rows = [np.zeros((1, len(counts)))]
+    for exponent, loss in _SIGNALS:
+        power = frequencies ** (-2 * exponent) * np.exp(-loss * frequencies**2)
+        spectrum = np.bincount(bands, power) / counts
+        rows.append(np.multiply.outer(sizes, spectrum / power.mean()))
+    return np.concatenate(rows)
