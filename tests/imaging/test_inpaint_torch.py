@@ -73,6 +73,29 @@ def test_a_round_is_that_of_arrays(
     np.testing.assert_allclose(found[0].cpu(), expected[0], rtol=0, atol=tolerance * most)
 
 
+def test_systems_that_are_not_positive_definite_have_no_solution(device, rng):
+    factor = rng.standard_normal((6, 6))
+    good = factor @ factor.T + np.eye(6)
+    bad = good - 3 * np.eye(6) * np.linalg.eigvalsh(good).max()
+    system = torch.tensor(np.stack([good, bad, np.zeros((6, 6))], -1), device=device)
+    right = torch.tensor(rng.standard_normal((6, 3)), device=device)
+    expected = np.linalg.solve(good, right[:, 0].cpu())
+    found, sound = torch_fill._eliminated(system, right)
+    assert sound.tolist() == [True, False, False]
+    np.testing.assert_allclose(found[:, 0].cpu(), expected, atol=1e-10)
+    assert not found[:, 1:].any()
+
+
+def test_where_rounding_spoils_an_inverse_known_pixels_decide(device, rng, monkeypatch):
+    shape, search = CASES["plane"]
+    guide, given = rng.standard_normal((2, *shape))
+    known = rng.random(shape) >= 0.1
+    inverted = torch_fill._inverted
+    monkeypatch.setattr(torch_fill, "_inverted", lambda matrices: -inverted(matrices))
+    expected, found = of_arrays_and_tensors(guide, given, known, search, 0.3, False, device)
+    np.testing.assert_allclose(found[0].cpu(), expected[0], rtol=0, atol=1e-8)
+
+
 def test_the_same_tensors_give_the_same_bits(device, rng):
     shape, search = CASES["plane"]
     guide = torch.tensor(rng.standard_normal(shape), dtype=torch.float32, device=device)

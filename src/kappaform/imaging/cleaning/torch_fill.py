@@ -75,21 +75,28 @@ def _estimates(
     n_known = known.sum(2)
     few, many = 2 * n_known <= n, (2 * n_known > n) & ((n_known < n) | denoises)
     estimates, dual = torch.zeros_like(residual), torch.zeros_like(residual)
-    if few.any():
-        dual[few] = _solved(matrix, few, known, residual)
-        estimates = (dual @ matrix).masked_fill_(known, 0)
     if many.any():
         inverse = _inverted(matrix)
-        estimates[many] = _solved(inverse, many, ~known, -(residual @ inverse))
+        estimates[many], sound = _solved(inverse, many, ~known, -(residual @ inverse))
+        few[many] = ~sound  # rounding has spoiled the inverse
+        many = many & ~few
         if denoises:
-            duals = ((residual + estimates) @ inverse).masked_fill_(~known, 0)
-            dual = torch.where(many[..., None], duals, dual)
+            dual = ((residual + estimates) @ inverse).masked_fill_(~known | ~many[..., None], 0)
+    if few.any():
+        duals, sound = _solved(matrix, few, known, residual)
+        dual[few] = duals.masked_fill_(~sound[:, None], 0)  # else the mean of the group
+        from_known = (dual @ matrix).masked_fill_(known, 0)
+        estimates = torch.where(few[..., None], from_known, estimates)
     estimates += mean
     return torch.where(known, given - variance * dual, estimates) if denoises else estimates
 
 
-def _solved(matrices: Tensor, which: Tensor, unknown: Tensor, right: Tensor) -> Tensor:
-    """Solutions of the systems of some patches; zero at pixels that are not unknown.
+def _solved(
+    matrices: Tensor, which: Tensor, unknown: Tensor, right: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Solutions of the systems of some patches, and which systems are positive definite.
+
+    They are zero at pixels that are not unknown, and finite.
 
     A system has the rows and columns of the unknown pixels of a patch. Those of about the same size
     are solved together.
@@ -100,8 +107,8 @@ def _solved(matrices: Tensor, which: Tensor, unknown: Tensor, right: Tensor) -> 
     unknown, right = unknown[which], right[which]
     n, sizes = unknown.shape[1], unknown.sum(1)
     order = unknown.to(torch.uint8).argsort(dim=1, descending=True, stable=True)
-    found = torch.zeros_like(right)
-    for size in range(_STEP, n // 2 + _STEP, _STEP):
+    found, sound = torch.zeros_like(right), torch.ones_like(sizes, dtype=torch.bool)
+    for size in range(_STEP, n + _STEP, _STEP):
         some = ((sizes > size - _STEP) & (sizes <= size)).nonzero()[:, 0]
         if len(some) == 0:
             continue
@@ -112,13 +119,15 @@ def _solved(matrices: Tensor, which: Tensor, unknown: Tensor, right: Tensor) -> 
         system.masked_fill_(~(there[:, None] & there), 0)
         system.diagonal().masked_fill_(~there.T, 1)
         vector = right[some, pixels].masked_fill_(~there, 0)
-        found[some, pixels] = _eliminated(system, vector)
-    return found
+        found[some, pixels], sound[some] = _eliminated(system, vector)
+    return found, sound
 
 
 def _inverted(matrices: Tensor) -> Tensor:
     """Inverses of positive definite matrices (number, n, n): Gauss and Jordan, all at once."""
-    inverse = matrices.permute(1, 2, 0).contiguous()
+    import torch
+
+    inverse = matrices.permute(1, 2, 0).clone(memory_format=torch.contiguous_format)  # never a view
     for j in range(len(inverse)):
         scale = 1 / inverse[j, j]
         row, column = inverse[j] * scale, inverse[:, j].clone()
@@ -128,8 +137,10 @@ def _inverted(matrices: Tensor) -> Tensor:
     return inverse.permute(2, 0, 1).contiguous()
 
 
-def _eliminated(system: Tensor, vector: Tensor) -> Tensor:
+def _eliminated(system: Tensor, vector: Tensor) -> tuple[Tensor, Tensor]:
     """Solve positive definite systems (size, size, number) in place, all at once.
+
+    Also returns which are positive definite; the solutions of the others are zero.
 
     A step of the elimination is one operation on all systems, bound by memory only; factorisations
     of many small matrices by the libraries behind torch may be far slower.
@@ -143,4 +154,5 @@ def _eliminated(system: Tensor, vector: Tensor) -> Tensor:
     for j in reversed(range(size)):
         vector[j] -= (system[j, j + 1 :] * vector[j + 1 :]).sum(0)
         vector[j] /= system[j, j]
-    return vector
+    sound = (system.diagonal() > 0).all(1)
+    return vector.masked_fill_(~sound, 0), sound
