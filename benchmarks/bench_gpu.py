@@ -24,18 +24,18 @@ CASES = ((8, 6, 20_000_000), (11, 12, 5_000_000), (12, 14, 5_000_000), (16, 26, 
 MILLISECONDS = {("default", 8): 5.5, ("tf32", 8): 4.0}
 RATIO = 8.0
 SIDE, SIGMA, SECONDS = 4096, 20.0, 1.0
+FILLING_SECONDS = 60.0
 REPEATS = 7
 
 
-def rows() -> Iterator[dict]:
-    """Passes for four patch sizes in both precisions, learning, and denoising of a large image."""
+def rows(*parts: str) -> Iterator[dict]:
+    """Rows as they come, of the chosen parts or all: passes for four patch sizes in both
+    precisions, learning, denoising of a large image, filling of its missing pixels."""
     if not find_spec("torch") or not _has_gpu():
         yield {"skipped": "all: torch finds no CUDA GPU here"}
         return
-    for case in CASES:
-        yield from _pass_rows(*case)
-    yield from _learn_rows()
-    yield from _denoise_rows()
+    for name in parts or PARTS:
+        yield from PARTS[name]()
 
 
 def _has_gpu() -> bool:
@@ -44,7 +44,12 @@ def _has_gpu() -> bool:
     return torch.cuda.is_available()
 
 
-def _pass_rows(side: int, n_nonzero: int, n_signals: int) -> list[dict]:
+def _pass_rows() -> Iterator[dict]:
+    for case in CASES:
+        yield from _pass_rows_of(*case)
+
+
+def _pass_rows_of(side: int, n_nonzero: int, n_signals: int) -> list[dict]:
     import torch
 
     signals = patches(side, n_signals)
@@ -122,8 +127,37 @@ def _denoise_rows() -> Iterator[dict]:
         yield _row(f"denoise {SIDE}x{SIDE} float32, best, host to host, {words}", seconds, "s")
 
 
+def _inpaint_rows() -> Iterator[dict]:
+    """Half of a large image is missing, without noise and with it."""
+    import torch
+
+    clean = np.tile(data.camera(), (SIDE // 512, SIDE // 512)).astype(np.float32)
+    image = torch.from_numpy(clean).cuda()
+    mask = torch.from_numpy(np.random.default_rng(1).random(clean.shape) < 0.5).cuda()
+    noisy = torch.from_numpy(kf.add_noise(clean, SIGMA, rng=0)).cuda()
+    corner = np.s_[:512, :512]
+    kf.inpaint(image[corner], mask[corner])  # compiled: that is not counted
+    kf.denoise(noisy[corner], SIGMA, mask=mask[corner])
+    name = f"{SIDE}x{SIDE} float32, half missing"
+    start = time.perf_counter()
+    filled: Any = kf.inpaint(image, mask)
+    yield _row(f"inpaint {name}", time.perf_counter() - start, "s", FILLING_SECONDS)
+    error = float((filled - image).square().mean())
+    yield _row(f"inpaint {name}: PSNR", 10 * np.log10(255**2 / error), "dB") | {"better": "higher"}
+    seconds = _seconds(kf.denoise, noisy, SIGMA, mask=mask)
+    yield _row(f"denoise with mask, {name}", seconds, "s")
+
+
 def _best_of_two(call: Callable, *arguments: Any, **options: Any) -> float:
     return min(_seconds(call, *arguments, **options) for _ in range(2))
+
+
+PARTS = {
+    "pass": _pass_rows,
+    "learn": _learn_rows,
+    "denoise": _denoise_rows,
+    "inpaint": _inpaint_rows,
+}
 
 
 def _row(name: str, value: float, unit: str, target: float | None = None) -> dict:

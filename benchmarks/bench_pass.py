@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from itertools import count
 
 import numpy as np
 from scipy.fft import dct
@@ -17,6 +18,7 @@ from skimage import data
 from timing import Calls, least_seconds
 
 from kappaform.engines import engine_for, refit_of
+from kappaform.engines.union import Union
 from kappaform.threads import at_most_threads, single_threaded_blas
 
 N_SIGNALS = 200_000
@@ -28,6 +30,7 @@ TARGETS = {
     ("float32", 1, "first"): 3.3,
 }
 CODES = 3.0  # first passes, at most
+UNION = {"float64": 1.3, "float32": 1.7}  # times the products with all transforms
 
 
 def rows() -> Iterator[dict]:
@@ -37,6 +40,7 @@ def rows() -> Iterator[dict]:
             yield from _pass_rows(side, n_nonzero, dtype)
         for side, n_nonzero in ((8, 6), (11, 12), (16, 26)):
             yield from _code_rows(side, n_nonzero, dtype)
+        yield from _union_rows(dtype)
 
 
 def _pass_rows(side: int, n_nonzero: int, dtype: str) -> list[dict]:
@@ -91,6 +95,38 @@ def _code_rows(side: int, n_nonzero: int, dtype: str) -> Iterator[dict]:
             "target": target,
             "seconds": seconds["codes"],
         }
+
+
+def _union_rows(dtype: str, side: int = 8, n_nonzero: int = 6) -> Iterator[dict]:
+    """A warm pass with four transforms, in units of their products and of single passes."""
+    signals = patches(side, N_SIGNALS).astype(dtype)
+    bases, turns = np.stack(nearby_transforms(side, 5, 0.3)[1:]), nearby_transforms(side, 2)
+    rotated = bases @ (turns[0].T @ turns[1])  # a little
+    unions = [Union(each, np.tile([1.0, 0.0, 0.0], (4, 1))) for each in (bases, rotated)]
+    out, weights = np.empty_like(signals), [each.astype(dtype).T for each in bases]
+    engine, single = engine_for(signals), engine_for(signals)
+    number = count()
+    calls: Calls = {
+        "products": lambda: [np.matmul(signals, each, out=out) for each in weights],
+        "pass": lambda: engine.run_union_pass(unions[next(number) % 2], n_nonzero),
+        "single": lambda: single.run_pass(turns[next(number) % 2], n_nonzero),
+    }
+    with single_threaded_blas():
+        seconds = least_seconds(calls, threads=1, repeats=REPEATS, clock=time.process_time)
+    name = f"pass with 4 transforms, n={side**2}, s={n_nonzero}, {dtype}, 1 thread(s)"
+    yield {
+        "name": name,
+        "value": seconds["pass"] / seconds["products"],
+        "unit": "times their four products",
+        "target": UNION[dtype],
+        "seconds": seconds["pass"],
+    }
+    yield {
+        "name": f"{name}, in single passes",
+        "value": seconds["pass"] / seconds["single"],
+        "unit": "warm passes",
+        "target": None,
+    }
 
 
 def _times(signals: np.ndarray, side: int, n_nonzero: int) -> dict[tuple[str, int], float]:

@@ -3,6 +3,7 @@
 python docs/pictures.py             first.png, atoms.png
 python docs/pictures.py qualities   qualities.png; it needs the package bm3d, and some minutes
 python docs/pictures.py real-noise  real_noise.png, of the tutorial; it needs the package bm3d
+python docs/pictures.py inpainting  inpainting.png
 """
 
 import runpy
@@ -11,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
-from skimage.data import camera, moon
+from PIL import Image, ImageDraw
+from skimage.data import astronaut, camera, moon
 
 import kappaform as kf
 
@@ -113,5 +115,37 @@ def draw_real_noise() -> None:
     names["figure"].savefig(FOLDER / "real_noise.png", dpi=110)
 
 
+def draw_inpainting() -> None:
+    """Two photographs with missing pixels, and filled: most pixels at random, and writing."""
+    face = astronaut()[:256, 100:356]
+    page = Image.new("L", (256, 256))
+    for i, top in enumerate(range(2, 256, 22)):
+        text = ("fill what is missing from what is known ... " * 3)[2 * i :]
+        ImageDraw.Draw(page).text((3, top), text, fill=255, font_size=15)
+    part = camera()[60:316, 120:376]
+    masks = np.asarray(page) > 127, np.random.default_rng(0).random(part.shape) < 0.8
+    figure = Figure(figsize=(13, 3.6), layout="constrained")
+    panels = iter(figure.subplots(1, 4))
+    words = "text", "80 % of the pixels"
+    for clean, mask, what in zip((face, part), masks, words, strict=True):
+        axis = -1 if clean.ndim == 3 else None
+        filled = kf.inpaint(clean, mask, channel_axis=axis, value_range=(0, 255))
+        holes = mask[..., np.newaxis] if clean.ndim == 3 else mask
+        inside = psnr(filled[mask], clean[mask].astype(float))
+        titles = f"{what} missing", f"filled: {inside:.1f} dB in the holes"
+        for image, title in zip((np.where(holes, 255, clean), filled), titles, strict=True):
+            axes = next(panels)
+            axes.imshow(image.round().astype(np.uint8), cmap="gray", vmin=0, vmax=255)
+            axes.set_axis_off()
+            axes.set_title(title, loc="left", color=GREY, fontsize=12)
+    figure.savefig(FOLDER / "inpainting.png", dpi=70)
+
+
+DRAWN = {
+    "qualities": draw_qualities,
+    "real-noise": draw_real_noise,
+    "inpainting": draw_inpainting,
+}
+
 if __name__ == "__main__":
-    {"qualities": draw_qualities, "real-noise": draw_real_noise}.get("".join(sys.argv[1:]), main)()
+    DRAWN.get("".join(sys.argv[1:]), main)()

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,18 @@ def pytest_collection_finish() -> None:
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def signals_as_in_a_terminal():
+    """Tests started in the background inherit that SIGINT is ignored: a person's shell has not."""
+    handlers = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    if hasattr(signal, "SIGHUP"):
+        handlers[signal.SIGHUP] = signal.SIG_DFL
+    saved = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    yield
+    for number, handler in saved.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session")

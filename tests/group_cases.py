@@ -13,7 +13,11 @@ CASES = {
     "volume": ((6, 7, 8), Search((3, 3, 3), (2, 2, 2), (2, 2, 2), 1, 14)),
     "flat patches of a movie": ((5, 12, 11), Search((1, 4, 4), (1, 3, 3), (2, 3, 3), 1, 16)),
     "window larger than the image": ((1, 8, 9), Search((1, 4, 4), (1, 3, 3), (0, 32, 32), 1, 64)),
-    "few of a large window": (
+    "last references off the grid": (
+        (1, 13, 17),
+        Search((1, 4, 4), (1, 4, 4), (0, 32, 32), 1, 12),
+    ),
+    "few of a window like the image": (
         (1, 14, 15),
         Search((1, 4, 4), (1, 3, 3), (0, 32, 32), 1, 10),
     ),

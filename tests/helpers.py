@@ -105,7 +105,7 @@ def check_descent(result: kf.LearnResult, signals: np.ndarray, rounding: float =
     A step that would have done so is dropped before it is recorded, and ends learning as ROSE.
     """
     assert result.stop_reason is not StopReason.ROSE, "a step that raised the loss was dropped"
-    method, loss = result.method, result.loss
+    method, loss = getattr(result.method, "method", result.method), result.loss
     if isinstance(method, kf.LogDet):
         rises = np.diff(loss) / np.maximum(1, np.abs(loss[1:]))
     elif isinstance(method, kf.Conditioned) and method.objective == "relative":

@@ -39,6 +39,8 @@ SPECTRUM = "linalg/test_spectrum.py"
 MOMENTUM = "learning/test_momentum.py"
 POLAR = "linalg/test_polar.py"
 PASS = "engines/test_numpy_engine.py"
+UNION, UNION_PASS = "learning/test_union.py", "engines/test_union.py"
+UNIONS, UNION_FILES = "estimators/test_union.py", "persistence/test_unions.py"
 LEARN = "learning/test_learn.py"
 RESUMING = "persistence/test_resuming.py"
 REFUSED = "persistence/test_validation.py"
@@ -47,8 +49,38 @@ QUALITY = "imaging/test_quality_of_denoising.py"
 GROUPS = "imaging/test_groups.py"
 INPAINT = "imaging/test_inpaint.py"
 CHOICE = "estimators/test_choice.py"
+UNION_PATH = "learning/test_union_path.py"
 
 MUTANTS = [
+    # --- the path over the number of transforms
+    Mutant(
+        "a union on the path forgets the ratio of the one before",
+        "learning/union.py",
+        "replace(members, each=each, trials=0)",
+        "Members(each)",
+        (f"{UNION_PATH}::test_a_union_that_grows_begins_no_higher_and_assigns_as_before",),
+    ),
+    Mutant(
+        "a union on the path starts afresh",
+        "learning/union.py",
+        "if context.warm is None:\n            return grown",
+        "if True:\n            return grown",
+        (f"{UNION_PATH}::test_a_union_that_grows_begins_no_higher_and_assigns_as_before",),
+    ),
+    Mutant(
+        "errors of a union are those of its first transform for all signals",
+        "learning/evaluate.py",
+        "union_energies(union.union, ",
+        "union_energies(union.union._replace(weights=0 * union.union.weights), ",
+        (f"{UNION_PATH}::test_table_holds_the_errors_of_the_definition",),
+    ),
+    Mutant(
+        "every atom of a union is of the first transform",
+        "plots/pictures.py",
+        "for matrix in matrices]",
+        "for matrix in matrices[:1].repeat(len(matrices), 0)]",
+        ("plots/test_plots.py::test_atoms_of_a_union_are_those_of_each_transform",),
+    ),
     # --- the same bits in every process
     Mutant(
         "what kernels call is compiled on its own",
@@ -56,6 +88,112 @@ MUTANTS = [
         "forceinline=True",
         "forceinline=False",
         ("engines/test_jit.py::test_what_a_kernel_calls_becomes_a_part_of_it",),
+    ),
+    # --- a union of transforms
+    Mutant(
+        "of equal scores the last transform wins",
+        "engines/kernels.py",
+        "if score >= best[i, 0]:",
+        "if score > best[i, 0]:",
+        (f"{UNION_PASS}::test_of_equal_scores_the_first_transform_wins",),
+    ),
+    Mutant(
+        "signals count for the gram matrix of another transform",
+        "engines/union.py",
+        "total.grams[number] += mine.T @ mine",
+        "total.grams[0] += mine.T @ mine",
+        (f"{UNION_PASS}::test_a_pass_agrees_with_its_definition",),
+    ),
+    Mutant(
+        "the constant of a score is not scaled with the transforms",
+        "engines/union.py",
+        "np.ldexp(weights[:, 2], 2 * exponent)",
+        "weights[:, 2]",
+        (f"{UNION_PASS}::test_a_transform_with_a_constant_score_takes_what_others_fit_worse",),
+    ),
+    Mutant(
+        "the relative objective is updated as the absolute one",
+        "learning/union.py",
+        "cross=part.cross / (1 - ratio)",
+        "cross=part.cross",
+        (f"{UNION}::test_no_iteration_raises_the_loss_and_every_transform_obeys_the_bound",),
+    ),
+    Mutant(
+        "transforms without signals stay where they are",
+        "learning/union.py",
+        "transform.trials >= _MOST_TRIALS",
+        "transform.trials >= 0",
+        (f"{UNION}::test_a_transform_without_signals_moves_at_once",),
+    ),
+    Mutant(
+        "a transform moves although that raises the loss",
+        "learning/union.py",
+        "self.checked_loss(new, moved) < self.checked_loss(statistics, transform)",
+        "self.checked_loss(new, moved) < math.inf",
+        (f"{UNION}::test_signals_that_are_hardly_signals_are_learned_from", "test_soak.py"),
+    ),
+    Mutant(
+        "random starts ignore the seed",
+        "learning/union.py",
+        "np.random.default_rng(self.seed)",
+        "np.random.default_rng(0)",
+        (f"{UNION}::test_the_seed_decides_the_random_starts",),
+    ),
+    Mutant(
+        "a transform for each signal is one too many",
+        "learning/union.py",
+        "if self.n_transforms > n_signals:",
+        "if self.n_transforms >= n_signals:",
+        (f"{UNIONS}::test_strange_signals_give_transforms_within_the_bound",),
+    ),
+    Mutant(
+        "empty codes are divided by nothing",
+        "learning/union.py",
+        "if ratio >= 1:",
+        "if ratio > 1:",
+        (f"{UNIONS}::test_empty_codes_teach_nothing",),
+    ),
+    Mutant(
+        "labels of an earlier fit stay",
+        "estimators/base.py",
+        'if not name.endswith("_")}',
+        'if name != "feature_names_in_"}',
+        (f"{UNIONS}::test_ctrl_c_keeps_what_was_learned",),
+    ),
+    Mutant(
+        "a file forgets what assigns the signals of a relative union",
+        "learning/archive.py",
+        '"ratio": transform.ratio',
+        '"ratio": 0.0',
+        (f"{UNION_FILES}::test_how_often_a_transform_was_tried_elsewhere_and_the_ratio_are_kept",),
+    ),
+    Mutant(
+        "the transforms of a union in a file share a gram matrix",
+        "learning/archive.py",
+        "own = _gram(arrays, number) if",
+        "own = _gram(arrays, 0) if",
+        (f"{UNION_FILES}::test_batches_of_a_union_go_on_from_a_file",),
+    ),
+    Mutant(
+        "the last updates of a union are those of its first transform",
+        "learning/archive.py",
+        '"last_", number) for number in numbers)',
+        '"last_", numbers[0]) for number in numbers)',
+        (f"{UNION_FILES}::test_a_union_goes_on_from_a_file_of_any_iteration",),
+    ),
+    Mutant(
+        "a file may claim any number of transforms",
+        "learning/archive.py",
+        "not 1 <= n_transforms <= len(names) // len(candidates)",
+        "not 1 <= n_transforms <= 10**6",
+        (f"{UNION_FILES}::test_a_header_cannot_claim_more_transforms_than_the_file_has",),
+    ),
+    Mutant(
+        "a method that was given is saved with other parameters",
+        "persistence.py",
+        'in shared - {"method", *method_parameters(method)}:',
+        "in shared:",
+        (f"{UNION_FILES}::test_a_loaded_union_is_the_saved_one",),
     ),
     # --- custom methods, resuming, rounding, kernels
     Mutant(
@@ -77,7 +215,9 @@ MUTANTS = [
         "learning/race.py",
         "np.dtype(np.float32): 1e-7}",
         "np.dtype(np.float32): 1e-2}",
-        (f"{LEARN}::test_a_rise_of_a_tenth_is_told_though_errors_are_small_and_signals_float32",),
+        (
+            f"{LEARN}::test_a_rise_of_a_tenth_is_reported_though_errors_are_small_and_signals_float32",
+        ),
     ),
     Mutant(
         "a loss that rose counts as converged",
@@ -145,7 +285,7 @@ MUTANTS = [
     ),
     Mutant(
         "columns are chosen by coefficients of W, whatever their norm",
-        "engines/engine.py",
+        "engines/codes.py",
         "rows = np.ldexp(transform, -exponent) * norms[:, np.newaxis]",
         "rows = np.ldexp(transform, -exponent)",
         ("engines/test_refit.py::test_codes_reconstruct_as_their_definition_does",),
@@ -333,8 +473,8 @@ MUTANTS = [
     Mutant(
         "one coefficient too many where the guess of an earlier pass nearly fits",
         "engines/kernels.py",
-        "if n_marked != n_nonzero[i]:",
-        "if n_marked != n_nonzero[i] and n_marked != n_nonzero[i] + 1:",
+        "if n_marked != n_nonzero:\n        step",
+        "if n_marked != n_nonzero and n_marked != n_nonzero + 1:\n        step",
         (f"{PASS}::test_remembering_earlier_passes_never_changes_a_result",),
     ),
     Mutant(
@@ -470,9 +610,19 @@ MUTANTS = [
         (f"{MOMENTUM}::test_rounding_decides_nothing_where_signals_have_no_energy[100.0]",),
     ),
     Mutant(
+        "Ctrl-C while learning ends loses what was learned",
+        "learning/learn.py",
+        "latest.race, reason = learn_on(engine, options)",
+        "race, reason = learn_on(engine, options)\n        latest.race = race",
+        (
+            "estimators/test_all_or_nothing.py::"
+            "test_ctrl_c_at_any_line_after_the_last_iteration_carries_the_result",
+        ),
+    ),
+    Mutant(
         "a file forgets the momentum",
         "learning/archive.py",
-        "momentum=_momentum(method, described, arrays, number)",
+        "momentum=_momentum(method, header, arrays, numbers)",
         "momentum=Momentum()",
         ("persistence/test_resuming.py::test_learning_resumes_from_a_file_after_exploration",),
     ),
@@ -547,7 +697,7 @@ MUTANTS = [
     ),
     Mutant(
         "the relative error is over the codes alone",
-        "engines/engine.py",
+        "engines/codes.py",
         "energy = self.codes + self.discarded",
         "energy = self.codes",
         ("learning/test_path.py::test_table_holds_the_errors_of_the_definition",),
@@ -702,12 +852,12 @@ MUTANTS = [
         ("image_files/test_files.py",),
     ),
     Mutant(
-        "EXIF says that the upright picture is to be turned",
+        "EXIF says that the upright image is to be turned",
         "image_files/exif.py",
         "_SHORT, 1, 1, 0)",
         "_SHORT, 1, 6, 0)",
         (
-            "image_files/test_metadata.py::test_exif_stays_and_the_orientation_is_that_of_the_upright_picture",
+            "image_files/test_metadata.py::test_exif_stays_and_the_orientation_is_that_of_the_upright_image",
         ),
     ),
     Mutant(
@@ -752,31 +902,25 @@ MUTANTS = [
         ),
     ),
     Mutant(
-        "the resolution of a turned picture is that from before",
+        "the resolution of a turned image is that from before",
         "image_files/picture.py",
         "            if orientation in SIDEWAYS:\n                across, down = down, across\n",
         "",
-        (
-            "image_files/test_metadata.py::test_resolution_and_size_are_those_of_the_upright_picture",
-        ),
+        ("image_files/test_metadata.py::test_resolution_and_size_are_those_of_the_upright_image",),
     ),
     Mutant(
         "EXIF keeps the resolution from before a turn",
         "image_files/exif.py",
         "data[x], data[y] = data[y], data[x]",
         "pass",
-        (
-            "image_files/test_metadata.py::test_resolution_and_size_are_those_of_the_upright_picture",
-        ),
+        ("image_files/test_metadata.py::test_resolution_and_size_are_those_of_the_upright_image",),
     ),
     Mutant(
         "EXIF keeps the width from before a turn",
         "image_files/exif.py",
         ", 0x0100: 0, 0x0101: 1}",
         "}",
-        (
-            "image_files/test_metadata.py::test_resolution_and_size_are_those_of_the_upright_picture",
-        ),
+        ("image_files/test_metadata.py::test_resolution_and_size_are_those_of_the_upright_image",),
     ),
     Mutant(
         "chunks of PNG vanish without a word",
@@ -860,21 +1004,21 @@ MUTANTS = [
         "imaging/noise/files.py",
         "if len(given) < len(pairs):",
         "if False:",
-        ("imaging/test_noise_files.py::test_other_files_are_refused",),
+        ("imaging/test_noise_files.py::test_other_files_are_rejected",),
     ),
     Mutant(
         "a noise file may hold a covariance that is none",
         "imaging/noise/files.py",
         "noise.mixed(np.ones(channels[:1] or 1), patch)",
         "pass",
-        ("imaging/test_noise_files.py::test_what_cannot_be_noise_is_refused",),
+        ("imaging/test_noise_files.py::test_what_cannot_be_noise_is_rejected",),
     ),
     Mutant(
         "unknown fields of a noise file are ignored",
         "imaging/noise/files.py",
         "for unknown in sorted(given.keys() - required - optional):",
         "for unknown in ():",
-        ("imaging/test_noise_files.py::test_fields_that_no_noise_has_are_refused",),
+        ("imaging/test_noise_files.py::test_fields_that_no_noise_has_are_rejected",),
     ),
     Mutant(
         "frames of a burst have less noise than they have",
@@ -905,7 +1049,7 @@ MUTANTS = [
         ("cli/test_camera.py::test_another_iso_camera_or_type_is_warned_about",),
     ),
     Mutant(
-        "the time left does not learn from pictures that are done",
+        "the time left does not learn from images that are done",
         "cli/durations.py",
         "correction = self._spent / self._expected if self._expected else 1.0",
         "correction = 1.0",
@@ -913,11 +1057,11 @@ MUTANTS = [
     ),
     # --- noise: flat areas, many channels, extremes, what is said of it
     Mutant(
-        "flat areas count in small pictures",
+        "flat areas count in small images",
         "imaging/noise/estimate.py",
         "return deviation(coefs[clear] if is_noisy else coefs)",
         "return deviation(coefs)",
-        ("imaging/test_noise.py::test_a_flat_half_does_not_hide_the_noise_of_a_small_picture",),
+        ("imaging/test_noise.py::test_a_flat_half_does_not_hide_the_noise_of_a_small_image",),
     ),
     Mutant(
         "a doubt is not told by the command",
@@ -929,9 +1073,39 @@ MUTANTS = [
     Mutant(
         "the offset of counts has the wrong sign",
         "imaging/noise/shot.py",
-        "return lowest - step * max(round((lowest + line.constant / line.slope) / step), 0)",
-        "return step * max(round((lowest + line.constant / line.slope) / step), 0) - lowest",
+        "zero = sample.lowest - step * max(",
+        "zero = step - sample.lowest * max(",
         ("imaging/test_estimate_edges.py::test_the_offset_of_counts_is_where_no_photon_falls",),
+    ),
+    Mutant(
+        "texture that grows with brightness is shot noise",
+        "imaging/noise/shot.py",
+        "if not all(_LEAST_QUIET <= ratio <= _LARGEST_QUIET for ratio in ratios):",
+        "if False:",
+        ("imaging/test_small_shot.py::test_texture_of_bright_places_is_not_shot_noise",),
+    ),
+    Mutant(
+        "many channels that share their structure have correlated noise",
+        "imaging/noise/quiet_patches.py",
+        "and (self.covariance.ndim == 4 or self.has_own_colours)",
+        "and True",
+        (
+            "imaging/test_no_noise.py::test_channels_that_share_their_structure_have_no_correlated_noise",
+        ),
+    ),
+    Mutant(
+        "a colour in doubt is measured in its lines",
+        "imaging/noise/estimate.py",
+        "return [min(pair) for pair in zip(sigmas, limits, strict=True)]",
+        "return sigmas",
+        ("imaging/test_no_noise.py::test_a_colour_in_doubt_has_no_more_noise_than_the_others",),
+    ),
+    Mutant(
+        "counts with many levels are not counted",
+        "imaging/noise/shot.py",
+        "return math.ldexp(divisor, -exponent) if divisor > 1 else 0.0",
+        "return 0.0",
+        ("imaging/test_small_shot.py::test_counts_are_counted_however_many_levels_they_have",),
     ),
     Mutant(
         "of a large image the first half is looked at",
@@ -952,8 +1126,8 @@ MUTANTS = [
     Mutant(
         "many channels have one covariance together",
         "imaging/noise/quiet_patches.py",
-        "size = n_channels if n_channels <= MOST_TOGETHER else 1",
-        "size = n_channels",
+        "size = len(samples) if len(samples) <= MOST_TOGETHER else 1",
+        "size = len(samples)",
         (
             "imaging/test_many_channels.py::test_memory_of_an_estimate_grows_in_proportion_to_the_channels",
             "imaging/test_many_channels.py::test_no_matrix_of_all_channels_is_decomposed_to_estimate_noise",
@@ -990,7 +1164,7 @@ MUTANTS = [
         ("imaging/test_movies.py::test_one_bad_frame_does_not_change_the_noise_of_a_movie",),
     ),
     Mutant(
-        "a range of values does not hold for constant pictures",
+        "a range of values does not hold for constant images",
         "imaging/masked.py",
         "image = within(values.astype(dtype), part.value_range, dtype)",
         "image = values.astype(dtype)",
@@ -1038,7 +1212,7 @@ MUTANTS = [
         "imaging/cleaning/kernels.py",
         "factor = power / (power + variances[j])",
         "factor = power / (power + 2 * variances[j])",
-        ("imaging/test_sweep.py::test_wieners_rule_cleans_as_the_loop_does",),
+        ("imaging/test_sweep.py::test_wieners_rule_denoises_as_the_loop_does",),
     ),
     Mutant(
         "a denoiser that hardly learns",
@@ -1093,7 +1267,9 @@ MUTANTS = [
         "imaging/noise/kinds.py",
         "between = np.eye(len(parts)) if self.correlation is None else self.correlation",
         "between = np.eye(len(parts))",
-        ("imaging/test_noise_kinds.py::test_mixed_white_noise_has_the_deviation_of_samples",),
+        (
+            "imaging/test_noise_kinds.py::test_mixed_white_noise_has_the_standard_deviation_of_samples",
+        ),
     ),
     Mutant(
         "a stabiliser may be for another number of channels",
@@ -1101,7 +1277,7 @@ MUTANTS = [
         "self.stabiliser.check_channels(n_channels)",
         "pass",
         (
-            "imaging/test_noise_kinds.py::test_parameters_for_another_number_of_channels_are_refused",
+            "imaging/test_noise_kinds.py::test_parameters_for_another_number_of_channels_are_rejected",
         ),
     ),
     Mutant(
@@ -1168,11 +1344,11 @@ MUTANTS = [
         ("imaging/test_noise_kinds.py::test_channels_are_as_certain_as_the_least_certain_of_them",),
     ),
     Mutant(
-        "the texture of magnified pictures is taken for noise",
+        "the texture of magnified images is taken for noise",
         "imaging/noise/scale_mixture.py",
         "if level < _LEAST_LEVEL or brightness.is_magnified:",
         "if level < _LEAST_LEVEL:",
-        ("imaging/test_scale_mixture.py::test_a_magnified_picture_has_no_noise",),
+        ("imaging/test_scale_mixture.py::test_a_magnified_image_has_no_noise",),
     ),
     Mutant(
         "signal energies imitate the level of the noise",
@@ -1214,7 +1390,7 @@ MUTANTS = [
         "imaging/training.py",
         "progress(next(iterations) / N_ITER)",
         "next(iterations)",
-        ("imaging/test_progress.py::test_it_moves_while_learning_and_while_cleaning_every_part",),
+        ("imaging/test_progress.py::test_it_moves_while_learning_and_while_denoising_every_part",),
     ),
     Mutant(
         "rows between steps are not left out",
@@ -1353,10 +1529,64 @@ MUTANTS = [
     ),
     Mutant(
         "rounds go on whatever the held-out pixels show",
-        "imaging/cleaning/holes.py",
-        "return self.n_worse < self.patience or self.n_rounds < _LEAST_ROUNDS",
+        "imaging/cleaning/fill_rounds.py",
+        "return self.n_worse < self.patience or self.n_rounds < self.least_rounds",
         "return True",
         (f"{INPAINT}::test_rounds_end_when_held_out_pixels_get_worse",),
+    ),
+    Mutant(
+        "all noise is assumed in a filled image",
+        "imaging/masked.py",
+        "math.sqrt(1 - _LESS_NOISE * float(its[is_known].mean()))",
+        "1.0",
+        (f"{INPAINT}::test_filled_images_are_denoised_with_less_noise",),
+    ),
+    Mutant(
+        "less noise is assumed wherever a hole is",
+        "imaging/masked.py",
+        "float(its[is_known].mean())",
+        "float(its[~is_known].mean())",
+        (f"{INPAINT}::test_a_hole_makes_no_difference_far_away",),
+    ),
+    Mutant(
+        "rounds end while the assumed error is still large",
+        "imaging/cleaning/fill_plan.py",
+        "least = max(least, _LEAST_ROUNDS)",
+        "least = _LEAST_ROUNDS",
+        (f"{INPAINT}::test_rounds_do_not_end_before_the_assumed_error_is_a_quarter",),
+    ),
+    Mutant(
+        "large holes of a movie are guessed from their own frame",
+        "imaging/cleaning/holes.py",
+        "guesses[i] = np.where(deep[i] & found, values, guesses[i])",
+        "found[:] = False",
+        (
+            f"{INPAINT}::test_a_large_hole_in_a_movie_is_guessed_from_the_nearest_frame_that_knows_it",
+        ),
+    ),
+    Mutant(
+        "a callback cannot end the rounds",
+        "imaging/cleaning/fill_rounds.py",
+        "if callback and callback(_told(i, plan, watch)):",
+        "if callback and callback(_told(i, plan, watch)) and False:",
+        (f"{INPAINT}::test_a_callback_sees_every_round_in_units_of_the_image_and_may_end_them",),
+    ),
+    Mutant(
+        "patches with holes are extracted",
+        "imaging/patches.py",
+        "numbers = None if missing is None else complete_patches(~missing, grid)",
+        "numbers = None",
+        ("imaging/test_patches.py::test_patches_with_missing_pixels_are_left_out",),
+    ),
+    Mutant(
+        "patches with holes are learned from",
+        "imaging/training.py",
+        "among = complete if len(complete) >= source.least else among",
+        "among = among",
+        (
+            f"{INPAINT}::test_patches_with_holes_are_not_learned_from",
+            "imaging/test_shared.py::test_patches_with_missing_pixels_are_not_learned_from",
+        ),
     ),
     Mutant(
         "known pixels are clipped",
@@ -1391,7 +1621,7 @@ MUTANTS = [
         "imaging/cleaning/stages.py",
         "_FRAMES = 2",
         "_FRAMES = 0",
-        ("imaging/test_movies.py::test_a_movie_is_cleaned_better_than_its_frames",),
+        ("imaging/test_movies.py::test_a_movie_is_denoised_better_than_its_frames",),
     ),
     Mutant(
         "where groups clean, next to nothing is learned",
@@ -1463,7 +1693,7 @@ MUTANTS = [
         "cli/files.py",
         "if (n_pixels := picture.n_without_data) and not leaves_holes:",
         "if (n_pixels := 0) and not leaves_holes:",
-        ("cli/test_names.py::test_values_that_mean_no_data_are_told_where_they_count",),
+        ("cli/test_names.py::test_values_that_mean_no_data_are_reported_where_they_count",),
     ),
     Mutant(
         "values of big-endian files have no range",
@@ -1487,11 +1717,11 @@ MUTANTS = [
         ("cli/test_command.py::test_a_closed_stream_changes_no_result",),
     ),
     Mutant(
-        "a full standard output is blamed on the picture",
+        "a full standard output is blamed on the image",
         "cli/messages.py",
         'error.errno, reason, "standard output"',
         "error.errno, reason",
-        ("cli/test_command.py::test_a_full_standard_output_is_not_a_failure_of_the_picture",),
+        ("cli/test_command.py::test_a_full_standard_output_is_not_a_failure_of_the_image",),
     ),
     Mutant(
         "what belongs to a kept result is not checked",
@@ -1505,7 +1735,7 @@ MUTANTS = [
         "cli/models.py",
         "    _check_choice(signals)\n",
         "",
-        ("cli/test_models.py::test_of_a_constant_picture_there_is_nothing_to_choose",),
+        ("cli/test_models.py::test_of_a_constant_image_there_is_nothing_to_choose",),
     ),
     Mutant(
         "NaN in validation signals is found when everything is learned",
@@ -1576,7 +1806,7 @@ MUTANTS = [
     ),
     # --- explore
     Mutant(
-        "the name of a picture becomes part of the page",
+        "the name of an image becomes part of the page",
         "explore/page.py",
         "safe = {name: html.escape(text) for name, text in texts.items()}",
         "safe = texts",
@@ -1600,14 +1830,14 @@ MUTANTS = [
         ("explore/test_exploration.py",),
     ),
     Mutant(
-        "a picture is rebuilt without the means of its patches",
+        "an image is rebuilt without the means of its patches",
         "explore/exploration.py",
         "codes @ inverse.T + means",
         "codes @ inverse.T",
         ("explore/test_exploration.py",),
     ),
     Mutant(
-        "of a large picture a corner is taken, not the middle as it is said",
+        "of a large image a corner is taken, not the middle as it is said",
         "cli/explore.py",
         "max(0, (side - MOST_PIXELS) // 2)",
         "0 * max(0, (side - MOST_PIXELS) // 2)",

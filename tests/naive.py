@@ -31,6 +31,7 @@ def pass_statistics(signals, transform, n_nonzero):
     signals = np.asarray(signals, dtype=np.float64)
     n_features = signals.shape[1]
     coefs = np.array([[math.fsum(w * y) for w in np.asarray(transform)] for y in signals])
+    coefs = coefs.reshape(-1, n_features)  # there may be no signals
     codes = hard_threshold(coefs, n_nonzero)
     gram, cross = np.zeros((2, n_features, n_features))
     for y, x in zip(signals, codes, strict=True):
@@ -39,6 +40,25 @@ def pass_statistics(signals, transform, n_nonzero):
     kept = math.fsum((codes**2).ravel())
     discarded = math.fsum(((coefs - codes) ** 2).ravel())
     return gram, cross, kept, discarded
+
+
+def union_statistics(signals, transforms, weights, n_nonzero):
+    """Number of the best transform of each signal, and `pass_statistics` of those of each."""
+    signals = np.asarray(signals, dtype=np.float64)
+    wanted = np.broadcast_to(n_nonzero, len(signals))
+    numbers = []
+    for y, s in zip(signals, wanted, strict=True):
+        scores = []
+        for transform, (of_discarded, of_energy, constant) in zip(transforms, weights, strict=True):
+            _, _, kept, discarded = pass_statistics(y[None], transform, s)
+            scores.append(of_discarded * discarded + of_energy * (kept + discarded) + constant)
+        numbers.append(scores.index(min(scores)))
+    numbers = np.array(numbers)
+    parts = [
+        pass_statistics(signals[numbers == k], transform, wanted[numbers == k])
+        for k, transform in enumerate(transforms)
+    ]
+    return numbers, parts
 
 
 def rebuilding_codes(signals, transform, n_nonzero):
@@ -436,8 +456,8 @@ def conditional_mean(patch, known, mean, covariance, variance):
 def round_with_holes(guide, given, known, groups, patch_shape, variance, denoises):
     """Sum of the estimates of each pixel, and their number: over all members of all groups.
 
-    Groups are lists of corners, that of the reference first. Without `denoises` only missing
-    pixels are estimated, and groups whose reference has none are left out.
+    Groups are lists of corners, that of the reference first; those whose reference has no missing
+    pixels are left out. Without `denoises` only missing pixels are estimated.
     """
     values, counts = np.zeros((2, *guide.shape))
     for corners in groups:
@@ -445,7 +465,7 @@ def round_with_holes(guide, given, known, groups, patch_shape, variance, denoise
             tuple(slice(c, c + side) for c, side in zip(corner, patch_shape, strict=True))
             for corner in corners
         ]
-        if known[boxes[0]].all() and not denoises:
+        if known[boxes[0]].all():
             continue
         rows = np.array([guide[box].ravel() for box in boxes])
         covariance = np.cov(rows, rowvar=False, bias=True).reshape(rows.shape[1], -1)
@@ -514,11 +534,11 @@ _NORMAL_PLACES = np.linspace(-8, 8, 4001)
 _NORMAL_CHANCES = np.exp(-(_NORMAL_PLACES**2) / 2) / np.exp(-(_NORMAL_PLACES**2) / 2).sum()
 
 
-# --- imaging: how near a picture is to its reference ---------------------------------------------
+# --- imaging: how near an image is to its reference ---------------------------------------------
 
 
 def ssim(reference, image, data_range, window=7):
-    """Structural similarity of grey pictures: mean over all windows inside, with equal weights."""
+    """Structural similarity of grey images: mean over all windows inside, with equal weights."""
     one, other = (picture.astype(np.float64) for picture in (reference, image))
     a, b = (0.01 * data_range) ** 2, (0.03 * data_range) ** 2
     values = []
@@ -534,7 +554,7 @@ def ssim(reference, image, data_range, window=7):
 
 
 def downsampled_ssim(reference, image):
-    """SSIM of grey pictures, 0 to 255, after averaging over blocks; window by window."""
+    """SSIM of grey images, 0 to 255, after averaging over blocks; window by window."""
     factor = max(1, int(min(reference.shape) / 256 + 0.5))
     one, other = (block_means(picture, factor) for picture in (reference, image))
     offsets = range(-5, 6)

@@ -43,6 +43,11 @@ def _learned(dtype: type) -> kf.LearnResult:
     return kf.learn(_signals(dtype), kf.Conditioned(2.0), n_nonzero_coefs=4, max_iter=8)
 
 
+def _union(dtype: type) -> kf.UnionResult:
+    options = {"n_transforms": 3, "n_starts": 2, "n_nonzero_coefs": 4, "max_iter": 8}
+    return kf.learn_union(_signals(dtype), kf.Conditioned(2.0), **options)
+
+
 def _refit() -> np.ndarray:
     estimator = kf.ConditionedTransform(n_nonzero_coefs=4, max_iter=8, tol=0, coding="refit")
     with warnings.catch_warnings():
@@ -63,6 +68,8 @@ CALLS: dict[str, Callable[[], np.ndarray]] = {
     "estimated": lambda: kf.denoise(_grey(), **SMALL),
     "learned": lambda: _learned(np.float64).transform,
     "learned from float32": lambda: _learned(np.float32).transform,
+    "union": lambda: _union(np.float64).transforms,
+    "union from float32": lambda: _union(np.float32).transforms,
     "refit codes": _refit,
 }
 

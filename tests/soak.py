@@ -24,6 +24,7 @@ from campaigns.common import Facts
 
 CAMPAIGNS: dict[str, Callable[[np.random.Generator, Facts], None]] = {
     "bound-and-descent": learning.bound_and_descent,
+    "unions": learning.unions,
     "spectra": learning.spectra,
     "naive-sums": learning.naive_sums,
     "resume": learning.resume,

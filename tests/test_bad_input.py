@@ -240,7 +240,7 @@ def test_impossible_sparsities_of_single_signals_are_rejected(sparsities, error,
 
 
 @each_estimator
-def test_estimators_refuse_sparsities_of_single_signals(estimator_class, signals):
+def test_estimators_reject_sparsities_of_single_signals(estimator_class, signals):
     for each in (np.full(N_SIGNALS, 2), [2] * N_SIGNALS):
         told = ("n_nonzero_coefs has 60 entries:", "one integer, or None", "for `learn`")
         with rejected(TypeError, *told):
@@ -451,7 +451,7 @@ def test_one_iteration_is_enough_for_a_usable_estimator(estimator_class, signals
 
 
 @each_estimator
-def test_stopping_too_early_is_said_once(estimator_class, signals):
+def test_stopping_too_early_is_reported_once(estimator_class, signals):
     with pytest.warns(ConvergenceWarning) as warnings:
         estimator_class(max_iter=2, tol=0).fit(signals)
     assert len(warnings) == 1

@@ -107,7 +107,7 @@ def test_rows_stay_if_something_was_skipped_and_else_only_if_they_are_still_meas
     assert ("bench_a: pictures: they are not here" in done.out) == skips
 
 
-def test_two_rows_of_the_same_name_are_refused(folder, run):
+def test_two_rows_of_the_same_name_are_rejected(folder, run):
     add(folder, "a", row("x", 1.0), row("x", 2.0))
     done = run()
     assert done.returncode == 1

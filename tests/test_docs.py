@@ -28,11 +28,13 @@ NAMES = sorted(set(kf.__all__) - {"plots"}) + PLOTS
 RECEIVED = {
     "BatchRefused",
     "DenoiseResult",
+    "InpaintRound",
     "LearnResult",
     "LearningInterrupted",
     "Method",
     "MethodFailed",
     "SignalsUnreadable",
+    "UnionResult",
 }
 
 

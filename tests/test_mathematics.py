@@ -154,3 +154,78 @@ def test_a_proximal_polar_factor_is_no_worse_than_the_current_one_and_unmoved_by
     assert np.vdot(factor, matrix) >= np.vdot(near, matrix)
     rounded = matrix * (1 + 1e-16 * rng.standard_normal((6, 6)))
     np.testing.assert_allclose(polar(rounded, near=near), factor, atol=1e-4)
+
+
+def _union_problem(seed, n=5, s=2, n_transforms=3, kappa=2.0):
+    """Random signals, and transforms within the bound and of norm √n."""
+    rng = np.random.default_rng(seed)
+    signals = rng.standard_normal((120, n)) @ rng.standard_normal((n, n))
+    transforms = []
+    for _ in range(n_transforms):
+        matrix = Factors(orthogonal(rng, n), rng.uniform(1, kappa, n), orthogonal(rng, n)).matrix
+        transforms.append(matrix * math.sqrt(n) / np.linalg.norm(matrix))
+    coefs = np.array([signals @ transform.T for transform in transforms])
+    codes = np.array([_codes(each, s) for each in coefs])
+    return rng, signals, np.array(transforms), coefs, codes
+
+
+@pytest.mark.parametrize("seed", CASES)
+def test_with_a_common_norm_losses_are_reconstruction_errors_up_to_the_bound(seed):
+    kappa = 2.0
+    _, signals, transforms, coefs, codes = _union_problem(seed, kappa=kappa)
+    spectra = np.linalg.svd(transforms, compute_uv=False)
+    assert spectra.max() <= kappa
+    assert spectra.min() >= 1 / kappa
+    losses = ((coefs - codes) ** 2).sum(axis=2)
+    rebuilt = codes @ np.linalg.inv(transforms).transpose(0, 2, 1)
+    lost = ((signals - rebuilt) ** 2).sum(axis=2)
+    assert (losses <= kappa**2 * lost * (1 + 1e-9)).all()
+    assert (lost <= kappa**2 * losses * (1 + 1e-9)).all()
+    chosen = np.take_along_axis(lost, losses.argmin(axis=0)[np.newaxis], axis=0)[0]
+    assert (chosen <= kappa**4 * lost.min(axis=0) * (1 + 1e-9)).all()
+
+
+@pytest.mark.parametrize("seed", CASES)
+def test_the_ratio_of_a_union_does_not_rise_where_the_difference_does_not(seed):
+    """Dinkelbach's method: any transforms with Φ <= 0 do, here random ones close by."""
+    rng, signals, transforms, coefs, codes = _union_problem(seed)
+    discarded = ((coefs - codes) ** 2).sum(axis=2)
+    energies = (coefs**2).sum(axis=2)
+    rows, number = np.arange(len(signals)), discarded.argmin(axis=0)
+    ratio = discarded[number, rows].sum() / energies[number, rows].sum()
+    kept = codes[number, rows]
+
+    def difference(candidates):
+        found = np.einsum("ijk,ik->ij", candidates[number], signals)
+        absolute = ((kept - found) ** 2).sum() - ratio * (found**2).sum()
+        scaled = ((found - kept / (1 - ratio)) ** 2).sum()
+        return absolute, (1 - ratio) * scaled
+
+    zero, least = difference(transforms)
+    assert zero == pytest.approx(0, abs=1e-9 * (kept**2).sum())
+    accepted = 0
+    for _ in range(60):
+        others = transforms + 0.02 * rng.standard_normal(transforms.shape)
+        phi, scaled = difference(others)
+        assert phi - zero == pytest.approx(scaled - least, abs=1e-9 * least)  # up to a constant
+        if phi <= 0:
+            accepted += 1
+            moved = np.array([signals @ other.T for other in others])
+            lost = ((moved - np.array([_codes(each, 2) for each in moved])) ** 2).sum(axis=2)
+            energy = (moved**2).sum(axis=2)
+            new = (lost - ratio * energy).argmin(axis=0)
+            assert lost[new, rows].sum() <= ratio * energy[new, rows].sum()
+    assert accepted
+
+
+@pytest.mark.parametrize("objective", ["absolute", "relative"])
+def test_the_order_of_the_transforms_does_not_change_the_loss_of_a_union(objective):
+    _, signals, transforms, _, _ = _union_problem(0)
+    method, options = kf.Conditioned(2.0, objective=objective), {"n_nonzero_coefs": 2}
+    losses = [
+        kf.learn_union(
+            signals, method, n_transforms=3, init=transforms[list(order)], max_iter=1, **options
+        ).loss
+        for order in itertools.permutations(range(3))
+    ]
+    np.testing.assert_allclose(losses, np.broadcast_to(losses[0], np.shape(losses)), rtol=1e-12)

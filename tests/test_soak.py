@@ -16,7 +16,7 @@ def test_a_few_cases_of_each_campaign_hold(campaign):
         assert soak.failure(campaign, seed) == ""
 
 
-def test_a_failure_tells_its_case_and_how_to_see_it_again(monkeypatch, capsys):
+def test_a_failure_reports_its_case_and_how_to_see_it_again(monkeypatch, capsys):
     def broken(rng, facts):
         facts["number"] = rng.integers(100)
         assert facts["number"] < 0

@@ -9,6 +9,7 @@ _ORDER = (
     "missing_pixels.py",
     "learn_a_transform.py",
     "choose_the_bound.py",
+    "union_of_transforms.py",
     "pipeline.py",
     "stream_and_disk.py",
     "dask_signals.py",

@@ -6,8 +6,10 @@ from .estimators import ConditionedTransformCV as ConditionedTransformCV
 from .estimators import LearnedTransform as LearnedTransform
 from .estimators import LogDetTransform as LogDetTransform
 from .estimators import OrthonormalTransform as OrthonormalTransform
+from .estimators import UnionTransform as UnionTransform
 from .imaging import Correlated as Correlated
 from .imaging import DenoiseResult as DenoiseResult
+from .imaging import InpaintRound as InpaintRound
 from .imaging import Shot as Shot
 from .imaging import Varying as Varying
 from .imaging import White as White
@@ -31,10 +33,13 @@ from .learning import LogDet as LogDet
 from .learning import Method as Method
 from .learning import MethodFailed as MethodFailed
 from .learning import Orthonormal as Orthonormal
+from .learning import UnionResult as UnionResult
 from .learning import condition_path as condition_path
 from .learning import evaluate as evaluate
 from .learning import learn as learn
 from .learning import learn_stream as learn_stream
+from .learning import learn_union as learn_union
+from .learning import union_path as union_path
 from .linalg import dct_basis as dct_basis
 from .linalg import project_spectrum as project_spectrum
 from .linalg import random_basis as random_basis

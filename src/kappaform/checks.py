@@ -187,13 +187,17 @@ def float_dtype(dtype: np.dtype) -> np.dtype:
 
 def generator(rng: int | np.random.Generator | None) -> np.random.Generator:
     """Random generator for a seed. None is seed 0: the same call gives the same result."""
-    is_seed = isinstance(rng, numbers.Integral) and not isinstance(rng, bool) and rng >= 0
-    if not (rng is None or is_seed or isinstance(rng, np.random.Generator)):
+    if not (rng is None or is_seed(rng) or isinstance(rng, np.random.Generator)):
         raise ValueError(
             f"rng={rng!r}: give a seed, an integer >= 0, a numpy.random.Generator, or None, which "
             "is the seed 0."
         )
     return np.random.default_rng(0 if rng is None else rng)
+
+
+def is_seed(value: Any) -> bool:
+    is_integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    return is_integer and int(value) >= 0
 
 
 def checked_coding(coding: Any) -> Coding:

@@ -23,18 +23,20 @@ from sklearn.utils.validation import check_is_fitted
 
 from kappaform.checks import sparsity_of
 from kappaform.estimators.base import SparsifyingTransform
-from kappaform.estimators.transforms import ESTIMATORS, LearnedTransform, estimator_of
+from kappaform.estimators.transforms import ESTIMATORS, estimator_of, method_parameters
 from kappaform.files import replaced_when_complete
 from kappaform.learning import LearnResult, Method, Orthonormal
-from kappaform.learning.archive import from_arrays, saved_name, shapes_of, to_arrays, upgraded
-from kappaform.learning.method import parameters_of, same_method
+from kappaform.learning.archive import from_arrays, shapes_of, to_arrays, upgraded
+from kappaform.learning.archived_method import saved_name, single
+from kappaform.learning.method import same_method
 from kappaform.learning.methods import UnknownMethod
 from kappaform.learning.starts import Init
 from kappaform.learning.stream import Stream
 from kappaform.threads import single_threaded_blas
 
 _FORMAT = "kappaform transform"
-# 1, of version 0.1: an estimator has no `variant` and `n_rounds`; 2, of 0.2: only one candidate.
+# 1, of version 0.1: an estimator has no `variant` and `n_rounds`; 2, of 0.2: only one candidate,
+# and no unions.
 _FORMAT_VERSION, _OF_ONE_CANDIDATE = 3, 2
 _PIECE = 2**16  # bytes that are read at once
 _BOUND_SLACK = 1e-9  # in files of version 0.2 the bound of an estimator may be a rounded mean
@@ -86,7 +88,7 @@ def save(
             "the file first, save(path, model)."
         )
     result, stream = _learned(model)
-    n_features = len(result.transform)
+    n_features = result.transform.shape[-1]
     sparsity = _sparsity(result if n_nonzero_coefs is None else n_nonzero_coefs, n_features)
     estimator = _estimator_to_save(model)
     if n_nonzero_coefs is not None or model is result:
@@ -193,8 +195,10 @@ def _estimator_to_save(model: SparsifyingTransform | LearnResult) -> Sparsifying
     """
     if isinstance(model, LearnResult):
         return estimator_of(model.method)
-    estimator = estimator_of(model._method())
-    for name in set(estimator._get_param_names()) & set(model._get_param_names()):
+    method = model._method()
+    estimator = estimator_of(method)
+    shared = set(estimator._get_param_names()) & set(model._get_param_names())
+    for name in shared - {"method", *method_parameters(method)}:
         setattr(estimator, name, getattr(model, name))
     return estimator
 
@@ -299,7 +303,7 @@ def _array(
 
 
 def _restored(header: dict[str, Any], result: LearnResult, stream: Stream) -> Any:
-    n_features, names = len(result.transform), header["feature_names"]
+    n_features, names = result.transform.shape[-1], header["feature_names"]
     parameters = header["parameters"]
     if not isinstance(parameters, dict) or not isinstance(parameters.get("init", ""), str):
         raise TypeError(f"its parameters are {parameters!r}.")
@@ -308,8 +312,7 @@ def _restored(header: dict[str, Any], result: LearnResult, stream: Stream) -> An
         parameters = {"coding": "largest"} | parameters
     estimator = estimator_of(result.method, **parameters)
     _check_parameters(estimator, result)
-    if not isinstance(estimator, LearnedTransform):
-        estimator.set_params(**parameters_of(result.method))
+    estimator.set_params(**method_parameters(result.method))
     features: dict[str, Any] = {"n_features_in_": n_features}
     if names is not None:
         are_texts = isinstance(names, list) and all(isinstance(name, str) for name in names)
@@ -333,17 +336,18 @@ def _check_parameters(
     """Reject parameters with which an estimator could not resume what it has learned."""
     estimator._fit_options()
     estimator._stream_options()
-    sparsity_of(estimator.n_nonzero_coefs, 1, len(result.transform))
-    if isinstance(estimator.init, str) and estimator.init not in get_args(Init):
-        raise ValueError(f"init={estimator.init!r} is unknown: choose one of {get_args(Init)}.")
-    given, learned = estimator._method(), result.method
-    is_custom = isinstance(estimator, LearnedTransform)
-    if not (_may_be(given, learned) if is_custom else type(given) is type(learned)):
+    sparsity_of(estimator.n_nonzero_coefs, 1, result.transform.shape[-1])
+    words = get_args(Init) if result.transform.ndim == 2 else ("auto",)
+    if isinstance(estimator.init, str) and estimator.init not in words:
+        raise ValueError(f"init={estimator.init!r} is unknown: choose one of {words}.")
+    given, learned = single(estimator._method()), single(result.method)
+    is_given = getattr(estimator, "method", None) is not None
+    if not (_may_be(given, learned) if is_given else type(given) is type(learned)):
         raise ValueError(f"method={given!r}: the transform was learned by {learned!r}{remedy}.")
-    if is_custom:
-        return
-    others = parameters_of(given)
-    for name, value in parameters_of(learned).items():
+    others = method_parameters(estimator._method())
+    for name, value in method_parameters(result.method).items():
+        if name == "method":
+            continue
         if not _agree(others[name], value):
             raise ValueError(
                 f"{name}={others[name]!r}: the transform was learned with {name}={value!r}{remedy}."

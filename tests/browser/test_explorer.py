@@ -72,7 +72,7 @@ def test_basics(opened, file):
         assert seen.page.title() == "astronaut.png: explore the bound"
 
 
-def test_it_begins_at_the_best_bound(opened, file, data):
+def test_it_starts_at_the_best_bound(opened, file, data):
     with opened(file) as seen:
         best = data["views"][data["best"]]
         assert shown(seen.page)["bound"] == f"κ ≤ {best['bound']:g}"
@@ -124,13 +124,13 @@ def test_the_mouse_moves_the_slider(opened, file):
         assert shown(seen.page)["bound"] != "κ ≤ 8"
 
 
-def test_the_other_picture_can_be_chosen(opened, file, data):
+def test_the_other_image_can_be_chosen(opened, file, data):
     with opened(file) as seen:
         seen.page.check("input[value=reconstructed]")
         view = data["views"][data["best"]]
         assert shown(seen.page)["after"] == [view["reconstructed"], 96]
         alternative = seen.page.get_attribute("#after", "alt")
-        assert alternative.startswith("The picture reconstructed from 6 of 64 numbers")
+        assert alternative.startswith("The image reconstructed from 6 of 64 numbers")
         assert seen.page.inner_text("#picture-note").startswith("Reconstructed")
         seen.page.focus("#bound")
         seen.page.keyboard.press("End")
@@ -138,7 +138,7 @@ def test_the_other_picture_can_be_chosen(opened, file, data):
 
 
 def edge(page):
-    """Where the right picture begins, as a fraction of the width."""
+    """Where the right image begins, as a fraction of the width."""
     text = page.evaluate("getComputedStyle(document.getElementById('after')).clipPath")
     return float(re.search(r"([\d.]+)%\)", text)[1]) / 100
 

@@ -99,7 +99,7 @@ def test_the_explorer_of_the_site_moves(opened):
         assert seen.errors == []
 
 
-def test_every_tutorial_ends_in_a_picture():
+def test_every_tutorial_ends_in_an_image():
     pages = [
         path
         for path in (SITE / "tutorials").glob("*.html")

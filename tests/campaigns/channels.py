@@ -1,4 +1,4 @@
-"""A campaign about pictures of many channels."""
+"""A campaign about images of many channels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from skimage.data import camera
 
 import kappaform as kf
 
-SECONDS_OF_A_CHANNEL = 2.0  # to denoise it, beyond those of any picture
+SECONDS_OF_A_CHANNEL = 2.0  # to denoise it, beyond those of any image
 
 
 def many_channels(rng: np.random.Generator, facts: Facts) -> None:

@@ -60,6 +60,25 @@ def draw_method(rng: np.random.Generator) -> Any:
     return kf.Conditioned(kappa, norm=norms[norm], objective=objective, n_rounds=n_rounds)
 
 
+def draw_union(rng: np.random.Generator, facts: Facts) -> tuple[np.ndarray, Any, dict[str, Any]]:
+    """Signals, method and options of `learn_union`."""
+    signals, method = draw_signals(rng), draw_method(rng)
+    while isinstance(method, kf.LogDet) or (
+        isinstance(method, kf.Conditioned) and (not method.monotone or method.norm is None)
+    ):
+        method = draw_method(rng)
+    options = {
+        "n_transforms": min(int(rng.integers(1, 6)), len(signals)),
+        "n_nonzero_coefs": int(rng.integers(1, signals.shape[1] + 1)),
+        "n_starts": int(rng.integers(1, 4)),
+        "max_iter": int(rng.integers(1, 60)),
+        "tol": float(rng.choice([0.0, 1e-4])),
+        "rng": int(rng.integers(1000)),
+    }
+    facts.update(shape=signals.shape, method=method, **options)
+    return signals, method, options
+
+
 def draw_start(rng: np.random.Generator, n_features: int) -> Any:
     names = ("auto", "dct", "identity", "least-squares", "procrustes")
     one = [*names, rng.standard_normal((n_features, n_features))]
@@ -87,7 +106,15 @@ def draw_problem(rng: np.random.Generator, facts: Facts) -> tuple[np.ndarray, An
 
 def check_result(result: Any) -> None:
     """Bound and norm, as they hold for whatever leaves learning."""
-    transform, method = result.transform, result.method
+    method = result.method
+    if isinstance(result, kf.UnionResult):
+        for transform in result.transforms:
+            check_transform(transform, method.method)
+    else:
+        check_transform(result.transform, method)
+
+
+def check_transform(transform: np.ndarray, method: Any) -> None:
     assert np.isfinite(transform).all(), "the transform is not finite"
     singular = np.linalg.svd(transform, compute_uv=False)
     assert singular[-1] > 0, "the transform is singular"

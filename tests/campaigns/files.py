@@ -1,4 +1,4 @@
-"""Campaigns about files: damaged models and pictures, and texts that lie."""
+"""Campaigns about files: damaged models and images, and texts that lie."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kappaform.image_files import Picture, check_target, read_image, write_image
 
 def model_files(rng: np.random.Generator, facts: Facts) -> None:
     """A damaged file of a transform is refused, or it gives the transform that was saved."""
-    whole = _model(int(rng.integers(4)))
+    whole = _model(int(rng.integers(6)))
     crafted = rng.random() < 0.5
     facts["bytes"] = "changed inside the archive" if crafted else "changed"
     damaged = _crafted(rng, whole, facts) if crafted else _damaged(rng, whole, facts)
@@ -43,10 +43,18 @@ def model_files(rng: np.random.Generator, facts: Facts) -> None:
 
 
 def _model(number: int) -> bytes:
-    """A saved transform: of a race, of a race over batches, penalised, or of another bound."""
+    """A saved transform: of a race, of a race over batches, penalised, of another bound.
+
+    Or a union: of a race, or of one over batches.
+    """
     signals = np.random.default_rng(number).standard_normal((60, 6)).cumsum(axis=1)
     methods = (kf.Conditioned(2.0), kf.Conditioned(4.0), kf.LogDet(), kf.Conditioned(3.0))
-    if number == 1:
+    result: Any
+    if number == 4:
+        result = kf.learn_union(signals, n_transforms=2, n_nonzero_coefs=2, max_iter=4)
+    elif number == 5:
+        result = kf.UnionTransform(2, n_transforms=2).partial_fit(signals)
+    elif number == 1:
         result = kf.learn_stream(np.split(signals, 3), methods[1], n_nonzero_coefs=2)
     else:
         result = kf.learn(signals, methods[number], n_nonzero_coefs=2, max_iter=4)
@@ -96,7 +104,7 @@ def _crafted(rng: np.random.Generator, whole: bytes, facts: Facts) -> bytes:
     else:
         entries[name] = _damaged(rng, entries[name], facts)
     file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:  # as `save` does
         for entry, data in entries.items():
             archive.writestr(entry, data)
     return file.getvalue()
@@ -109,7 +117,7 @@ def _as_npy(array: np.ndarray) -> bytes:
 
 
 def picture_files(rng: np.random.Generator, facts: Facts) -> None:
-    """A damaged picture is refused in a sentence, or it is a picture that can be written."""
+    """A damaged image is refused in a sentence, or it is an image that can be written."""
     facts["kind"] = kind = str(rng.choice(sorted(PICTURES)))
     shape = (int(rng.integers(2, 40)), int(rng.integers(2, 40)))
     file = io.BytesIO()

@@ -15,12 +15,13 @@ from typing import Any
 
 import naive
 import numpy as np
-from campaigns.common import Facts, check_result, draw_problem, same
+from campaigns.common import Facts, check_result, draw_problem, draw_union, same
 from helpers import Store, blas_threads, check_descent
 from linalg import test_spectrum
 from threadpoolctl import threadpool_limits
 
 import kappaform as kf
+from kappaform.threads import at_most_threads
 
 
 def bound_and_descent(rng: np.random.Generator, facts: Facts) -> None:
@@ -32,6 +33,34 @@ def bound_and_descent(rng: np.random.Generator, facts: Facts) -> None:
     check_result(result)
     if result.method.monotone:
         check_descent(result, signals, 1e-12 if signals.dtype == np.float64 else 1e-7)
+
+
+def unions(rng: np.random.Generator, facts: Facts) -> None:
+    """Bound and norm of every transform hold at every iteration, and the loss never rises.
+
+    Resuming, from memory or from a file, gives the same bits, so do threads, and one transform
+    gives those of `learn`. Signals on disk are learned from as those in memory.
+    """
+    signals, method, options = draw_union(rng, facts)
+    facts["dtype"] = dtype = str(rng.choice(["float32", "float64"]))
+    signals = signals.astype(dtype)
+    whole = kf.learn_union(signals, method, callback=check_result, **options)
+    check_result(whole)
+    check_descent(whole, signals, 1e-12 if signals.dtype == np.float64 else 1e-7)
+    facts["stop"] = stop = int(rng.integers(1, options["max_iter"] + 1))
+    with at_most_threads(2):
+        part = kf.learn_union(Store(signals), method, **options | {"max_iter": stop})
+    if whole.n_iter <= part.n_iter:
+        same(whole, part)
+    else:
+        for resumed in (pickle.loads(pickle.dumps(part)), _from_file(part)):
+            more = {"max_iter": options["max_iter"] - stop, "init": resumed}
+            same(whole, kf.learn_union(signals, method, **options | more))
+    if options["n_transforms"] == 1:
+        alike = {name: options[name] for name in ("n_nonzero_coefs", "max_iter", "tol")}
+        one = kf.learn(signals, method, **alike)
+        np.testing.assert_array_equal(whole.transforms[0], one.transform)
+        np.testing.assert_array_equal(whole.loss, one.loss)
 
 
 def spectra(rng: np.random.Generator, facts: Facts) -> None:

@@ -1,4 +1,4 @@
-"""The command in this process or in its own, and pictures for it."""
+"""The command in this process or in its own, and images for it."""
 
 import subprocess
 import sys

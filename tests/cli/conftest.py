@@ -1,7 +1,5 @@
 """Every test of the command runs in a folder of its own."""
 
-import signal
-
 import numpy as np
 import pytest
 
@@ -14,7 +12,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def little_learning(monkeypatch):
-    """What the command does with files does not depend on how long it learns for a picture."""
+    """What the command does with files does not depend on how long it learns for an image."""
     monkeypatch.setattr("kappaform.imaging.training.N_ITER", 1)
 
 
@@ -33,15 +31,3 @@ def signals(folder, rng):
     values = rng.standard_normal((200, 16)).cumsum(axis=1)
     np.save(folder / "signals.npy", values)
     return values
-
-
-@pytest.fixture(autouse=True)
-def signals_as_in_a_terminal():
-    """Tests started in the background inherit that SIGINT is ignored: a person's shell has not."""
-    handlers = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
-    if hasattr(signal, "SIGHUP"):
-        handlers[signal.SIGHUP] = signal.SIG_DFL
-    saved = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-    yield
-    for number, handler in saved.items():
-        signal.signal(number, handler)

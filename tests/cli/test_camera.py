@@ -52,7 +52,7 @@ def test_the_noise_of_a_burst_is_measured_and_used(folder, capsys, camera):
     assert (record["noise_file"], record["noise_estimated"]) == ("camera.json", False)
 
 
-def test_what_was_measured_is_told(capsys, camera):
+def test_what_was_measured_is_reported(capsys, camera):
     words = ("noise", "burst/", "-o", camera, "--overwrite")
     code, out, err = ended(capsys, *words)
     assert (code, err) == (0, "")
@@ -63,7 +63,7 @@ def test_what_was_measured_is_told(capsys, camera):
     assert lines["evidence"].strip().startswith("measured in 3 frames of 1 still scene")
     facts = json.loads(ended(capsys, *words, "--json")[1])
     assert facts["noise"]["kind"] == "white"
-    assert (facts["iso"], facts["dtype"], facts["pictures"]) == (3200, "uint8", 3)
+    assert (facts["iso"], facts["dtype"], facts["images"]) == (3200, "uint8", 3)
 
 
 def test_another_iso_camera_or_type_is_warned_about(capsys, camera):
@@ -80,7 +80,7 @@ def test_another_iso_camera_or_type_is_warned_about(capsys, camera):
     assert "c.tif: its type of values is uint16, and the noise in camera.json" in third
 
 
-def test_pictures_of_different_settings_are_not_mixed(capsys):
+def test_images_of_different_settings_are_not_mixed(capsys):
     taken("a.jpg")
     taken("b.jpg", iso=100)
     err = rejected(capsys, "noise", "a.jpg", "b.jpg", "-o", "c.json")
@@ -98,20 +98,20 @@ def test_the_iso_of_a_tiff_is_read(folder):
     assert camera_that_took(read_image(folder / "a.tif")) == ("D800", 800, "uint8")
 
 
-def test_pages_are_pictures_and_dark_frames_give_the_offset(capsys):
+def test_pages_are_images_and_dark_frames_give_the_offset(capsys):
     rng = np.random.default_rng(0)
     light = np.stack([np.full((64, 64), level) for level in (50, 50, 400, 400)])
     put("flats.tif", as_stored(2 * rng.poisson(light) + 100 + rng.normal(0, 3, light.shape), "u2"))
     put("dark.tif", as_stored(100 + rng.normal(0, 3, (64, 64)), "u2"))
     words = ("noise", "flats.tif", "--dark", "dark.tif", "-o", "camera.json", "--json")
     facts = json.loads(ended(capsys, *words)[1])
-    assert facts["pictures"] == 5
+    assert facts["images"] == 5
     assert facts["noise"]["kind"] == "shot"
     assert_allclose(facts["noise"]["gain"], 2, rtol=0.1)
     assert_allclose(facts["noise"]["offset"], 100, rtol=0.01)
 
 
-def test_correlated_noise_of_a_picture_is_that_of_every_slice_of_a_volume(capsys):
+def test_correlated_noise_of_an_image_is_that_of_every_slice_of_a_volume(capsys):
     lags = np.exp(-np.add.outer(np.arange(-2, 3) ** 2, np.arange(-2, 3) ** 2) / 2)
     kf.save_noise("camera.json", kf.Correlated(autocovariance=64 * lags))
     np.save("a.npy", kf.add_noise(np.stack([SCENE[:24, :24]] * 4), 8))
@@ -124,10 +124,10 @@ def test_correlated_noise_of_a_picture_is_that_of_every_slice_of_a_volume(capsys
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("noise", "-o", "a.json"), "no picture is given"),
+        (("noise", "-o", "a.json"), "no image is given"),
         (("noise", "a.png", "-o", "a.txt"), "give a name that ends with .json"),
         (("noise", "a.png", "-o", "old.json"), "old.json exists already"),
-        (("noise", "a.png", "c.png", "-o", "a.json"), "some pictures are grey"),
+        (("noise", "a.png", "c.png", "-o", "a.json"), "some images are grey"),
         (("noise", "a.png", "--frames", "burst", "-o", "a.json"), "--frames burst: an image has"),
         (("denoise", "a.png", "--noise", "no.json"), "no.json: No such file"),
         (("denoise", "a.png", "--noise", "old.json"), "old.json is not a noise that kappaform"),

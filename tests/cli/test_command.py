@@ -98,7 +98,7 @@ def test_wrong_usage_is_one_line_with_the_way_to_help(arguments, message, capsys
 # --- Demonstration, progress, defects
 
 
-def test_the_demonstration_improves_its_picture_and_draws(folder, capsys, monkeypatch):
+def test_the_demonstration_improves_its_image_and_draws(folder, capsys, monkeypatch):
     monkeypatch.setattr("skimage.data.camera", lambda: np.kron(PICTURE, np.ones((2, 2), np.uint8)))
     monkeypatch.setattr("kappaform.cli.demo._BOUNDS", (1, 2))
     code, out, err = ended(capsys, "demo", "--json")
@@ -233,7 +233,7 @@ def test_a_closed_stream_changes_no_result(folder):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
-def test_a_full_standard_output_is_not_a_failure_of_the_picture(folder):
+def test_a_full_standard_output_is_not_a_failure_of_the_image(folder):
     put("a.png", noisy())
     for words in ("a.png --sigma 0", "a.png --sigma 0 --overwrite --json", "--help"):
         done = shell(f'"$0" -m kappaform denoise {words} > /dev/full', folder)
@@ -293,7 +293,7 @@ def test_a_batch_shows_which_file_how_much_of_it_and_the_time_left(monkeypatch, 
     assert re.search(r"\d\d:\d\d elapsed, \d\d:\d\d left", err)
 
 
-def test_one_picture_is_not_counted(monkeypatch, capsys):
+def test_one_image_is_not_counted(monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     put("a.png", noisy())
     err = ended(capsys, "denoise", "a.png", "--sigma", 15, "--patch-size", 4)[2]

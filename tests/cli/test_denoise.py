@@ -16,7 +16,7 @@ from kappaform.image_files import as_stored, read_image
 from kappaform.imaging.metrics import psnr, ssim
 
 
-def test_a_picture_gets_cleaner_and_keeps_its_type(folder, capsys):
+def test_an_image_gets_cleaner_and_keeps_its_type(folder, capsys):
     put("a.png", noisy())
     put("clean.png", PICTURE)
     words = ["--sigma", 15, "--patch-size", 6, "--compare", "clean.png"]
@@ -134,7 +134,7 @@ def test_a_declared_volume_of_four_slices_is_not_warned_about(capsys):
 
 
 @pytest.mark.parametrize(("option", "axes"), [("--stack", {"stack_axis": 0}), ("--volume", {})])
-def test_pictures_and_files_with_pages_are_done_in_one_run(folder, capsys, option, axes):
+def test_images_and_files_with_pages_are_done_in_one_run(folder, capsys, option, axes):
     pages = np.stack([noisy(seed)[:20, :16] for seed in range(5)])
     colours = np.stack([noisy(seed) for seed in range(3)], axis=-1)
     put("pages.tif", pages)
@@ -173,7 +173,7 @@ def test_a_saved_transform_can_be_used_instead_of_learning(capsys):
     assert_allclose(record["condition_number"], result.condition_number, rtol=1e-12)
 
 
-def test_the_report_is_a_picture(folder, capsys):
+def test_the_report_is_an_image(folder, capsys):
     put("a.png", noisy())
     for name, start in (("r.png", b"\x89PNG"), ("r.pdf", b"%PDF")):
         words = ["denoise", "a.png", "--compare", "a.png", "--report", name, "--patch-size", 4]
@@ -202,7 +202,7 @@ def test_json_is_one_document_with_every_number(capsys):
     assert record["condition_number"] <= 1.1 * (1 + 1e-9)
 
 
-# --- The line of a picture
+# --- The line of an image
 
 
 def test_the_line_says_size_noise_and_time(capsys):
@@ -227,7 +227,7 @@ def test_the_condition_number_is_for_those_who_ask(capsys):
     assert re.search(r", patches 4 × 4, condition number [12]\.\d{4}, ", out)
 
 
-def test_large_noise_is_said_in_full_digits(capsys):
+def test_large_noise_is_reported_in_full_digits(capsys):
     put("a.tif", noisy(dtype=np.uint16))
     out = ended(capsys, "denoise", "a.tif", "--sigma", 3855, "--patch-size", 4)[1]
     assert "noise 3855," in out
@@ -236,7 +236,7 @@ def test_large_noise_is_said_in_full_digits(capsys):
 # --- Strength
 
 
-def test_strength_is_the_share_of_the_way_to_the_cleaned_picture(folder, capsys):
+def test_strength_is_the_fraction_of_the_way_to_the_denoised_image(folder, capsys):
     values = noisy().astype(np.float64)
     np.save("a.npy", values)
     words = ["denoise", "a.npy", "--sigma", 15, "--patch-size", 4]
@@ -250,7 +250,7 @@ def test_strength_is_the_share_of_the_way_to_the_cleaned_picture(folder, capsys)
     assert_array_equal(stored[1], kf.denoise(values, 15, patch_size=4, rng=0))
 
 
-def test_strength_is_rounded_like_every_result_and_is_told(folder, capsys):
+def test_strength_is_rounded_like_every_result_and_is_reported(folder, capsys):
     put("a.png", noisy())
     words = ["denoise", "a.png", "--sigma", 15, "--patch-size", 4, "--strength", 0.5]
     assert ", strength 0.5, " in ended(capsys, *words)[1]
@@ -280,7 +280,7 @@ def test_colours_have_a_strength_of_their_own(folder, capsys):
     words = ["denoise", "b.png", *words[3:], "--overwrite"]
     code, _, err = ended(capsys, *words)
     assert code == 0
-    assert err == ("kappaform: warning: --colour-strength had no effect: no picture has colours.\n")
+    assert err == ("kappaform: warning: --colour-strength had no effect: no image has colours.\n")
 
 
 # --- Comparison
@@ -360,7 +360,7 @@ def test_large_patches_are_warned_about_once(capsys):
     for name in ("a.png", "b.png"):
         put(name, noisy()[:20, :20])
     code, _, err = ended(capsys, "denoise", "a.png", "b.png", "--sigma", 0, "--patch-size", 25)
-    assert code == 2  # they exceed the pictures, too
+    assert code == 2  # they exceed the images, too
     warning = "kappaform: warning: --patch-size 25: patches of 625 pixels take minutes or hours: "
     assert err.count(warning + "8 to 16 are usual.\n") == 1
 
@@ -391,7 +391,7 @@ def test_noise_around_one_end_of_the_range_is_not_warned_about(capsys):
     assert ended(capsys, "denoise", "dark.npy", *words)[::2] == (0, "")
 
 
-def test_what_fast_movies_do_not_do_is_told(capsys):
+def test_what_fast_movies_do_not_do_is_reported(capsys):
     put("a.tif", np.stack([noisy(seed) for seed in range(5)]))
     words = ["denoise", "a.tif", "--movie", "--sigma", 15, "--patch-size", 3, "--overwrite"]
     told = "--movie with --quality fast: frames share a transform, and nothing else"
@@ -414,7 +414,7 @@ def test_a_movie_of_planes_of_colour_is_that_of_pixels_of_colour(folder, capsys)
     assert tifffile.imread("planes_denoised.tif").shape == (5, 3, *PICTURE.shape)
 
 
-def test_planes_of_one_page_are_no_frames_and_that_is_told(capsys):
+def test_planes_of_one_page_are_no_frames_and_that_is_reported(capsys):
     planes = np.stack([noisy(seed) for seed in range(5)])
     tifffile.imwrite("a.tif", planes, photometric="minisblack", planarconfig="separate")
     words = ["denoise", "a.tif", "--movie", "--sigma", 15, "--patch-size", 3]

@@ -18,7 +18,7 @@ import kappaform as kf
 from kappaform.image_files import read_image
 from kappaform.imaging.metrics import psnr
 
-# --- Many pictures
+# --- Many images
 
 
 def test_a_batch_goes_on_after_a_failure_and_counts_it(folder, files):
@@ -26,7 +26,7 @@ def test_a_batch_goes_on_after_a_failure_and_counts_it(folder, files):
     pictures.mkdir()
     put(pictures / "a.png", noisy())
     put(pictures / "c.tif", noisy(1))
-    (pictures / "b.png").write_text("no picture")
+    (pictures / "b.png").write_text("no image")
     (pictures / "notes.txt").write_text("skipped")
     before = files()
     done = command("denoise", "in", "missing.png", "-o", "out", "--sigma", 0, cwd=folder)
@@ -69,12 +69,12 @@ def test_an_empty_folder_costs_only_itself(folder, capsys):
     put("a.png", noisy())
     code, out, err = ended(capsys, "denoise", "empty", "a.png", "-o", "out", "--sigma", 0)
     assert code == 2
-    assert err.startswith("kappaform: error: empty contains no picture")
+    assert err.startswith("kappaform: error: empty contains no image")
     assert out.splitlines()[-1] == "1 denoised, 1 failed"
     assert (folder / "out" / "a.png").exists()
 
 
-def test_pictures_that_differ_in_their_suffix_have_reports_of_their_own(folder, capsys):
+def test_images_that_differ_in_their_suffix_have_reports_of_their_own(folder, capsys):
     put("a.png", noisy())
     put("a.tif", noisy())
     assert ended(capsys, "denoise", "a.png", "a.tif", "--report", "r", "--sigma", 0)[0] == 0
@@ -92,7 +92,7 @@ def test_a_name_that_ends_with_a_slash_is_a_folder(folder, capsys):
     assert (folder / "reports" / "a.png_report.png").is_file()
 
 
-def test_picture_and_report_are_both_written_or_neither(files, capsys, monkeypatch):
+def test_image_and_report_are_both_written_or_neither(files, capsys, monkeypatch):
     def fails(*_, **__):
         raise OSError("disk full")
 
@@ -125,7 +125,7 @@ def tree(*names):
         path = Path("in", name)
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix == ".txt":
-            path.write_text("no picture")
+            path.write_text("no image")
         else:
             put(path, noisy())
 
@@ -141,7 +141,7 @@ def test_results_of_a_tree_lie_as_their_inputs_do(files, capsys):
     assert out.splitlines()[-1] == "3 denoised, 0 failed, 3 other files ignored"
 
 
-def test_without_an_output_the_results_of_a_tree_lie_beside_their_inputs(files, capsys):
+def test_without_an_output_the_results_of_a_tree_lie_next_to_their_inputs(files, capsys):
     tree("a.png", "x/a.png")
     before = files()
     assert ended(capsys, "denoise", "in", "--recursive", "--sigma", 0)[0] == 0
@@ -265,7 +265,7 @@ def test_a_report_that_is_there_is_rejected_unless_asked_for(folder, files, caps
     "words",
     [["a.png", "b.png", "-o", "x.png"], ["in", "-o", "x.TIF"], ["in", "--report", "x.pdf"]],
 )
-def test_the_name_of_one_file_for_several_pictures_is_rejected(folder, files, capsys, words):
+def test_the_name_of_one_file_for_several_images_is_rejected(folder, files, capsys, words):
     tree("a.png")
     put("a.png", noisy())
     put("b.png", noisy())
@@ -277,7 +277,7 @@ def test_the_name_of_one_file_for_several_pictures_is_rejected(folder, files, ca
     assert not (folder / words[-1]).exists()
 
 
-def test_a_folder_may_be_named_like_a_picture(folder, capsys):
+def test_a_folder_may_be_named_like_an_image(folder, capsys):
     put("a.png", noisy())
     put("b.png", noisy())
     assert ended(capsys, "denoise", "a.png", "b.png", "-o", "x.png/", "--sigma", 0)[0] == 0
@@ -300,7 +300,7 @@ def test_an_interrupted_batch_says_what_is_done_and_goes_on_later(folder, capsys
     words = ["denoise", *names, "--sigma", 0, "-o", "out"]
     code, _, err = ended(capsys, *words)
     assert code == 130
-    text = "1 of 3 pictures are done; run the same command without --overwrite for the others"
+    text = "1 of 3 images are done; run the same command without --overwrite for the others"
     assert err == f"kappaform: error: interrupted: {text}\n"
     code, out, _ = ended(capsys, *words)
     assert code == 0
@@ -308,9 +308,9 @@ def test_an_interrupted_batch_says_what_is_done_and_goes_on_later(folder, capsys
     assert len(list((folder / "out").iterdir())) == 3
 
 
-def test_a_folder_without_pictures_is_rejected(folder, capsys):
+def test_a_folder_without_images_is_rejected(folder, capsys):
     (folder / "notes.txt").write_text("")
-    assert "contains no picture" in rejected(capsys, "denoise", ".")
+    assert "contains no image" in rejected(capsys, "denoise", ".")
 
 
 # --- What is rejected, with nothing written
@@ -338,17 +338,17 @@ def test_a_folder_without_pictures_is_rejected(folder, capsys):
         (["a.png", "--compare", "b.png", "-o", "b.png"], "b.png is an input"),
         (["a.png", "-o", "b.gif"], "suffix '.gif' is unknown"),
         (["a.png", "-o", "new"], "new has no suffix: write new/ for a folder, or new.png for a fi"),
-        (["m.kappaform"], "m.kappaform is a transform, not a picture: give it as --model m.kappaf"),
+        (["m.kappaform"], "m.kappaform is a transform, not an image: give it as --model m.kappaf"),
         (["a.png", "-o", "none/b.png"], "the folder none does not exist"),
         (["a.png", "-o", "locked.png", "--overwrite"], "locked.png is read-only"),
-        (["f.npy", "-o", "n.png"], "PNG holds uint8 or uint16, the picture is float64"),
+        (["f.npy", "-o", "n.png"], "PNG holds uint8 or uint16, the image is float64"),
         (["a.png", "b.png", "-o", "c.png"], "c.png is a file: give a folder"),
         (["a.png", "in/a.png", "-o", "out"], "a.png would be written twice"),
         (["a.png", "--compare", "small.png"], "small.png has shape (4, 4), a.png (36, 36)"),
         (["small.png", "--patch-size", "8"], "small.png: --patch-size 8 "),
         (["nan.npy"], "error: nan.npy: image contains NaN"),
-        (["line.npy"], "error: line.npy has shape (9,): a picture has rows and columns"),
-        (["scalar.npy"], "error: scalar.npy has shape (): a picture has rows and columns"),
+        (["line.npy"], "error: line.npy has shape (9,): an image has rows and columns"),
+        (["scalar.npy"], "error: scalar.npy has shape (): an image has rows and columns"),
         (["deep.npy"], "deep.npy has pages, shape (2, 2, 9, 9): add --stack"),
         (["a.png", "--value-range", "9", "1"], "--value-range 9 1: give the smaller value first"),
         (["a.png", "--model", "a.png"], "not a transform"),
@@ -364,7 +364,7 @@ def test_bad_input_is_one_line_and_writes_nothing(folder, files, capsys, argumen
     (folder / "out").mkdir()
     put("in/a.png", noisy(3))
     put("small.png", noisy()[:4, :4])
-    (folder / "text.png").write_text("no picture")
+    (folder / "text.png").write_text("no image")
     (folder / "cut.png").write_bytes((folder / "a.png").read_bytes()[:300])
     np.save("f.npy", noisy().astype(float))
     np.save("nan.npy", np.full((36, 36), np.nan))
@@ -382,13 +382,13 @@ def test_bad_input_is_one_line_and_writes_nothing(folder, files, capsys, argumen
 
 
 @pytest.mark.parametrize("values", [np.zeros((16, 16)), np.full((16, 16), 7.0)])
-def test_a_picture_without_structure_is_returned(folder, capsys, values):
+def test_an_image_without_structure_is_returned(folder, capsys, values):
     np.save("a.npy", values)
     assert ended(capsys, "denoise", "a.npy", "--report", "r.png")[0] == 0
     assert_array_equal(np.load(folder / "a_denoised.npy"), values)
 
 
-def test_without_noise_the_picture_is_returned(folder, capsys):
+def test_without_noise_the_image_is_returned(folder, capsys):
     put("a.png", noisy())
     assert ended(capsys, "denoise", "a.png", "--sigma", 0)[0] == 0
     assert_array_equal(read_image(folder / "a_denoised.png").pixels, noisy())
@@ -399,7 +399,7 @@ def test_interruption_ends_with_its_signal_and_leaves_no_file(
     files, capsys, monkeypatch, name, code
 ):
     def interrupted(_, file, *__, **___):
-        file.write(b"half a picture")
+        file.write(b"half an image")
         signal.raise_signal(getattr(signal, name))
 
     put("a.png", noisy())
@@ -420,7 +420,7 @@ def test_handlers_of_signals_are_those_from_before(capsys):
 
 
 def unchanged(capsys, *words):
-    """Denoise nothing: the fastest way to write a picture."""
+    """Denoise nothing: the fastest way to write an image."""
     code, _, err = ended(capsys, "denoise", "a.png", "--sigma", 0, *words)
     assert (code, err) == (0, "")
 

@@ -56,28 +56,28 @@ def test_a_file_that_cannot_be_read_counts_like_the_others(folder):
 def test_a_long_folder_is_announced_and_corrected(pictures, capsys, monkeypatch):
     forecast = Durations(list(pictures), "balanced")
     with monkeypatch.context() as patch:
-        patch.setattr(durations, "_LONG", 1e9)
+        patch.setattr(durations, "LONG", 1e9)
         forecast.tell_all("balanced")
     assert capsys.readouterr().err == ""  # it is short
     first, second, *_ = pictures
     forecast.done(first, 600)
-    assert "5 pictures left: about " in capsys.readouterr().err
+    assert "5 images left: about " in capsys.readouterr().err
     forecast.done(second, 600 * 900**2 / 450**2)
     assert capsys.readouterr().err == ""  # as was said
     assert forecast.title("file 3").startswith("file 3 (all: ")
 
 
 def test_the_command_says_how_long_a_folder_takes(folder, capsys, monkeypatch):
-    monkeypatch.setattr(durations, "_LONG", 0)
+    monkeypatch.setattr(durations, "LONG", 0)
     folder.joinpath("photos").mkdir()
     for number in range(3):
         put(f"photos/{number}.png", noisy(number))
     words = ("denoise", "photos", "-o", "out/", "--sigma", 15, "--patch-size", 4)
     err = ended(capsys, *words)[2]
-    assert err.startswith("kappaform: 3 pictures: about ")
+    assert err.startswith("kappaform: 3 images: about ")
     assert "--quality fast takes less" in err.splitlines()[0]
     folder.joinpath("out/1.png").unlink()
-    assert ended(capsys, *words)[2] == ""  # one picture is left
+    assert ended(capsys, *words)[2] == ""  # one image is left
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_sizes_are_read_from_headers(folder, name, shape, expected):
     assert planes_in(folder / name) == expected
 
 
-def test_what_is_no_picture_has_no_size(folder):
+def test_what_is_no_image_has_no_size(folder):
     folder.joinpath("a.png").write_text("text")
     assert planes_in(folder / "a.png") is None
     assert planes_in(folder / "missing.tif") is None

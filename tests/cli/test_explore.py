@@ -36,7 +36,7 @@ def data_of(path):
     return json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])
 
 
-def test_a_page_is_written_and_told(capsys, folder, picture):
+def test_a_page_is_written_and_reported(capsys, folder, picture):
     out, err = explore(capsys, picture, "-o", "page.html", "--sigma", 10, patch_size=8)
     assert err == ""
     assert re.search(r"noise +white, sigma 10\n", out)
@@ -58,7 +58,7 @@ def test_the_same_command_writes_the_same_page(capsys, folder, picture):
     assert (folder / "one.html").read_bytes() == (folder / "two.html").read_bytes()
 
 
-def test_of_a_huge_picture_the_middle_is_taken_and_said(capsys, folder, monkeypatch):
+def test_of_a_huge_image_the_middle_is_taken_and_reported(capsys, folder, monkeypatch):
     monkeypatch.setattr(command, "MOST_PIXELS", 40)
     put(folder / "large.png", camera()[:100, :60])
     out, _ = explore(capsys, "large.png", "-o", "page.html")
@@ -111,16 +111,16 @@ def test_strange_names_are_escaped(capsys, folder, name):
 @pytest.mark.parametrize(
     ("values", "name", "text"),
     [
-        (np.zeros((48, 48), np.uint8), "x.png", "x.png: the picture is constant"),
-        (PICTURE[:8, :8], "x.png", "x.png: the picture has 8 × 8 pixels, too few patches"),
+        (np.zeros((48, 48), np.uint8), "x.png", "x.png: the image is constant"),
+        (PICTURE[:8, :8], "x.png", "x.png: the image has 8 × 8 pixels, too few patches"),
         (np.zeros((5, 48, 48)), "x.npy", "x.npy has pages, shape (5, 48, 48): save one"),
         (np.zeros((2, 5, 48, 48)), "x.npy", "x.npy has pages, shape (2, 5, 48, 48): save one"),
-        (np.zeros(48), "x.npy", "x.npy has shape (48,): a picture has rows and columns"),
-        (np.full((48, 48), np.nan), "x.npy", "x.npy: the picture contains NaN or inf"),
+        (np.zeros(48), "x.npy", "x.npy has shape (48,): an image has rows and columns"),
+        (np.full((48, 48), np.nan), "x.npy", "x.npy: the image contains NaN or inf"),
     ],
     ids=["constant", "tiny", "volume", "stack", "row", "nan"],
 )
-def test_pictures_that_cannot_be_explored(capsys, folder, files, values, name, text):
+def test_images_that_cannot_be_explored(capsys, folder, files, values, name, text):
     if name.endswith("npy"):
         np.save(folder / name, values)
     else:

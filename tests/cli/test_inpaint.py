@@ -76,7 +76,7 @@ def test_dead_pixels_are_found_and_filled(folder, capsys):
     assert not dead_pixels(clean).any()
 
 
-def test_nothing_missing_is_said(folder, capsys):
+def test_nothing_missing_is_reported(folder, capsys):
     put("a.png", PICTURE)
     code, _, err = ended(capsys, "inpaint", "a.png", "-o", "b.png")
     assert code == 0
@@ -120,3 +120,11 @@ def test_a_movie_is_filled_frame_by_frame_or_together(folder, capsys):
     found = np.load(folder / "b.npy")
     np.testing.assert_array_equal(found[marked == 0], movie[marked == 0])
     assert np.abs(found[1].astype(float) - PICTURE).max() < 60
+
+
+def test_an_unknown_device_is_rejected_before_anything_is_written(folder, capsys):
+    put("a.png", PICTURE)
+    put("mask.png", MASK)
+    arguments = ("inpaint", "a.png", "--mask", "mask.png", "-o", "b.png", "--device", "foo")
+    assert "--device foo is unknown" in rejected(capsys, *arguments)
+    assert not (folder / "b.png").exists()

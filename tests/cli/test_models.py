@@ -63,7 +63,7 @@ def test_a_model_of_other_patches_is_no_start(capsys):
 
 
 @pytest.mark.parametrize("method", ["conditioned", "log-det", "orthonormal"])
-def test_learning_from_pictures_takes_mean_free_patches(capsys, method):
+def test_learning_from_images_takes_mean_free_patches(capsys, method):
     put("a.png", noisy())
     put("b.png", np.stack([noisy(seed) for seed in range(3)], axis=-1), has_channels=True)
     words = ["learn", "a.png", "b.png", "-o", "m.kf", "--patch-size", 4, "--method", method]
@@ -152,7 +152,7 @@ def test_path_chooses_a_bound_by_folds_and_saves_what_it_learns(signals, capsys)
 
 
 @pytest.mark.parametrize("words", [[], ["--choose", "-o", "m.kf"]])
-def test_of_a_constant_picture_there_is_nothing_to_choose(folder, capsys, words):
+def test_of_a_constant_image_there_is_nothing_to_choose(folder, capsys, words):
     put("flat.png", np.full((40, 40), 100, np.uint8))
     np.save("flat.npy", np.full((50, 9), 0.1))
     np.save("rows.npy", np.repeat(np.arange(50.0), 9).reshape(50, 9))
@@ -203,14 +203,14 @@ def test_the_error_that_the_path_chooses_by_can_be_given(signals, capsys):
         (["encode", "m.kf", "signals.npy", "-o", "c.npy"], "give a name that ends with .npz"),
         (
             ["encode", "a.png", "signals.npy", "-o", "c.npz"],
-            "a.png is a picture, not a transform",
+            "a.png is an image, not a transform",
         ),
         (
             ["decode", "m.kf", "missing.npz", "-o", "c.npy"],
             "missing.npz: No such file",
         ),
         (["decode", "m.kf", "m.npz", "-o", "c.npy"], "m.npz is a transform, not sparse codes"),
-        (["decode", "m.kf", "a.png", "-o", "c.npy"], "a.png is a picture, not sparse codes"),
+        (["decode", "m.kf", "a.png", "-o", "c.npy"], "a.png is an image, not sparse codes"),
         (["decode", "wide.npz", "wide.npz", "-o", "c.npy"], "wide.npz is sparse codes, not a tr"),
         (
             ["encode", "signals.npy", "m.kf", "-o", "c.npz"],
@@ -224,7 +224,7 @@ def test_the_error_that_the_path_chooses_by_can_be_given(signals, capsys):
         (["decode", "m.kf", "signals.npy", "-o", "c.npy"], "signals.npy is a NumPy array, not"),
         (
             ["encode", "m.kf", "a.png", "-o", "c.npz"],
-            "a.png is a picture, not signals: give ",
+            "a.png is an image, not signals: give ",
         ),
         (["encode", "m.kf", "complex.npy", "-o", "c.npz"], "of real numbers"),
         (["learn", "header.npy", "-o", "n.kf"], "header.npy is not a valid NPY file"),
@@ -236,7 +236,7 @@ def test_the_error_that_the_path_chooses_by_can_be_given(signals, capsys):
         (["learn", "signals.npy", "-o", "/dev/null"], "/dev/null is a device, a pipe or a socket"),
         (["info", "missing.kf"], "missing.kf: No such file"),
         (["learn", "signals.npy", "-o", "n.kf", "--init", "dtc"], "--init dtc: give auto, dct, "),
-        (["learn", "signals.npy", "-o", "n.kf", "--init", "a.png"], "a.png is a picture, not a tr"),
+        (["learn", "signals.npy", "-o", "n.kf", "--init", "a.png"], "a.png is an image, not a tr"),
         (["learn", "signals.npy", "-o", "n.kf", "--norm", "0"], "--norm 0.0: "),
         (
             ["learn", "signals.npy", "-o", "n.kf", "--objective", "relative", "--variant", "paper"],

@@ -63,7 +63,7 @@ def test_what_is_rejected_leaves_no_folder(folder, capsys, words):
     put("a.png", noisy())
     put("in/a.png", noisy())
     put("in/x/b.png", noisy())
-    (folder / "text.png").write_text("no picture")
+    (folder / "text.png").write_text("no image")
     np.save("nan.npy", np.full((36, 36), np.nan))
     before = sorted(folder.rglob("*"))
     assert ended(capsys, "denoise", *words)[0] == 2
@@ -80,9 +80,9 @@ def test_an_interruption_leaves_no_empty_folder(folder, capsys, monkeypatch):
     assert [file.name for file in folder.iterdir()] == ["a.png"]
 
 
-def test_a_failure_leaves_the_folders_of_other_pictures(folder, capsys):
+def test_a_failure_leaves_the_folders_of_other_images(folder, capsys):
     put("a.png", noisy())
-    (folder / "b.png").write_text("no picture")
+    (folder / "b.png").write_text("no image")
     assert ended(capsys, "denoise", "a.png", "b.png", "-o", "out", "--sigma", 0)[0] == 2
     assert [file.name for file in (folder / "out").iterdir()] == ["a.png"]
 
@@ -106,7 +106,7 @@ def test_a_folder_that_another_command_makes_meanwhile_is_used(folder, capsys, m
 def test_a_name_that_looks_like_a_parameter_stays_as_it_is(folder, capsys, name):
     assert f"error: {name}: No such file" in rejected(capsys, "denoise", name)
     name = f"{name.removesuffix('.png')}.png"
-    (folder / name).write_text("no picture")
+    (folder / name).write_text("no image")
     assert f"error: {name} is not a valid PNG file" in rejected(capsys, "denoise", name)
     put(name, noisy()[:9, :9])
     line = rejected(capsys, "denoise", name, "--patch-size", 12)
@@ -160,7 +160,7 @@ def test_a_reference_may_be_black_and_white(capsys):
         ("i2", "-32768", -32768),
     ],
 )
-def test_values_that_mean_no_data_are_left_alone_and_told(capsys, dtype, text, value):
+def test_values_that_mean_no_data_are_left_alone_and_reported(capsys, dtype, text, value):
     values = noisy().clip(1).astype(dtype)
     values[:20, :30] = value
     tags = [(42113, "s", 0, text, True)]
@@ -177,7 +177,7 @@ def test_values_that_mean_no_data_are_left_alone_and_told(capsys, dtype, text, v
 
 
 @pytest.mark.filterwarnings("default")
-def test_values_that_mean_no_data_are_told_where_they_count(capsys):
+def test_values_that_mean_no_data_are_reported_where_they_count(capsys):
     values = noisy().clip(1)
     values[:20, :30] = 0
     tifffile.imwrite("a.tif", values, metadata=None, extratags=[(42113, "s", 0, "0", True)])
@@ -189,7 +189,7 @@ def test_values_that_mean_no_data_are_told_where_they_count(capsys):
 @pytest.mark.parametrize(
     ("dtype", "text"), [("u1", "-9999"), ("u1", "nan"), ("f4", "no number"), ("f4", "1e300")]
 )
-def test_where_all_values_are_data_nothing_is_told(capsys, dtype, text):
+def test_where_all_values_are_data_nothing_is_reported(capsys, dtype, text):
     tags = [(42113, "s", 0, text, True)]
     tifffile.imwrite("a.tif", noisy().astype(dtype), metadata=None, extratags=tags)
     code, _, err = ended(capsys, "denoise", "a.tif", "--sigma", 0)

@@ -19,7 +19,7 @@ QUICK = ("--patch-size", 5, "--quality", "fast")  # the noise is the same at eve
 
 
 def photons(seed=0, gain=20.0):
-    """A picture of 16 bit with shot noise."""
+    """An image of 16 bit with shot noise."""
     counts = np.random.default_rng(seed).poisson(CLEAN / 4)
     return as_stored(gain * counts, np.uint16)
 
@@ -38,7 +38,7 @@ def line_of(capsys, *words):
 
 
 def quickly_denoised(values, **options):
-    """What the library makes of a picture of 16 bit that the command denoises quickly."""
+    """What the library makes of an image of 16 bit that the command denoises quickly."""
     image = np.float32(values)
     return kf.denoise(image, patch_size=5, quality="fast", value_range=(0, 65535), **options)
 
@@ -72,7 +72,7 @@ def test_the_noise_of_the_options_is_the_noise_of_the_library(folder, capsys, wo
 # --- The line
 
 
-def test_shot_noise_is_found_and_told(capsys):
+def test_shot_noise_is_found_and_reported(capsys):
     put("a.tif", photons())
     line = line_of(capsys, "a.tif")
     found = re.search(
@@ -90,12 +90,12 @@ def test_shot_noise_is_found_and_told(capsys):
         ("--sigma 15", "noise 15"),
     ],
 )
-def test_noise_that_is_given_is_told_as_it_is(capsys, words, told):
+def test_noise_that_is_given_is_reported_as_it_is(capsys, words, told):
     put("a.tif", photons()[:64, :64])
     assert f"64 × 64, {told}, " in line_of(capsys, "a.tif", *words.split())
 
 
-def test_correlated_noise_is_told_by_its_size(capsys):
+def test_correlated_noise_is_reported_by_its_size(capsys):
     noise = gaussian_filter(np.random.default_rng(0).standard_normal(CLEAN.shape), 1)
     np.save("a.npy", CLEAN + 20 * noise / noise.std())
     line = line_of(capsys, "a.npy", "--noise", "correlated")
@@ -291,7 +291,7 @@ def test_counts_of_a_few_photons_in_whole_numbers_are_warned_of(tmp_path, capsys
 # --- Nothing to remove
 
 
-def test_a_picture_that_stays_as_it_is_is_said_to(capsys):
+def test_an_image_that_stays_as_it_is_is_reported(capsys):
     put("a.png", np.uint8(np.indices((40, 40)).sum(axis=0)))  # smooth: no noise is found
     code, line, err = ended(capsys, "denoise", "a.png", *QUICK)
     assert code == 0
@@ -331,6 +331,6 @@ def test_json_says_how_certain_the_noise_is(capsys):
     record = record_of(capsys, "a.tif")
     (confidence,), (evidence,) = record["noise_confidence"], record["noise_evidence"]
     assert 0.9 < confidence <= 1
-    assert evidence.startswith("measured in ")
+    assert evidence == "values are as far apart as the photons that explain their noise"
     record = record_of(capsys, "a.tif", "--sigma", 20, "--overwrite")
     assert (record["noise_confidence"], record["noise_evidence"]) == ([1.0], [""])

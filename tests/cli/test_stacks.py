@@ -39,7 +39,7 @@ def done(capsys, *words):
 
 @pytest.mark.parametrize("option", [[], ["--stack"]])
 @pytest.mark.parametrize("kind", ["imagej", "ome", "pages"])
-def test_every_plane_of_a_tiff_is_a_picture_of_its_own(folder, capsys, option, kind):
+def test_every_plane_of_a_tiff_is_an_image_of_its_own(folder, capsys, option, kind):
     values = hyperstack(2, 2, 2)
     told = {"imagej": {"imagej": True}, "ome": {"ome": True}, "pages": {}}[kind]
     metadata = {"axes": "TZCYX"} if told else None
@@ -65,7 +65,7 @@ def test_a_volume_is_along_z_and_never_over_channels_or_times(folder, capsys):
 
 
 def movie_of(*lengths):
-    """Frames of one picture with noise of their own; the noise of the second channel is larger."""
+    """Frames of one image with noise of their own; the noise of the second channel is larger."""
     frames = np.stack([noisy(seed)[:20, :24] // 2 for seed in range(np.prod(lengths))])
     frames = frames.reshape(*lengths, *SMALL)
     frames[:, :, 1] = 255 - frames[:, :, 1]
@@ -107,7 +107,7 @@ def test_channels_alone_are_no_movie(files, capsys):
     tifffile.imwrite("a.tif", hyperstack(3), imagej=True, metadata={"axes": "CYX"})
     before = files()
     line = rejected(capsys, "denoise", "a.tif", "--movie")
-    text = "a.tif: the axes of the picture are CYX, none of which is the time of a movie: "
+    text = "a.tif: the axes of the image are CYX, none of which is the time of a movie: "
     assert f"{text}leave out --movie." in line
     assert files() == before
 
@@ -116,7 +116,7 @@ def test_channels_alone_are_no_volume(files, capsys):
     tifffile.imwrite("a.tif", hyperstack(3), imagej=True, metadata={"axes": "CYX"})
     before = files()
     line = rejected(capsys, "denoise", "a.tif", "--volume")
-    text = "a.tif: the axes of the picture are CYX, none of which is the depth of a volume: "
+    text = "a.tif: the axes of the image are CYX, none of which is the depth of a volume: "
     assert f"{text}leave out --volume." in line
     assert files() == before
 
@@ -180,7 +180,7 @@ def test_one_transform_is_learned_from_all_files_whatever_their_size_and_colours
     assert_array_equal(stored[2], cleaned(colours, transform=shared, channel_axis=-1))
 
 
-def test_sharing_estimates_the_noise_of_every_picture(capsys):
+def test_sharing_estimates_the_noise_of_every_image(capsys):
     put("a.png", noisy())
     put("b.png", as_stored(kf.add_noise(PICTURE, 5, rng=0), np.uint8))
     words = ["denoise", "a.png", "b.png", "--share", "--noise", "white", "--json"]
@@ -221,7 +221,7 @@ def test_a_shared_transform_of_shallow_volumes_fits_them(folder, capsys):
 def test_a_file_that_cannot_be_read_costs_only_itself(folder, capsys):
     put("a.png", noisy())
     put("b.png", noisy(1))
-    (folder / "bad.png").write_text("no picture")
+    (folder / "bad.png").write_text("no image")
     code, out, err = ended(capsys, "denoise", "bad.png", "a.png", "b.png", "--share", *WORDS)
     assert code == 2
     assert re.fullmatch(r"kappaform: error: bad\.png is not a valid PNG file: .*\n", err)

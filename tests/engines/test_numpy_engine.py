@@ -176,7 +176,7 @@ def test_float32_signals_have_statistics_of_six_digits(rng):
     assert found.discarded_energy == pytest.approx(discarded, rel=1e-6)
 
 
-def test_tiny_discarded_energy_is_not_lost_beside_large_codes():
+def test_tiny_discarded_energy_is_not_lost_next_to_large_codes():
     signals = np.tile([1e9, 1e-9], (5000, 1))
     assert engine_for(signals).run_pass(np.eye(2), 1).discarded_energy == pytest.approx(5e-15)
 

@@ -6,7 +6,7 @@ import pytest
 from helpers import as_dask, as_tensor, orthogonal
 
 from kappaform.engines import engine_for
-from kappaform.engines.engine import refit_of
+from kappaform.engines.codes import refit_of
 from kappaform.linalg import scaled_inverse
 
 DTYPES = ("float32", "float64")

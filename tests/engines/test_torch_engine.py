@@ -51,7 +51,7 @@ def test_statistics_are_those_of_arrays(n, dtype, device, rng):
         assert all(getattr(found, field).dtype == np.float64 for field in ("gram", "cross"))
 
 
-def test_tensors_of_a_type_of_one_s_own_are_tensors(rng):
+def test_tensors_of_a_custom_type_are_tensors(rng):
     class Mine(torch.Tensor):
         pass
 
@@ -337,7 +337,7 @@ def test_a_pass_needs_little_memory_beyond_the_data():
         assert torch.cuda.max_memory_allocated() - before < 2**28 + cuts
 
 
-def test_without_kernels_a_gpu_is_used_through_torch_and_that_is_said(monkeypatch, caplog):
+def test_without_kernels_a_gpu_is_used_through_torch_and_that_is_reported(monkeypatch, caplog):
     from kappaform.engines.torch import _kernels_run_on
 
     monkeypatch.setattr(torch.version, "cuda", "12.8")

@@ -2,12 +2,13 @@
 
 import pickle
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import blas_threads, each_estimator
+from helpers import ESTIMATORS, blas_threads, each_estimator
 from threadpoolctl import threadpool_limits
 
 import kappaform as kf
@@ -47,10 +48,11 @@ def assert_whole(estimator, n_features):
     np.testing.assert_array_equal(estimator.components_, result.transform)
     np.testing.assert_array_equal(estimator.singular_values_, result.spectrum)
     np.testing.assert_array_equal(estimator.loss_curve_, result.loss)
-    assert estimator.components_.shape == (n_features, n_features)
+    assert estimator.components_.shape[-2:] == (n_features, n_features)
     assert estimator.n_features_in_ == estimator._stream.n_features == n_features
     assert estimator.n_iter_ == result.n_iter == estimator._stream.n_iter
-    assert estimator.transform(np.ones((2, n_features))).shape == (2, n_features)
+    width = estimator.components_.size // n_features  # of a union, that of all transforms
+    assert estimator.transform(np.ones((2, n_features))).shape == (2, width)
     pickle.loads(pickle.dumps(estimator)).partial_fit(np.eye(n_features))
 
 
@@ -101,6 +103,10 @@ def test_after_a_rejected_batch_of_named_columns_the_names_stay(signals):
 
 
 # --- interrupted ---------------------------------------------------------------------------------
+
+KINDS = {each.__name__: partial(each, init="dct") for each in ESTIMATORS}
+KINDS["UnionTransform"] = partial(kf.UnionTransform, n_transforms=2, n_starts=1)
+each_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 class CtrlC:
@@ -157,10 +163,12 @@ def _interrupted_anywhere(fitted, call, *args):
         yield after, estimator, before, interrupt
 
 
-@each_estimator
-def test_a_fit_interrupted_anywhere_is_whole_or_changes_nothing(estimator_class, signals):
-    fitted = estimator_class(3, init="dct", tol=1e-2).fit(signals)
+@each_kind
+def test_a_fit_interrupted_anywhere_is_whole_or_changes_nothing(kind, signals):
+    fitted = KINDS[kind](3, tol=1e-2).fit(signals)
     fitted.set_params(n_nonzero_coefs=1, max_iter=2, tol=0.5)
+    if kind == "UnionTransform":  # which grows otherwise, before anything can be kept
+        fitted.set_params(init=np.stack([np.eye(4), np.ones((4, 4)) - np.eye(4)]))
     carries = {}
     for after, estimator, before, interrupt in interrupted_anywhere(
         fitted, "fit", signals[:40, :4]
@@ -177,9 +185,9 @@ def test_a_fit_interrupted_anywhere_is_whole_or_changes_nothing(estimator_class,
     assert sum(in_order) > 20
 
 
-@each_estimator
-def test_a_batch_interrupted_anywhere_is_learned_or_changes_nothing(estimator_class, signals):
-    first = estimator_class(3, init="dct").partial_fit(signals[:100])
+@each_kind
+def test_a_batch_interrupted_anywhere_is_learned_or_changes_nothing(kind, signals):
+    first = KINDS[kind](3).partial_fit(signals[:100])
     for _, estimator, before, _ in interrupted_anywhere(first, "partial_fit", signals[100:120]):
         if estimator.n_iter_ == 1:
             assert_same_parts(estimator, before)
@@ -217,3 +225,21 @@ def test_ctrl_c_after_the_last_iteration_of_learn_carries_the_result(signals, mo
     with pytest.raises(kf.LearningInterrupted) as caught:
         kf.learn(signals, kf.Orthonormal(), n_nonzero_coefs=3, max_iter=3)
     assert caught.value.result.n_iter == 3
+
+
+@pytest.mark.parametrize("call", ["learn", "fit"])
+def test_ctrl_c_at_any_line_after_the_last_iteration_carries_the_result(call, signals):
+    def learn():
+        kf.learn(signals[:40], kf.Orthonormal(), n_nonzero_coefs=3, max_iter=1)
+
+    def fit():
+        kf.OrthonormalTransform(3, max_iter=1, tol=1).fit(signals[:40])
+
+    function, whole = {"learn": learn, "fit": fit}[call], CtrlC()
+    function()  # what is computed once does not count
+    whole(function)
+    last = whole.n_lines
+    interrupts = [CtrlC(after)(function) for after in range(last - 150, last + 1)]
+    carries = [isinstance(interrupt, kf.LearningInterrupted) for interrupt in interrupts]
+    assert carries[-1]
+    assert carries == sorted(carries)

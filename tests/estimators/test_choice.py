@@ -235,7 +235,7 @@ def test_jobs_learn_at_the_same_time(signals):
     assert len(met) == 2
 
 
-def test_verbose_tells_every_fold_and_bound_with_its_error(signals, chosen, capsys):
+def test_verbose_reports_every_fold_and_bound_with_its_error(signals, chosen, capsys):
     chooser().fit(signals)
     assert capsys.readouterr() == ("", "")
     chooser(verbose=1, choose_by="relative").fit(signals)
@@ -251,7 +251,7 @@ def test_verbose_tells_every_fold_and_bound_with_its_error(signals, chosen, caps
     assert re.fullmatch(rf"{re.escape(who)} stopped after \d+ iterations: .*", end)
 
 
-def test_more_verbose_tells_every_iteration_too(signals, capsys):
+def test_more_verbose_reports_every_iteration_too(signals, capsys):
     chooser(verbose=2, tol=0.1).fit(signals)
     lines = capsys.readouterr().out.splitlines()
     assert sum("] iteration " in line for line in lines) > sum("] fold " in line for line in lines)

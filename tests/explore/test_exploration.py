@@ -1,4 +1,4 @@
-"""What a path of bounds does to a picture, against the library's own functions."""
+"""What a path of bounds does to an image, against the library's own functions."""
 
 from functools import partial
 from itertools import pairwise
@@ -40,19 +40,19 @@ def test_a_looser_bound_sparsifies_better(found):
     assert errors == sorted(errors, reverse=True)
 
 
-def test_the_best_view_rebuilds_best(found):
+def test_the_best_view_reconstructs_best(found):
     errors = [view.reconstruction for view in found.views]
     assert errors[found.best] == min(errors)
 
 
-def test_views_show_different_pictures(found):
+def test_views_show_different_images(found):
     for name in ("reconstructed", "denoised"):
         pictures = [getattr(view, name) for view in found.views]
         assert all(picture.shape == PICTURE.shape for picture in pictures)
         assert not np.allclose(pictures[0], pictures[-1])
 
 
-def test_a_picture_is_reconstructed_exactly_from_all_coefficients():
+def test_an_image_is_reconstructed_exactly_from_all_coefficients():
     image = camera()[:20, :28].astype(float)  # no multiples of a patch
     transform = kf.random_basis(64) * np.linspace(1, 3, 64)[:, np.newaxis]
     assert np.allclose(reconstructed(image, transform, 8, 64), image)
@@ -87,7 +87,7 @@ def test_each_colour_is_reconstructed_and_denoised():
     assert found.views[0].reconstructed.shape == found.views[0].denoised.shape == image.shape
 
 
-def test_noise_that_is_given_is_used_and_said():
+def test_noise_that_is_given_is_used_and_reported():
     noise = kf.Shot(2.0)
     found = explore(PICTURE, (1, 2), noise=noise)
     assert found.noise is noise
@@ -110,12 +110,12 @@ def test_progress_never_falls_and_ends_at_one():
 @pytest.mark.parametrize(
     ("image", "text"),
     [
-        (np.ones((64, 64)), "the picture is constant: there is nothing to learn"),
-        (PICTURE[:15], "the picture has 64 × 15 pixels, too few patches to learn from: give at"),
-        (np.where(np.eye(64), np.nan, PICTURE), "the picture contains NaN or inf"),
+        (np.ones((64, 64)), "the image is constant: there is nothing to learn"),
+        (PICTURE[:15], "the image has 64 × 15 pixels, too few patches to learn from: give at"),
+        (np.where(np.eye(64), np.nan, PICTURE), "the image contains NaN or inf"),
     ],
 )
-def test_pictures_that_show_nothing_are_rejected(image, text):
+def test_images_that_show_nothing_are_rejected(image, text):
     with pytest.raises(ValueError, match=text):
         explore(image, BOUNDS)
 

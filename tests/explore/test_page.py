@@ -67,7 +67,7 @@ def test_the_numbers_are_those_of_the_views(found, text):
         assert shown["numbers"]["reconstruction error"] == f"{100 * view.reconstruction:.1f} %"
 
 
-def test_the_pictures_are_those_of_the_views(found, text):
+def test_the_images_are_those_of_the_views(found, text):
     for view, shown in zip(found.views, data_of(text)["views"], strict=True):
         for name in ("denoised", "reconstructed"):
             made = np.clip(getattr(view, name), 0, 255)
@@ -130,7 +130,7 @@ def test_a_name_stays_a_name(found, name):
     tags = [tag for tag, _ in Tags(strange).found]
     assert tags == [tag for tag, _ in Tags(text).found]
     before = next(a for t, a in Tags(strange).found if a.get("id") == "before")
-    assert before["alt"] == f"The original picture: {name}, 64 × 64 pixels."
+    assert before["alt"] == f"The original image: {name}, 64 × 64 pixels."
     assert not any("onerror" in attributes for _, attributes in Tags(strange).found)
 
 
@@ -148,7 +148,7 @@ def test_the_table_has_all_numbers_without_a_program(found, text):
         assert f"<td>{view.bound:g}</td><td>{view.condition_number:.4f}</td>" in table
 
 
-def test_pictures_lose_quality_until_they_fit(found, monkeypatch):
+def test_images_lose_quality_until_they_fit(found, monkeypatch):
     large, best = page_of(found, About("x.png"))
     pictures = [
         view[name] for view in data_of(large)["views"] for name in ("denoised", "reconstructed")

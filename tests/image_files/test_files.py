@@ -52,7 +52,7 @@ LOSSLESS = [
 
 
 @pytest.mark.parametrize(("suffix", "shape", "dtype"), LOSSLESS)
-def test_a_written_picture_is_read_back_bit_by_bit(tmp_path, rng, suffix, shape, dtype):
+def test_a_written_image_is_read_back_bit_by_bit(tmp_path, rng, suffix, shape, dtype):
     has_channels = shape[-1] in (2, 3, 4) and shape != (6, 7, 3)
     has_alpha = has_channels and shape[-1] in (2, 4)
     values = pixels(rng, shape, dtype)
@@ -77,7 +77,7 @@ def test_a_fourth_channel_is_alpha_only_where_the_file_says_so(tmp_path, rng, su
         write(tmp_path / "a.png", picture)
 
 
-def test_jpeg_keeps_a_smooth_picture_within_two_levels(tmp_path):
+def test_jpeg_keeps_a_smooth_image_within_two_levels(tmp_path):
     ramp = np.tile(np.arange(0, 256, 4, dtype=np.uint8), (64, 1))
     write(tmp_path / "a.jpg", Picture(ramp, False))
     picture = read_image(tmp_path / "a.jpg")
@@ -281,7 +281,7 @@ CMYK = io.BytesIO()
 Image.fromarray(NOISE).convert("CMYK").save(CMYK, "JPEG")
 
 DAMAGED = {
-    "text.png": (b"no picture", "cannot identify image file"),
+    "text.png": (b"no image", "cannot identify image file"),
     "empty.png": (b"", "cannot identify image file"),
     "cut.png": (png_bytes((30, 30))[:500], "not a valid"),
     "head.png": (png_bytes((30, 30))[:40], "not a valid"),
@@ -293,7 +293,7 @@ DAMAGED = {
     "samples.tif": (tiff_of_samples(20_000), "1800000000 bytes, more than the limit"),
     "tile.tif": (tiff_with_a_huge_tile(), "bytes, more than the limit"),
     "huge.png": (huge_png(), "10000000000 pixels"),
-    "text.tif": (b"no picture", "not a TIFF file"),
+    "text.tif": (b"no image", "not a TIFF file"),
     "empty.tif": (b"", "not a valid"),
     "cut.tif": (tiff_bytes(NOISE)[:600], "not a valid"),
     "deflated.tif": (tiff_bytes(NOISE, compression="zlib")[:600], "not a valid"),
@@ -313,7 +313,7 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("name", DAMAGED)
-def test_what_is_no_picture_is_rejected_in_one_line_that_names_the_file(tmp_path, name):
+def test_what_is_no_image_is_rejected_in_one_line_that_names_the_file(tmp_path, name):
     data, message = DAMAGED[name]
     (tmp_path / name).write_bytes(data)
     with pytest.raises(ValueError, match=message) as caught:
@@ -417,12 +417,12 @@ def test_missing_files_folders_and_unknown_suffixes_are_rejected(tmp_path):
 @pytest.mark.parametrize(
     ("name", "shape", "dtype", "message"),
     [
-        ("a.png", (9, 9), "f4", "PNG holds uint8 or uint16, the picture is float32: write TIFF"),
-        ("a.jpg", (9, 9), "u2", "JPEG holds uint8, the picture is uint16: write PNG, TIFF or NPY"),
-        ("a.jpg", (9, 9, 4), "u1", "JPEG cannot hold the 4 channels of the picture: write PNG"),
+        ("a.png", (9, 9), "f4", "PNG holds uint8 or uint16, the image is float32: write TIFF"),
+        ("a.jpg", (9, 9), "u2", "JPEG holds uint8, the image is uint16: write PNG, TIFF or NPY"),
+        ("a.jpg", (9, 9, 4), "u1", "JPEG cannot hold the 4 channels of the image: write PNG"),
         ("a.png", (9, 9, 9), "u1", "PNG holds one page"),
         ("a.jpg", (1, 65_501), "u1", "JPEG holds 65500 pixels per side, .*: write PNG"),
-        ("a.tif", (9, 9), "?", "TIFF holds .*, the picture is bool: write NPY"),
+        ("a.tif", (9, 9), "?", "TIFF holds .*, the image is bool: write NPY"),
     ],
 )
 def test_a_format_that_would_lose_something_is_rejected(tmp_path, name, shape, dtype, message):

@@ -60,7 +60,7 @@ def info_of(path):
 
 @pytest.mark.parametrize("suffix", HOLDS_EXIF)
 @pytest.mark.parametrize("target", HOLDS_EXIF)
-def test_exif_stays_and_the_orientation_is_that_of_the_upright_picture(tmp_path, suffix, target):
+def test_exif_stays_and_the_orientation_is_that_of_the_upright_image(tmp_path, suffix, target):
     options = {"lossless": True} if suffix == ".webp" else {}
     source = saved(tmp_path / f"a{suffix}", exif=camera_exif(), **options)
     found = exif_of(copied(source, target))
@@ -74,7 +74,7 @@ def test_exif_stays_and_the_orientation_is_that_of_the_upright_picture(tmp_path,
         assert image.size == (48, 32)
 
 
-def test_the_preview_of_the_old_picture_goes(tmp_path):
+def test_the_preview_of_the_old_image_goes(tmp_path):
     block = struct.pack("<2sHIHHHIHHIH", b"II", 42, 8, 1, MAKER, 2, 2, 0x41, 0, 26, 1)
     block += struct.pack("<HHIII", 0x0201, 4, 1, 99, 0)  # a second directory, for the preview
     source = saved(tmp_path / "a.jpg", exif=b"Exif\0\0" + block)
@@ -107,7 +107,7 @@ def test_pixels_per_inch_stay(tmp_path, suffix, target):
 
 @pytest.mark.parametrize("suffix", HOLDS_EXIF)
 @pytest.mark.parametrize("orientation", [1, 3, 6, 8])
-def test_resolution_and_size_are_those_of_the_upright_picture(tmp_path, suffix, orientation):
+def test_resolution_and_size_are_those_of_the_upright_image(tmp_path, suffix, orientation):
     exif = camera_exif()
     exif[ORIENTATION], exif[X_RESOLUTION], exif[X_RESOLUTION + 1] = orientation, 300.0, 150.0
     exif[MAIN_WIDTH], exif[MAIN_HEIGHT] = 32, 48
@@ -254,7 +254,7 @@ def test_a_quality_that_is_given_counts(tmp_path):
     assert small < large
 
 
-def test_pictures_from_elsewhere_become_jpeg_of_quality_95(tmp_path):
+def test_images_from_elsewhere_become_jpeg_of_quality_95(tmp_path):
     expected = saved(tmp_path / "b.jpg", quality=95)
     with Image.open(copied(saved(tmp_path / "a.png"), ".jpg")) as found:
         assert JpegImagePlugin.get_sampling(found) == 0
@@ -305,7 +305,7 @@ def test_palettes_and_bits_of_bmp_become_colours_and_grey(tmp_path):
 @pytest.mark.parametrize(
     ("name", "shape", "message"),
     [
-        ("a.bmp", (9, 9, 4), "BMP cannot hold the 4 channels of the picture: write PNG"),
+        ("a.bmp", (9, 9, 4), "BMP cannot hold the 4 channels of the image: write PNG"),
         ("a.webp", (1, 16_384), "WEBP holds 16383 pixels per side, .*: write PNG"),
     ],
 )
@@ -326,10 +326,10 @@ def test_animations_are_rejected(tmp_path, suffix):
         read_image(tmp_path / f"a{suffix}")
 
 
-def test_of_a_photograph_with_a_second_picture_the_first_is_kept(tmp_path):
+def test_of_a_photograph_with_a_second_image_the_first_is_kept(tmp_path):
     first, second = Image.fromarray(COLOURS), Image.fromarray(255 - COLOURS)
     first.save(tmp_path / "a.jpg", "MPO", save_all=True, append_images=[second])
-    with pytest.warns(UserWarning, match="without all except the first of its 2 pictures"):
+    with pytest.warns(UserWarning, match="without all except the first of its 2 images"):
         copy = copied(tmp_path / "a.jpg")
     with Image.open(copy) as image:
         assert image.format == "JPEG"

@@ -27,7 +27,7 @@ def written(path, pixels, **options):
 
 
 def copied(source, suffix=".tif"):
-    """The file that is written of the picture that is read."""
+    """The file that is written of the image that is read."""
     target = source.with_name(f"copy{suffix}")
     write_image(target, read_image(source))
     return target
@@ -147,7 +147,7 @@ def test_texts_resolution_profile_and_place_on_earth_stay(tmp_path):
     assert tags_of(copied(source), *names) == tags_of(source, *names)
 
 
-def test_description_of_tifffile_stays_beside_that_of_the_user(tmp_path):
+def test_description_of_tifffile_stays_next_to_that_of_the_user(tmp_path):
     told = {"axes": "TCYX", "mine": [1, 2]}
     source = written(tmp_path / "a.tif", values(2, 3, 9, 8), metadata=told, description="own")
     with tifffile.TiffFile(copied(source)) as file:
@@ -225,9 +225,7 @@ def test_colours_of_a_stack_come_last_and_keep_their_alpha(tmp_path):
 
 def test_channels_are_no_depth(tmp_path):
     written(tmp_path / "a.tif", values(3, 20, 16), metadata={"axes": "CYX"})
-    with pytest.raises(
-        ValueError, match=r"axes of the picture are CYX, none .* leave out --volume"
-    ):
+    with pytest.raises(ValueError, match=r"axes of the image are CYX, none .* leave out --volume"):
         read_image(tmp_path / "a.tif").as_stack(VOLUME)
 
 
@@ -288,7 +286,7 @@ def test_other_colours_are_rejected_by_their_names(tmp_path, photometric, n_samp
 
 
 @pytest.mark.parametrize("orientation", [3, 6])
-def test_an_orientation_is_followed_and_told_no_more(tmp_path, orientation):
+def test_an_orientation_is_followed_and_removed(tmp_path, orientation):
     pixels = values(9, 8)
     tags = [(274, "H", 1, orientation, True)]
     source = written(tmp_path / "a.tif", pixels, metadata=None, extratags=tags)
@@ -299,7 +297,7 @@ def test_an_orientation_is_followed_and_told_no_more(tmp_path, orientation):
 
 
 @pytest.mark.parametrize("orientation", [1, 3, 6, 8])
-def test_the_resolution_is_that_of_the_upright_picture(tmp_path, orientation):
+def test_the_resolution_is_that_of_the_upright_image(tmp_path, orientation):
     tags = [(274, "H", 1, orientation, True)]
     options = {"resolution": (300, 150), "resolutionunit": 2, "metadata": None}
     source = written(tmp_path / "a.tif", values(9, 8), extratags=tags, **options)
@@ -403,13 +401,13 @@ def test_pixels_of_other_files_are_not_read(tmp_path):
     assert_array_equal(tifffile.imread(target), np.stack([values(9, 8)] * 2))
 
 
-def test_other_pictures_of_a_file_are_named_as_left_out(tmp_path):
+def test_other_images_of_a_file_are_named_as_left_out(tmp_path):
     source = tmp_path / "a.tif"
     with tifffile.TiffWriter(source, ome=True) as writer:
         writer.write(values(2, 9, 8), metadata={"axes": "ZYX", "Name": "first"})
         writer.write(values(30, 20), metadata={"Name": "second"})
     target, warning = warned(source)
-    assert "all except the first of its 2 pictures" in warning
+    assert "all except the first of its 2 images" in warning
     with tifffile.TiffFile(target) as file:
         assert len(file.series) == 1
         assert file.series[0].name == "first"

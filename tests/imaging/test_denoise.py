@@ -141,7 +141,7 @@ def test_floats_keep_their_dtype(noisy, quick, dtype):
     assert np.abs(cleaned.astype(np.float64) - quick).mean() < 1
 
 
-def test_by_default_floats_keep_their_dtype_and_slices_are_cleaned_as_alone(noisy):
+def test_by_default_floats_keep_their_dtype_and_slices_are_denoised_as_alone(noisy):
     stack = np.stack([noisy[:40, :40], noisy[40:80, :40]]).astype(np.float16)
     found = kf.denoise(stack, 20.0, stack_axis=0, **SMALL)
     assert found.dtype == np.float16
@@ -508,12 +508,12 @@ def test_values_of_any_ordinary_size_are_denoised(noisy, details, factor):
 
 
 @pytest.mark.parametrize("preset", [None, "paper"])
-def test_noise_beyond_the_digits_of_the_image_is_refused_by_the_name_of_sigma(noisy, preset):
+def test_noise_beyond_the_digits_of_the_image_is_rejected_by_the_name_of_sigma(noisy, preset):
     with pytest.raises(ValueError, match=r"image has values from .*, and sigma is 1e-30"):
         kf.denoise(noisy, 1e-30, preset=preset)
 
 
-def test_values_without_a_limit_are_refused_by_the_name_of_the_image(noisy):
+def test_values_without_a_limit_are_rejected_by_the_name_of_the_image(noisy):
     missing = noisy.copy()
     missing[3, 4] = np.finfo(np.float32).min
     for image in (missing, missing.astype(np.float32)):
@@ -601,11 +601,11 @@ def test_balanced_is_the_quality_by_default(noisy):
     np.testing.assert_array_equal(kf.denoise(noisy[:40, :40], **options), given)
 
 
-def test_patch_sizes_that_are_no_integers_are_refused():
+def test_patch_sizes_that_are_no_integers_are_rejected():
     with pytest.raises(TypeError, match=r"patch_size=2\.5 is not an integer"):
         kf.denoise(np.eye(20), patch_size=2.5)
 
 
-def test_images_that_are_no_numbers_are_refused():
+def test_images_that_are_no_numbers_are_rejected():
     with pytest.raises(TypeError, match="image has dtype"):
         kf.denoise(np.array([["a", "b"]]))

@@ -134,7 +134,7 @@ def test_a_callback_sees_every_iteration(noisy):
     assert seen["lazy"] == seen["memory"] != []
 
 
-def test_nothing_is_cleaned_before_it_is_asked_for(noisy, details, monkeypatch):
+def test_nothing_is_denoised_before_it_is_asked_for(noisy, details, monkeypatch):
     monkeypatch.setattr(tiles, "_PLANE", (20, 16))
     computed = []
 
@@ -260,6 +260,6 @@ def with_nan():
         (lambda: dask.delayed(np.ones((4, 4))), {}, TypeError, "image is a Delayed"),
     ],
 )
-def test_what_cannot_be_denoised_in_chunks_is_refused(make, options, error, message):
+def test_what_cannot_be_denoised_in_chunks_is_rejected(make, options, error, message):
     with pytest.raises(error, match=message):
         kf.denoise(make(), **options)

@@ -56,7 +56,7 @@ def mixed(noises, image):
 )
 def test_noise_that_is_known_is_removed_better_than_as_white_noise(camera, kind, quality):
     noise = KINDS[kind]
-    clean = camera[:96, :96]
+    clean = camera[50:146, :96]  # edges: in plain sky a strong white filter may do as well
     noisy = kf.add_noise(clean, noise=noise, rng=1)
     options = {**PATCHES, "quality": quality}
     known = psnr(clean, kf.denoise(noisy, noise=noise, **options))
@@ -134,7 +134,7 @@ def test_the_name_of_a_kind_is_what_estimate_noise_finds(camera, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_sigma_tells_the_deviation_at_the_mean_brightness(small, kind):
+def test_sigma_reports_the_standard_deviation_at_the_mean_brightness(small, kind):
     noisy = kf.add_noise(small, noise=KINDS[kind], rng=1)
     found = kf.denoise_with_details(
         noisy, noise=KINDS[kind], transform=kf.dct_basis((4, 4)), patch_size=4
@@ -323,7 +323,7 @@ def test_images_without_noise_share_nothing():
 
 
 @pytest.mark.parametrize("given", [{"transform": np.eye(9)}, {"preset": "paper"}])
-def test_share_with_a_transform_is_refused(given):
+def test_share_with_a_transform_is_rejected(given):
     with pytest.raises(ValueError, match="share=True learns a transform: leave out transform and"):
         kf.denoise(np.eye(20), 1.0, share=True, **given)
 

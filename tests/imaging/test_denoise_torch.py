@@ -17,6 +17,7 @@ from kappaform.linalg import dct_basis
 
 torch = pytest.importorskip("torch")
 
+from kappaform.imaging import tensors  # noqa: E402
 from kappaform.imaging.cleaning import torch as clean_torch  # noqa: E402
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
@@ -211,7 +212,7 @@ def test_a_constant_tensor_and_no_noise_return_the_image(clean, device):
 
 # Groups with such a value in them solve equations that round a thousand times more than patches do.
 @pytest.mark.parametrize(("quality", "error"), [("fast", 1e-6), ("balanced", 1e-3)])
-def test_large_values_are_cleaned_in_double_precision(noisy, device, quality, error):
+def test_large_values_are_denoised_in_double_precision(noisy, device, quality, error):
     offset = torch.tensor(noisy, device=device)
     offset[0, 0] = 1e7
     options = {"transform": dct_basis((6, 6)), "quality": quality}
@@ -238,38 +239,38 @@ def test_the_settings_of_the_paper_are_applied_on_the_host(noisy, device):
         (lambda: torch.ones(9), ValueError, "dimensions of space"),
     ],
 )
-def test_what_is_no_image_is_refused_in_a_sentence(make, error, text):
+def test_what_is_no_image_is_rejected_in_a_sentence(make, error, text):
     with pytest.raises(error, match=text):
         kf.denoise(make(), 1.0)
 
 
-def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
+def test_a_gpu_that_is_not_there_is_rejected(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ValueError, match=r"'cuda': torch finds no CUDA GPU here; choose 'cpu'\."):
-        clean_torch.device_named("cuda")
+        tensors.device_named("cuda")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert clean_torch.device_named("cuda:1").index == 1
+    assert tensors.device_named("cuda:1").index == 1
     with pytest.raises(ValueError, match=r"'cuda:2': torch finds only 2 GPU\(s\)"):
-        clean_torch.device_named("cuda:2")
-    assert clean_torch.device_named("cpu") == torch.device("cpu")
+        tensors.device_named("cuda:2")
+    assert tensors.device_named("cpu") == torch.device("cpu")
 
 
 @pytest.mark.parametrize("name", ["nonsense", "mps", "meta", "cuda:", "cuda:-1", ""])
 @pytest.mark.parametrize("has_torch", [True, False])
-def test_a_device_that_is_unknown_is_refused_whether_torch_is_there_or_not(
+def test_a_device_that_is_unknown_is_rejected_whether_torch_is_there_or_not(
     name, has_torch, monkeypatch
 ):
     if not has_torch:
         monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ValueError, match=f"device '{name}' is unknown: choose 'cpu', 'cuda'"):
-        clean_torch.device_named(name)
+        tensors.device_named(name)
 
 
-def test_without_torch_a_device_is_refused_with_the_line_to_install_it(monkeypatch):
+def test_without_torch_a_device_is_rejected_with_the_line_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ImportError, match=r"pip install 'kappaform\[torch\]'"):
-        clean_torch.device_named("cuda")
+        tensors.device_named("cuda")
 
 
 def test_the_command_takes_a_device(noisy, tmp_path, device):
@@ -300,13 +301,11 @@ def test_the_pixels_of_an_array_go_to_the_device_and_back_once(
     noisy, quality, through_torch, monkeypatch
 ):
     sent, fetched = [], []
-    to_device, to_host = clean_torch.to_device, clean_torch.to_host
+    to_device, to_host = tensors.to_device, tensors.to_host
     monkeypatch.setattr(
-        clean_torch, "to_device", lambda a, d: (sent.append(a.size), to_device(a, d))[1]
+        tensors, "to_device", lambda a, d: (sent.append(a.size), to_device(a, d))[1]
     )
-    monkeypatch.setattr(
-        clean_torch, "to_host", lambda a: (fetched.append(a.numel()), to_host(a))[1]
-    )
+    monkeypatch.setattr(tensors, "to_host", lambda a: (fetched.append(a.numel()), to_host(a))[1])
     through_torch(noisy[:50, :50], 20.0, patch_size=5, quality=quality)
     assert sent == [2500]
     assert fetched == [2500, 2500]  # the image, and the map of sparsities

@@ -91,7 +91,7 @@ def test_grey_that_is_stored_as_colour_has_the_noise_of_grey(sigma):
     np.testing.assert_allclose(found.sigma, kf.estimate_sigma(grey))
 
 
-def test_an_offset_above_all_values_is_refused():
+def test_an_offset_above_all_values_is_rejected():
     with pytest.raises(ValueError, match="offset=1000 is above all values"):
         kf.denoise(data.camera()[:64, :64], noise=Shot(1.0, 0.0, 1000.0))
 

@@ -7,7 +7,7 @@ from group_cases import CASES, PLANE, ROUNDS, picture, some_covariance
 
 from kappaform.imaging.cleaning.group_kernels import centre
 from kappaform.imaging.cleaning.groups import Groups, noise_of_groups, refined
-from kappaform.imaging.work import Progress
+from kappaform.imaging.progress import Progress
 
 cases = pytest.mark.parametrize(("shape", "search"), CASES.values(), ids=CASES.keys())
 
@@ -99,7 +99,7 @@ def test_all_rounds_are_those_of_the_rule(case, guided, rng):
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
 
 
-def test_components_are_cleaned_with_the_groups_of_the_first(rng):
+def test_components_are_denoised_with_the_groups_of_the_first(rng):
     shape, search = CASES["plane"]
     _, *first = picture(shape, rng)
     second = [image.transpose(0, 2, 1).reshape(shape) for image in picture(shape, rng)[1:]]
@@ -117,7 +117,7 @@ def test_a_plane_needs_no_third_axis(rng):
     np.testing.assert_array_equal(flat, deep[0])
 
 
-def test_images_that_are_not_contiguous_are_cleaned_alike(rng):
+def test_images_that_are_not_contiguous_are_denoised_alike(rng):
     _, noisy, guess = picture((1, 20, 24), rng)
     (expected,) = refined([noisy], [guess], [None], PLANE, ROUNDS, Groups)
     wide = np.repeat(noisy, 2, axis=2)

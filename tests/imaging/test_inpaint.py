@@ -1,5 +1,7 @@
 """Missing pixels: their estimate in groups, what always holds, and what is rejected."""
 
+import sys
+
 import naive
 import numpy as np
 import pytest
@@ -7,9 +9,14 @@ from group_cases import CASES
 from skimage.data import astronaut, camera
 
 import kappaform as kf
-from kappaform.imaging.cleaning.first_guess import first_guess, start_without
+from kappaform.imaging.cleaning.fill_plan import Plan
+from kappaform.imaging.cleaning.fill_rounds import Watch
+from kappaform.imaging.cleaning.first_guess import (
+    first_guess,
+    from_other_frames,
+    start_without,
+)
 from kappaform.imaging.cleaning.groups import Groups
-from kappaform.imaging.cleaning.holes import _Watch
 
 cases = pytest.mark.parametrize(("shape", "search"), CASES.values(), ids=CASES.keys())
 
@@ -90,15 +97,28 @@ def test_the_error_of_a_first_guess_is_that_of_pixels_left_out_in_turn(rng):
 
 def test_rounds_end_when_held_out_pixels_get_worse():
     given, held = [np.zeros((1, 4, 200))], [np.ones((1, 4, 200), bool)]
-    watch = _Watch(given, held)
+    watch = Watch(given, held, 4)
     assert watch.goes_on([given[0] + 2.0])
     assert watch.goes_on([given[0] + 1.0])
     assert watch.goes_on([given[0] + 0.9])
     assert not watch.goes_on([given[0] + 0.9])  # no gain
-    few = _Watch(given, [held[0] & (np.arange(200) < 20)])
+    few = Watch(given, [held[0] & (np.arange(200) < 20)], 4)
     for gain in (0.0, 0.1, 0.2, 0.2):  # the last may be chance
         assert few.goes_on([given[0] + 1.0 - gain])
     assert not few.goes_on([given[0] + 0.8])
+
+
+@pytest.mark.parametrize("missing", [0.02, 0.5, 0.8])
+@pytest.mark.parametrize("quality", ["fast", "balanced", "best"])
+def test_rounds_do_not_end_before_the_assumed_error_is_a_quarter(quality, missing, rng):
+    known = rng.random((64, 64)) >= missing
+    plan = Plan.of(known.shape, [known], 1.0, quality, frames=False, joint=False)
+    assert plan.factor ** (plan.least_rounds - 1) <= 0.25
+    assert 4 <= plan.least_rounds < plan.n_rounds
+    given, held = [np.zeros((1, 40, 40))], [np.ones((1, 40, 40), bool)]
+    watch = Watch(given, held, plan.least_rounds)
+    gone_on = [watch.goes_on([given[0] + 1.0 + i]) for i in range(plan.least_rounds)]
+    assert gone_on == [True] * (plan.least_rounds - 1) + [False]
 
 
 def test_held_out_pixels_have_no_part_in_where_rounds_start(rng):
@@ -195,6 +215,43 @@ def test_progress_never_decreases_and_ends_at_one():
     assert seen[-1] == 1.0
 
 
+def test_a_callback_sees_every_round_in_units_of_the_image_and_may_end_them():
+    rounds = []
+    kf.inpaint(PICTURE, MASK, quality="fast", callback=rounds.append)
+    assert [each.number for each in rounds] == list(range(1, len(rounds) + 1))
+    assert len(rounds) >= 3
+    assumed = [each.assumed_error for each in rounds]
+    assert assumed == sorted(assumed, reverse=True)
+    scaled = []
+    kf.inpaint(PICTURE / 8, MASK, quality="fast", callback=scaled.append)
+    assert scaled[0].assumed_error == pytest.approx(assumed[0] / 8)
+    few = []
+
+    def stop(each):
+        few.append(each)
+        return each.number == 2
+
+    kf.inpaint(PICTURE, MASK, quality="fast", callback=stop)
+    assert [each.number for each in few] == [1, 2]
+    with pytest.raises(TypeError, match="give a function of an InpaintRound"):
+        kf.inpaint(PICTURE, MASK, callback=3)
+
+
+def test_the_error_that_a_callback_sees_is_about_that_of_missing_pixels():
+    rounds, rows = [], np.arange(96)[:, np.newaxis]
+    image = 50 * np.sin(rows / 5 + rows.T / 9) + np.random.default_rng(0).normal(0, 5, (96, 96))
+    mask = np.random.default_rng(1).random(image.shape) < 0.5
+    found = kf.inpaint(image, mask, callback=rounds.append)
+    least = min(each.error for each in rounds)
+    scaled = []
+    kf.inpaint(image / 8, mask, callback=scaled.append)
+    assert scaled[0].error == pytest.approx(rounds[0].error / 8, rel=1e-3)
+    assert least == pytest.approx(error(found, image, mask), rel=0.25)
+    lonely = []
+    kf.inpaint(PICTURE[:12, :12], MASK[:12, :12], callback=lonely.append)
+    assert {each.error for each in lonely} == {None}  # too few are known to hold some out
+
+
 # --- Axes
 
 
@@ -231,6 +288,30 @@ def test_a_hole_in_a_movie_is_filled_from_other_frames():
     alone = kf.inpaint(movie, mask, stack_axis=0)
     together = kf.inpaint(movie, mask, stack_axis=0, movie=True)
     assert error(together, movie, mask) < 0.7 * error(alone, movie, mask)
+
+
+def test_a_large_hole_in_a_movie_is_guessed_from_the_nearest_frame_that_knows_it(rng):
+    movie = rng.random((5, 6, 7))
+    known = np.ones(movie.shape, bool)
+    known[1:3, 2, 3] = known[:, 4, 4] = False
+    values, found = from_other_frames(movie, known, 2)
+    assert values[1, 2, 3] == movie[0, 2, 3]  # the previous frame
+    assert values[2, 2, 3] == movie[3, 2, 3]  # the next one is nearer
+    assert values[0, 0, 0] == movie[1, 0, 0]
+    assert found[1:, 2, 3].all()
+    assert not found[0, 2, 3]  # the nearest is too far away
+    assert not found[:, 4, 4].any()
+    one = movie[:1], known[:1]
+    assert not from_other_frames(*one, 2)[1].any()
+    places = [np.s_[102 + i : 174 + i, 192 + 4 * i : 264 + 4 * i] for i in range(5)]
+    frames = np.stack([camera()[place] for place in places])
+    mask = np.zeros(frames.shape, bool)
+    mask[2, 24:49, 24:49] = True
+    alone, together = (
+        kf.inpaint(frames, mask, stack_axis=0, movie=movie, quality="fast")
+        for movie in (False, True)
+    )
+    assert error(together, frames, mask) < 0.45 * error(alone, frames, mask)
 
 
 def test_volumes_are_filled():
@@ -291,6 +372,41 @@ def test_denoising_does_not_use_hidden_values_and_fills_them():
     assert error(one, PICTURE, MASK) < 0.9 * error(guess, PICTURE, MASK)
 
 
+def test_one_call_is_better_than_filling_and_denoising_in_turn():
+    clean = astronaut()[:96, 180:276, 1].astype(np.float64)
+    noisy, mask = kf.add_noise(clean, 20), np.random.default_rng(1).random(clean.shape) < 0.5
+    in_turn = kf.denoise(kf.inpaint(noisy, mask), 20)
+    assert error(kf.denoise(noisy, 20, mask=mask), clean) < 0.97 * error(in_turn, clean)
+
+
+@pytest.mark.parametrize(("missing", "low", "high"), [(0.5, 0.75, 0.87), (0.02, 0.98, 1.0)])
+def test_filled_images_are_denoised_with_less_noise(missing, low, high, monkeypatch):
+    seen, module = [], sys.modules["kappaform.imaging.denoise"]
+    recipe_of = module.recipe_of
+
+    def spy(part, *rest):
+        seen.append(part.sigma)
+        return recipe_of(part, *rest)
+
+    monkeypatch.setattr(module, "recipe_of", spy)
+    mask = np.random.default_rng(0).random(PICTURE.shape) < missing
+    found = kf.denoise_with_details(PICTURE, 10, mask=mask, quality="fast", transform=np.eye(36))
+    assert low < seen[0] / 10 < high
+    assert found.sigma == 10  # the noise of the image
+
+
+def test_a_hole_makes_no_difference_far_away():
+    """Neither to the noise that is assumed, nor to where known pixels are estimated again."""
+    noisy, mask = kf.add_noise(PICTURE, 10), np.zeros(PICTURE.shape, bool)
+    mask[2:8, 2:8] = True
+    options = {"quality": "fast", "transform": np.eye(36)}
+    found = kf.denoise(noisy, 10, mask=mask, **options)
+    expected = kf.denoise(noisy, 10, **options)
+    far = np.s_[24:, 24:]
+    assert error(found, expected, far) < 0.1
+    assert error(found, noisy, far) > 4
+
+
 def test_an_empty_mask_changes_nothing():
     noisy = kf.add_noise(PICTURE, 10)
     none = np.zeros(PICTURE.shape, bool)
@@ -322,6 +438,25 @@ def test_noise_can_be_estimated_without_any_complete_block():
         kf.denoise(flat, noise="shot", mask=mask)
 
 
+def test_patches_with_holes_are_not_learned_from(monkeypatch):
+    """If there are enough others: then what the holes are filled with makes no difference."""
+    noisy = kf.add_noise(camera()[:128, :128].astype(float), 10)
+    mask = np.zeros(noisy.shape, bool)
+    mask[30:60, 30:60] = True
+
+    def transform(value):
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                "kappaform.imaging.masked.filled",
+                lambda images, known, *_: [np.where(known[0], images[0], value)],
+            )
+            return kf.denoise_with_details(noisy, 10, mask=mask, quality="fast").transform
+
+    np.testing.assert_array_equal(transform(0.0), transform(200.0))
+    mask[::8, ::8] = True  # no patch is complete
+    assert not np.array_equal(transform(0.0), transform(200.0))
+
+
 def test_colours_with_masks_of_their_own_are_denoised():
     colour = astronaut()[60:100, 200:240].astype(np.float64)
     noisy = kf.add_noise(colour, 10)
@@ -350,7 +485,7 @@ def test_bad_masks_are_rejected(mask, kind, message):
         kf.denoise(PICTURE, 1, mask=mask)
 
 
-def test_infinite_values_and_nan_beside_the_mask_are_rejected():
+def test_infinite_values_and_nan_outside_the_mask_are_rejected():
     with pytest.raises(ValueError, match="NaN or inf"):
         kf.inpaint(np.where(MASK, np.inf, PICTURE))
     with pytest.raises(ValueError, match="NaN or inf"):
@@ -359,6 +494,30 @@ def test_infinite_values_and_nan_beside_the_mask_are_rejected():
         kf.denoise(np.where(MASK, np.nan, PICTURE), 1)
     with pytest.raises(ValueError, match="preset='paper' with mask"):
         kf.denoise(PICTURE, 1, mask=MASK, preset="paper")
+
+
+def test_a_mask_without_its_axis_names_the_remedy():
+    with pytest.raises(ValueError, match=r"channel_axis=-1 or stack_axis=-1"):
+        kf.inpaint(np.stack([PICTURE] * 3, axis=-1), MASK)
+    with pytest.raises(ValueError, match=r"channel_axis=0 or stack_axis=0"):
+        kf.inpaint(np.stack([PICTURE] * 5), MASK)
+
+
+def test_values_without_digits_left_are_rejected_before_they_overflow():
+    for fill in (kf.inpaint, lambda image, mask: kf.denoise(image, 1, mask=mask)):
+        with pytest.raises(ValueError, match="16 digits of float64"):
+            fill(PICTURE * 1e300, MASK)
+
+
+def test_masked_entries_are_missing_to_denoising_with_a_mask():
+    noisy = kf.add_noise(PICTURE, 10)
+    expected = kf.denoise(noisy, 10, mask=MASK, quality="fast")
+    half = MASK & (np.arange(48) < 20)
+    for mask in (np.zeros_like(MASK), half):
+        hidden = np.ma.array(np.where(MASK, 1e6, noisy), mask=MASK)
+        found = kf.denoise(hidden, 10, mask=mask, quality="fast")
+        np.testing.assert_array_equal(found, expected)
+        assert not isinstance(found, np.ma.MaskedArray)
 
 
 def test_a_channel_or_an_image_of_which_nothing_is_known_is_named():

@@ -116,14 +116,14 @@ def test_flat_frames_of_the_same_exposure_are_a_burst(rng):
     assert_allclose(noise.gain, 2.5, rtol=0.05)
 
 
-def test_what_is_neither_is_estimated_from_all_pictures():
+def test_what_is_neither_is_estimated_from_all_images():
     images = [kf.add_noise(image, 12, rng=n) for n, image in enumerate((SCENE, SCENE[::-1, :150]))]
     noise = kf.measure_noise(images)
     assert_allclose(noise.sigma, 12, rtol=0.1)
     assert noise.evidence.startswith("estimated from 2 images; ")
 
 
-def test_other_pictures_do_not_count_beside_a_burst(rng):
+def test_other_images_do_not_count_next_to_a_burst(rng):
     noise = kf.measure_noise([*burst(rng, 2), kf.add_noise(SCENE[::-1], 30)])
     assert_allclose(noise.sigma, 7, rtol=0.02)
     assert "; 1 other images not used" in noise.evidence
@@ -161,7 +161,7 @@ def test_many_channels_are_independent(rng):
     assert noise.level(np.zeros(6)).shape == (6,)
 
 
-def test_frames_of_a_movie_have_the_noise_of_a_picture(rng):
+def test_frames_of_a_movie_have_the_noise_of_an_image(rng):
     scene = np.stack([SCENE, SCENE / 2, 200 - SCENE], axis=-1)[:24, :24]
     noise = kf.measure_noise(
         [scene + 4 * coloured(rng)[:24, :24] for _ in range(4)], channel_axis=-1

@@ -36,7 +36,7 @@ def cleaned(noisy):
     return kf.denoise(noisy, SIGMA, movie=True, **OPTIONS)
 
 
-def test_a_movie_is_cleaned_better_than_its_frames(clean, noisy, cleaned):
+def test_a_movie_is_denoised_better_than_its_frames(clean, noisy, cleaned):
     frames = kf.denoise(noisy, SIGMA, **OPTIONS)
     assert psnr(clean, cleaned) > psnr(clean, frames) + 0.7  # of two seeds 1.0 and 1.1
 
@@ -70,7 +70,7 @@ def test_frames_may_be_along_any_axis(noisy, cleaned, axis):
     np.testing.assert_array_equal(np.moveaxis(found, axis, 0), cleaned)
 
 
-def test_colours_of_a_movie_are_cleaned():
+def test_colours_of_a_movie_are_denoised():
     clean = shaking(data.astronaut(), 4, 40, 60, 180)
     noisy = kf.add_noise(clean, SIGMA, rng=0)
     options = {"channel_axis": -1, **OPTIONS}
@@ -82,14 +82,14 @@ def test_colours_of_a_movie_are_cleaned():
 
 @pytest.mark.parametrize("quality", ["fast", "balanced"])
 @pytest.mark.parametrize("shape", [(1, 20, 20), (2, 7, 9), (5, 1, 12)])
-def test_short_and_small_movies_are_cleaned(shape, quality, rng):
+def test_short_and_small_movies_are_denoised(shape, quality, rng):
     noisy = 10 * rng.standard_normal(shape)
     found = kf.denoise(noisy, 1.0, stack_axis=0, movie=True, quality=quality)
     assert found.shape == shape
     assert np.isfinite(found).all()
 
 
-def test_long_movies_are_cleaned_in_tiles(noisy, cleaned, monkeypatch):
+def test_long_movies_are_denoised_in_tiles(noisy, cleaned, monkeypatch):
     monkeypatch.setattr(tiles, "_FRAMES", (3, 2))
     tiled = kf.denoise(noisy, SIGMA, movie=True, **OPTIONS)
     assert 0 < np.sqrt(np.mean((tiled - cleaned) ** 2)) < 0.1 * SIGMA
@@ -133,7 +133,7 @@ def test_any_number_of_threads_gives_the_same_bits(noisy, cleaned, monkeypatch):
         (np.ones((5, 3, 9, 9)), {"stack_axis": 0}, "frames of 3 dimension(s): planes are needed."),
     ],
 )
-def test_what_is_no_movie_is_refused_without_a_warning(image, options, message):
+def test_what_is_no_movie_is_rejected_without_a_warning(image, options, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         kf.denoise(image, 1.0, movie=True, **options)
 
@@ -158,7 +158,7 @@ def test_the_first_frame_that_is_not_finite_is_named(movie):
         kf.denoise(frames, stack_axis=0, movie=movie)
 
 
-def test_a_movie_of_dask_is_refused():
+def test_a_movie_of_dask_is_rejected():
     da = pytest.importorskip("dask.array")
     with pytest.raises(ValueError, match=re.escape("in memory only, image.compute()")):
         kf.denoise(da.ones((3, 9, 9)), 1.0, stack_axis=0, movie=True)

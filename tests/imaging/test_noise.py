@@ -58,7 +58,7 @@ def test_a_background_without_noise_does_not_count(camera, background, rng):
 
 
 @pytest.mark.parametrize("n", [14, 16, 18, 20])
-def test_a_flat_half_does_not_hide_the_noise_of_a_very_small_picture(n):
+def test_a_flat_half_does_not_hide_the_noise_of_a_very_small_image(n):
     found = []
     for seed in range(15):
         noisy = add_noise(np.full((n, n), 100.0), 20, seed)
@@ -69,7 +69,7 @@ def test_a_flat_half_does_not_hide_the_noise_of_a_very_small_picture(n):
 
 @pytest.mark.parametrize("side", [32, 48, 64, 96])
 @pytest.mark.parametrize("name", ["camera", "coins"])
-def test_a_flat_half_does_not_hide_the_noise_of_a_small_picture(name, side):
+def test_a_flat_half_does_not_hide_the_noise_of_a_small_image(name, side):
     noisy = add_noise(getattr(data, name)()[100 : 100 + side, 150 : 150 + side], 20)
     noisy[:, side // 2 :] = 0  # as the colours of what is transparent
     stored = np.clip(np.rint(noisy), 0, 255).astype(np.uint8)
@@ -170,7 +170,7 @@ def test_channels_are_estimated_each_on_its_own(axis, rng):
     np.testing.assert_array_equal(sigmas, [estimate_sigma(channel) for channel in channels])
 
 
-def test_a_colour_image_without_its_channel_axis_is_refused():
+def test_a_colour_image_without_its_channel_axis_is_rejected():
     with pytest.raises(ValueError, match=r"\(512, 512, 3\), which looks like colour: give channel"):
         estimate_sigma(data.astronaut())
 
@@ -181,7 +181,7 @@ def test_channels_in_front_without_their_name_are_warned_of():
         estimate_sigma(image)
 
 
-def test_a_channel_axis_that_is_none_is_refused():
+def test_a_channel_axis_that_is_none_is_rejected():
     with pytest.raises(
         ValueError, match=r"channel_axis=2 is not an axis of an image of shape \(8, 8\)"
     ):
@@ -190,14 +190,14 @@ def test_a_channel_axis_that_is_none_is_refused():
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("channel_axis", [None, 0])
-def test_images_that_are_not_finite_are_refused(bad, channel_axis):
+def test_images_that_are_not_finite_are_rejected(bad, channel_axis):
     image = np.zeros((2, 30, 30))
     image[1, 5, 5] = bad
     with pytest.raises(ValueError, match="image contains NaN or inf"):
         estimate_sigma(image, channel_axis=channel_axis)
 
 
-def test_an_image_without_pixels_is_refused():
+def test_an_image_without_pixels_is_rejected():
     with pytest.raises(ValueError, match=r"image has shape \(0, 4\): at least one pixel"):
         estimate_sigma(np.zeros((0, 4)))
 
@@ -234,7 +234,7 @@ def test_noise_of_level_zero_changes_nothing(camera):
 
 
 @pytest.mark.parametrize("sigma", [-1.0, np.nan, np.inf, [1.0, 2.0]])
-def test_a_level_that_is_none_is_refused(sigma):
+def test_a_level_that_is_none_is_rejected(sigma):
     with pytest.raises(ValueError, match="is not a noise level: give one finite number >= 0"):
         add_noise(np.zeros((4, 4)), sigma)
 

@@ -98,7 +98,7 @@ def test_a_file_is_short_and_plain_text(path):
         (b"[" * 100_000, "nested too deeply"),
     ],
 )
-def test_other_files_are_refused(path, content, reason):
+def test_other_files_are_rejected(path, content, reason):
     path.write_bytes(content)
     with pytest.raises(ValueError, match=r"camera\.json is not a noise that kappaform saved") as e:
         kf.load_noise(path)
@@ -140,7 +140,7 @@ def test_other_files_are_refused(path, content, reason):
         ({"noise__evidence": 3}, "evidence must be a text"),
     ],
 )
-def test_fields_that_no_noise_has_are_refused(path, changes, reason):
+def test_fields_that_no_noise_has_are_rejected(path, changes, reason):
     written(path, **changes)
     with pytest.raises(ValueError, match=r"is not a noise that kappaform saved: ") as error:
         kf.load_noise(path)
@@ -180,14 +180,14 @@ COMMON = {"confidence": 1.0, "evidence": ""}
         ),
     ],
 )
-def test_what_cannot_be_noise_is_refused(path, noise, reason):
+def test_what_cannot_be_noise_is_rejected(path, noise, reason):
     written(path, noise=noise | COMMON)
     with pytest.raises(ValueError, match=r"is not a noise that kappaform saved: ") as error:
         kf.load_noise(path)
     assert reason in str(error.value)
 
 
-def test_a_number_beyond_float64_is_refused(path):
+def test_a_number_beyond_float64_is_rejected(path):
     written(path)
     path.write_text(path.read_text().replace("2.5", "2.5e999"))
     with pytest.raises(ValueError, match="gain contains a number that is not finite"):
@@ -216,7 +216,7 @@ def test_newer_files_ask_for_an_upgrade(path):
         kf.load_noise(path)
 
 
-def test_damaged_files_are_refused_or_valid(path):
+def test_damaged_files_are_rejected_or_valid(path):
     kf.save_noise(path, kf.Shot(2.5, 3.0, 100.0))
     content = path.read_bytes()
     for position in range(0, len(content), 3):

@@ -62,7 +62,7 @@ def test_a_bad_offset_is_named(offset):
 
 @pytest.mark.parametrize("value", ["much", 1j, None])
 @pytest.mark.parametrize("kind", [White, Shot])
-def test_what_is_not_a_number_is_refused(kind, value):
+def test_what_is_not_a_number_is_rejected(kind, value):
     with pytest.raises(TypeError, match=f"^{'sigma' if kind is White else 'gain'} has dtype"):
         kind(value)
 
@@ -99,7 +99,7 @@ def test_bad_levels_are_named(brightness, sigma, message):
         (np.zeros((3, 3)), "is not positive"),
     ],
 )
-def test_what_is_not_a_covariance_is_refused(matrix, message):
+def test_what_is_not_a_covariance_is_rejected(matrix, message):
     with pytest.raises(ValueError, match=re.escape(f"covariance {message}")):
         Correlated(matrix)
     with pytest.raises(ValueError, match=re.escape(f"correlation {message}")):
@@ -125,12 +125,12 @@ def test_channels_that_do_not_agree_with_each_other_are_not_a_covariance(rng):
         ([[0.0]], "is not positive"),
     ],
 )
-def test_what_is_not_an_autocovariance_is_refused(array, message):
+def test_what_is_not_an_autocovariance_is_rejected(array, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         Correlated(autocovariance=array)
 
 
-def test_an_autocovariance_that_no_noise_has_is_refused_for_the_patches():
+def test_an_autocovariance_that_no_noise_has_is_rejected_for_the_patches():
     noise = Correlated(autocovariance=np.ones((1, 3)))
     with pytest.raises(ValueError, match="autocovariance is not positive: its least eigenvalue"):
         kf.denoise(np.eye(20), noise=noise)
@@ -161,24 +161,24 @@ def test_correlated_noise_needs_one_description(given):
     ],
     ids=str,
 )
-def test_parameters_for_another_number_of_channels_are_refused(noise, message):
+def test_parameters_for_another_number_of_channels_are_rejected(noise, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         kf.denoise(np.ones((20, 20, 3)), noise=noise, channel_axis=-1, patch_size=2)
 
 
-def test_one_channel_is_refused_the_parameters_of_several():
+def test_one_channel_rejects_the_parameters_of_several():
     with pytest.raises(ValueError, match="gain is for 3 channels, the image has 1"):
         kf.denoise(np.eye(20), noise=Shot([1.0, 2.0, 3.0]))
 
 
-def test_a_covariance_of_other_patches_is_refused():
+def test_a_covariance_of_other_patches_is_rejected():
     message = r"covariance has shape \(9, 9\): patches of shape \(4, 4\) need \(16, 16\); give the"
     with pytest.raises(ValueError, match=message):
         kf.denoise(np.eye(20), noise=Correlated(np.eye(9)), patch_size=4)
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "", "White"])
-def test_a_kind_that_is_unknown_is_refused(kind):
+def test_a_kind_that_is_unknown_is_rejected(kind):
     message = f"={kind!r} is no kind of noise: choose one of ('white', 'shot', 'correlated')"
     with pytest.raises(ValueError, match="noise" + re.escape(message)):
         kf.denoise(np.eye(20), noise=kind)
@@ -187,7 +187,7 @@ def test_a_kind_that_is_unknown_is_refused(kind):
 
 
 @pytest.mark.parametrize("shape", [(3,), (3, 3, 3)])
-def test_an_autocovariance_of_other_axes_is_refused(shape):
+def test_an_autocovariance_of_other_axes_is_rejected(shape):
     array = np.zeros(shape)
     array[(1,) * len(shape)] = 1
     message = f"autocovariance has shape {shape}: patches of shape (4, 4) need one of 2 axes."
@@ -196,12 +196,12 @@ def test_an_autocovariance_of_other_axes_is_refused(shape):
 
 
 @pytest.mark.parametrize("stabiliser", [White(1.0), 2.0, "shot"])
-def test_what_does_not_stabilise_is_refused(stabiliser):
+def test_what_does_not_stabilise_is_rejected(stabiliser):
     with pytest.raises(TypeError, match=r"stabiliser=.*: give Shot, Varying or None\."):
         Correlated(np.eye(4), stabiliser=stabiliser)
 
 
-def test_sigma_and_noise_together_are_refused():
+def test_sigma_and_noise_together_are_rejected():
     with pytest.raises(ValueError, match=r"sigma=3\.0 and noise=White.*: give one of them"):
         kf.denoise(np.eye(20), 3.0, noise=White(3.0))
 
@@ -209,7 +209,7 @@ def test_sigma_and_noise_together_are_refused():
 @pytest.mark.parametrize(
     "noise", [3.0, np.ones(1), White, [3.0], [White(1.0)] * 2, (), {"white": 1}]
 )
-def test_noise_of_a_wrong_type_is_refused(noise):
+def test_noise_of_a_wrong_type_is_rejected(noise):
     message = (
         "give White, Shot, Varying or Correlated, the name of a kind, or one for each of the 1"
     )
@@ -256,7 +256,7 @@ def test_noise_of_a_scaled_image_is_scaled(noise, factor, rng):
 
 @pytest.mark.parametrize("noise", [White(3.0), Shot(2.0, 3.0, 5.0), SCALED[4], SCALED[5]], ids=str)
 @pytest.mark.parametrize("mean", [15.0, 80.0])
-def test_the_level_is_the_deviation_of_what_is_added(noise, mean, rng):
+def test_the_level_is_the_standard_deviation_of_what_is_added(noise, mean, rng):
     image = np.full((300, 300), mean)
     noisy = add_noise(image, noise=noise, rng=rng)
     level = noise.level(np.array([mean])).item()
@@ -274,7 +274,7 @@ def test_correlated_noise_that_is_added_has_its_autocovariance(rng):
     assert abs((noisy[0] * noisy[-1]).mean()) < 6
 
 
-def test_photons_below_zero_are_refused():
+def test_photons_below_zero_are_rejected():
     with pytest.raises(ValueError, match=r"image has values below offset=10\.0: photon counts are"):
         add_noise(np.zeros((4, 4)), noise=Shot(1.0, 0.0, 10.0))
 
@@ -289,7 +289,7 @@ def test_photons_below_zero_are_refused():
     ],
     ids=str,
 )
-def test_noise_that_cannot_be_added_is_refused(noise):
+def test_noise_that_cannot_be_added_is_rejected(noise):
     with pytest.raises(ValueError, match=r"to add it, give White without correlation, Shot, or"):
         add_noise(np.ones((4, 4)), noise=noise)
 
@@ -319,7 +319,7 @@ def test_the_covariance_of_a_patch_is_that_of_the_distances(n_axes, rng):
 
 
 @pytest.mark.parametrize("weights", [[1.0, 0.0, 0.0], [0.3, -0.5, 0.8], [1.0, 1.0, 1.0]])
-def test_mixed_white_noise_has_the_deviation_of_samples(weights, rng):
+def test_mixed_white_noise_has_the_standard_deviation_of_samples(weights, rng):
     between = np.array([[1.0, 0.6, 0.1], [0.6, 1.0, -0.2], [0.1, -0.2, 1.0]])
     sigma, weights = np.array([2.0, 5.0, 1.0]), np.array(weights)
     samples = rng.multivariate_normal(np.zeros(3), between, 100_000) * sigma

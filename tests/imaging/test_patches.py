@@ -171,7 +171,7 @@ def test_not_a_number_stays_in_the_patches_over_it():
         (3, 1, 2, r"channel_axis=2 is not an axis of an image of shape \(8, 10\)"),
     ],
 )
-def test_what_is_no_grid_of_patches_is_refused(patch_size, stride, channel_axis, message):
+def test_what_is_no_grid_of_patches_is_rejected(patch_size, stride, channel_axis, message):
     image = np.zeros((8, 10))
     with pytest.raises(ValueError, match=message):
         extract_patches(image, patch_size, stride, channel_axis=channel_axis)
@@ -200,7 +200,7 @@ def test_an_image_without_pixels_has_no_patches(shape):
         ((37, 9), "patches has more than 36 rows: .* have 36 patches"),
     ],
 )
-def test_patches_of_another_shape_are_refused(as_given, shape, message):
+def test_patches_of_another_shape_are_rejected(as_given, shape, message):
     with pytest.raises(ValueError, match=message):
         average_patches(as_given(np.zeros(shape)), (8, 8), 3)
 
@@ -216,23 +216,63 @@ def test_patches_of_another_shape_are_refused(as_given, shape, message):
         ([0, *np.ones(35)], r"pixel \(0, 0\) is in no patch that counts: weights must be positive"),
     ],
 )
-def test_weights_that_do_not_serve_are_refused(weights, message):
+def test_weights_that_do_not_serve_are_rejected(weights, message):
     with pytest.raises(ValueError, match=message):
         average_patches(np.zeros((36, 9)), (8, 8), 3, weights=weights)
 
 
-def test_gaps_between_patches_are_refused_in_an_average():
+def test_gaps_between_patches_are_rejected_in_an_average():
     patches = extract_patches(np.ones((8, 8)), 2, 3)
     message = r"pixel \(0, 2\) is in no patch that counts: stride=3 must not exceed patch_size=2"
     with pytest.raises(ValueError, match=message):
         average_patches(patches, (8, 8), 2, 3)
 
 
-def test_a_shape_that_is_none_is_refused():
+def test_a_shape_that_is_none_is_rejected():
     with pytest.raises(TypeError, match="shape=64 is not a tuple of integers"):
         average_patches(np.zeros((1, 64)), 64, 64)
 
 
-def test_complex_images_are_refused():
+def test_complex_images_are_rejected():
     with pytest.raises(TypeError, match="image has dtype complex128"):
         extract_patches(np.zeros((8, 8), complex), 3)
+
+
+# --- Missing pixels
+
+
+@pytest.mark.parametrize("stride", [1, 3])
+@pytest.mark.parametrize("shape", [(9, 11), (5, 6, 7)])
+def test_patches_with_missing_pixels_are_left_out(shape, stride, rng):
+    image, mask = rng.random(shape), rng.random(shape) < 0.03
+    every = extract_patches(np.where(mask, np.nan, image), 3, stride)
+    expected = every[~np.isnan(every).any(axis=1)]
+    assert 0 < len(expected) < len(every)
+    for some, its in (
+        (image, mask),
+        (np.where(mask, np.nan, image), "nan"),
+        (np.ma.array(image, mask=mask), np.zeros(shape, bool)),
+    ):
+        np.testing.assert_array_equal(extract_patches(some, 3, stride, mask=its), expected)
+
+
+def test_a_patch_needs_all_channels_of_its_pixels(rng):
+    image = rng.random((3, 8, 9))
+    mask = np.zeros(image.shape, bool)
+    mask[1, 4, 5] = True
+    found = extract_patches(image, 2, channel_axis=0, mask=mask)
+    common = extract_patches(image, 2, channel_axis=0, mask=mask.any(axis=0))
+    assert found.shape == (7 * 8 - 4, 12)
+    np.testing.assert_array_equal(found, common)
+    nothing = extract_patches(image, 8, channel_axis=0, mask=mask)
+    assert nothing.shape == (0, 192)
+
+
+def test_masks_of_patches_are_checked(rng):
+    image = rng.random((8, 9))
+    with pytest.raises(ValueError, match=r"mask has shape \(3, 3\), the image \(8, 9\)"):
+        extract_patches(image, 2, mask=np.zeros((3, 3), bool))
+    with pytest.raises(TypeError, match="give booleans"):
+        extract_patches(image, 2, mask=image)
+    with pytest.raises(ValueError, match="'zero' is unknown"):
+        extract_patches(image, 2, mask="zero")

@@ -9,7 +9,7 @@ import pytest
 import kappaform as kf
 from kappaform.imaging import training
 from kappaform.imaging.cleaning import patchwise, tiles
-from kappaform.imaging.work import Progress
+from kappaform.imaging.progress import Progress
 from kappaform.threads import at_most_threads, mapped_in_order
 
 
@@ -78,7 +78,7 @@ def test_the_fraction_never_decreases_and_ends_at_one_in_the_thread_of_the_calle
     reported(noisy(*shape), **options)
 
 
-def test_it_moves_while_learning_and_while_cleaning_every_part(monkeypatch):
+def test_it_moves_while_learning_and_while_denoising_every_part(monkeypatch):
     monkeypatch.setenv("KAPPAFORM_NUM_THREADS", "1")
     image = noisy(200, 60)
     learning = end_of_learning(image, quality="fast")
@@ -155,14 +155,14 @@ def test_what_progress_raises_ends_the_work():
             kf.denoise(noisy(200, 60), 10, patch_size=4, progress=progress)
 
 
-def test_a_progress_that_cannot_be_called_is_refused():
+def test_a_progress_that_cannot_be_called_is_rejected():
     message = "progress=0.5: give a function of a fraction, 0 to 1, or None."
     with pytest.raises(TypeError, match=re.escape(message)):
         kf.denoise(noisy(40, 40), 10, progress=0.5)
 
 
 @pytest.mark.parametrize("n_threads", [1, 2])
-def test_a_map_tells_how_many_items_are_done_and_all_of_them_in_the_end(monkeypatch, n_threads):
+def test_a_map_reports_how_many_items_are_done_and_all_of_them_in_the_end(monkeypatch, n_threads):
     monkeypatch.setattr("kappaform.threads._WATCH_SECONDS", 0)
     counts = []
     with at_most_threads(n_threads):
@@ -172,7 +172,7 @@ def test_a_map_tells_how_many_items_are_done_and_all_of_them_in_the_end(monkeypa
     assert counts[-1] == 500
 
 
-def test_a_map_tells_while_threads_still_work(monkeypatch):
+def test_a_map_reports_while_threads_still_work(monkeypatch):
     monkeypatch.setenv("KAPPAFORM_NUM_THREADS", "2")
     told = threading.Event()
     with at_most_threads(2):

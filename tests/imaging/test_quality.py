@@ -1,4 +1,4 @@
-"""How near a picture is to its reference, against the definitions."""
+"""How near an image is to its reference, against the definitions."""
 
 import math
 
@@ -55,7 +55,7 @@ def test_floats_span_their_own_values_in_windows_that_fit(rng, shape, window):
     )
 
 
-def test_equal_pictures_are_as_near_as_can_be(rng):
+def test_equal_images_are_as_near_as_can_be(rng):
     reference, _ = pair(rng, (12, 15), np.uint8)
     assert psnr(reference, reference) == math.inf
     assert ssim(reference, reference) == pytest.approx(1)

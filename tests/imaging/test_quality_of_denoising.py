@@ -1,6 +1,6 @@
 """What learning is worth, and what groups of similar patches are worth.
 
-Bricks and squares repeat, so that patches have atoms of their own, far from cosines. On pictures
+Bricks and squares repeat, so that patches have atoms of their own, far from cosines. On images
 without such texture a learned transform and the cosine basis are within 0.5 dB of each other: these
 would show nothing. Groups make up for most of a bad transform, so what learning brings is measured
 without them.
@@ -13,7 +13,7 @@ from helpers import psnr
 import kappaform as kf
 
 SIGMA = 30.0
-SMALL = {"patch_size": 7}  # of pictures of 64 x 64
+SMALL = {"patch_size": 7}  # of images of 64 x 64
 
 
 def bricks():

@@ -70,7 +70,7 @@ def test_a_level_that_differs_from_place_to_place_is_a_spread(rng):
     assert found.level == pytest.approx(8.0, rel=0.15)
 
 
-def test_levels_of_groups_are_told_apart(rng):
+def test_levels_of_groups_are_distinguished(rng):
     groups = np.repeat([0, 1, 2], 800)
     levels = np.array([0.5, 1.0, 2.0])[groups][:, np.newaxis]
     squares = (8 * levels * rng.standard_normal((2400, N_COEFS))) ** 2
@@ -94,7 +94,7 @@ def test_white_noise_is_no_correlated_noise(rng):
 
 
 @pytest.mark.parametrize("name", ["astronaut", "coffee", "cat", "immunohistochemistry"])
-def test_a_clean_picture_has_no_noise(name):
+def test_a_clean_image_has_no_noise(name):
     assert noise_in(getattr(data, name)()[:300, :300]) is None
 
 
@@ -113,7 +113,7 @@ def test_fur_that_a_jpeg_has_blurred_is_no_noise(quality):
 
 
 @pytest.mark.parametrize("name", ["astronaut", "coffee", "cat"])
-def test_a_magnified_picture_has_no_noise(name):
+def test_a_magnified_image_has_no_noise(name):
     small = getattr(data, name)()[100:228, 100:228].astype(float)
     large = np.clip(np.rint(zoom(small, (2, 2, 1), order=3)), 0, 255)
     assert noise_in(large) is None

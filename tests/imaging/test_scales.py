@@ -55,7 +55,7 @@ def test_an_image_with_the_smooth_part_of_its_own_half_is_the_image(shape, patch
 
 
 @shapes
-def test_noise_keeps_its_deviation_and_stays_white(shape, patch_shape, rng):
+def test_noise_keeps_its_standard_deviation_and_stays_white(shape, patch_shape, rng):
     noise = rng.standard_normal((400, *shape))
     halves = np.array([halved(each, patch_shape) for each in noise])
     assert halves.std() == pytest.approx(1, abs=0.02)
@@ -126,7 +126,7 @@ def test_scales_find_what_is_smooth_in_strong_noise(quality, monkeypatch):
     assert with_halves < 0.9 * without  # of three seeds 0.67 to 0.77, balanced 0.75 to 0.83
 
 
-def test_noise_that_neighbours_share_is_cleaned_at_one_scale(monkeypatch):
+def test_noise_that_neighbours_share_is_denoised_at_one_scale(monkeypatch):
     clean = np.add.outer(np.arange(60.0), np.arange(60.0))
     noise = kf.Correlated(autocovariance=np.array([[8.0, 16.0, 8.0]]))
     noisy = kf.add_noise(clean, noise=noise, rng=0)

@@ -36,7 +36,7 @@ def counts_of(monkeypatch, images, **options):
 
 
 @pytest.mark.parametrize("options", [{"sigma": 15}, {"noise": kf.Shot(1.5)}, {"noise": "white"}])
-def test_a_stack_that_shares_is_cleaned_by_what_is_learned_from_its_images(options):
+def test_a_stack_that_shares_is_denoised_by_what_is_learned_from_its_images(options):
     stack = np.stack([noisy(seed) for seed in range(3)])
     learned = kf.learn_from_images(iter(stack), patch_size=5, **options)
     options = {"patch_size": 5, "stack_axis": 0, "quality": "fast", **options}
@@ -75,7 +75,7 @@ def test_small_images_give_what_they_have(monkeypatch):
     assert counts_of(monkeypatch, [noisy(0, (12, 12)), noisy(1)], patch_size=5) == [64, 350]
 
 
-def test_the_transform_of_others_cleans_as_well_as_the_own_one():
+def test_the_transform_of_others_denoises_as_well_as_the_own_one():
     learned = kf.learn_from_images((noisy(seed, (100, 100)) for seed in (1, 2)), 15, patch_size=8)
     image = noisy(3, (100, 100))
     own, other = (kf.denoise(image, 15, patch_size=8, transform=each) for each in (None, learned))
@@ -109,7 +109,7 @@ def test_dask_images_are_learned_from_as_arrays_are():
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_colours_of_dask_are_refused_as_denoise_refuses_them(number):
+def test_colours_of_dask_are_rejected_as_denoise_rejects_them(number):
     da = pytest.importorskip("dask.array")
     images = [np.stack([noisy(seed) for seed in range(3)], axis=-1)] * 2
     images[number] = da.from_array(images[number])
@@ -129,7 +129,7 @@ def test_colours_of_dask_are_refused_as_denoise_refuses_them(number):
         ([noisy()], {"noise": kf.White(1)}, "give one of them"),
     ],
 )
-def test_what_cannot_be_learned_from_is_refused(images, options, message):
+def test_what_cannot_be_learned_from_is_rejected(images, options, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         kf.learn_from_images(images, 15, **options)
 
@@ -137,3 +137,37 @@ def test_what_cannot_be_learned_from_is_refused(images, options, message):
 def test_sharing_learns_and_takes_no_transform():
     with pytest.raises(ValueError, match="share=True learns a transform: leave out transform"):
         kf.denoise(noisy()[np.newaxis], 15, stack_axis=0, share=True, transform=np.eye(121))
+
+
+# --- Missing pixels
+
+
+def test_patches_with_missing_pixels_are_not_learned_from():
+    noisy = kf.add_noise(camera()[:96, :96].astype(float), 20)
+    mask = np.zeros(noisy.shape, bool)
+    mask[:40, 30:60] = True
+    found = []
+    for value in (0.0, 1e4):
+        images = [np.where(mask, value, noisy), noisy.T]
+        found.append(kf.learn_from_images(images, 20, mask=[mask, None]).transform)
+    holes = [np.where(mask, np.nan, noisy), noisy.T]
+    found.append(kf.learn_from_images(iter(holes), 20, mask="nan").transform)
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[0], found[2])
+    # Noise is estimated where nothing is missing.
+    result = kf.learn_from_images(holes, mask="nan", noise="white")
+    assert np.isfinite(result.transform).all()
+
+
+def test_masks_of_several_images_are_checked():
+    noisy = kf.add_noise(camera()[:40, :40].astype(float), 20)
+    mask = np.zeros(noisy.shape, bool)
+    with pytest.raises(ValueError, match="mask has 1 entries, fewer than images"):
+        kf.learn_from_images([noisy, noisy], 20, mask=[mask])
+    with pytest.raises(ValueError, match="'all' is unknown"):
+        kf.learn_from_images([noisy], 20, mask="all")
+    mask[::5, ::5] = True
+    with pytest.raises(ValueError, match="no patches without missing pixels"):
+        kf.learn_from_images([noisy], 20, mask=[mask])
+    with pytest.raises(ValueError, match="NaN or inf"):
+        kf.learn_from_images([np.where(mask, np.nan, noisy)], 20)

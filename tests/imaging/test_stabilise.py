@@ -34,7 +34,7 @@ def one(value):
 
 @pytest.mark.parametrize("read_noise", READ_NOISES)
 @pytest.mark.parametrize("mean", [4, 10, 50, 1000])
-def test_stabilised_shot_noise_has_deviation_one(mean, read_noise, rng):
+def test_stabilised_shot_noise_has_standard_deviation_one(mean, read_noise, rng):
     noise = Shot(2.5, 2.5 * read_noise, offset=-30.0)
     noisy = add_noise(np.full((300, 300, 1), 2.5 * mean - 30), noise=noise, rng=rng)
     assert noise.stabilised(noisy).std() == pytest.approx(1, abs=0.04)
@@ -42,7 +42,7 @@ def test_stabilised_shot_noise_has_deviation_one(mean, read_noise, rng):
 
 @pytest.mark.parametrize("level", [rising, falling])
 @pytest.mark.parametrize("mean", [40, 120, 220])
-def test_stabilised_varying_noise_has_deviation_one(mean, level, rng):
+def test_stabilised_varying_noise_has_standard_deviation_one(mean, level, rng):
     noise = varying(level)
     noisy = mean + level(mean) * rng.standard_normal((300, 300, 1))
     assert noise.stabilised(noisy).std() == pytest.approx(1, abs=0.02)

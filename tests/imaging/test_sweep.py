@@ -64,7 +64,7 @@ def test_thresholds_clean_as_the_loop_does(rng, shape, patch_shape, bounds, is_w
 
 
 @pytest.mark.parametrize("is_white", [True, False])
-def test_wieners_rule_cleans_as_the_loop_does(rng, is_white):
+def test_wieners_rule_denoises_as_the_loop_does(rng, is_white):
     image, guide = rng.standard_normal((2, 12, 11))
     transform, covariance = conditioned(9, rng), some_covariance(9, rng)
     clean = naive.wiener_cleaner(transform, np.eye(9) if is_white else covariance, 0.7)
@@ -111,7 +111,7 @@ def test_a_coefficient_without_noise_does_not_divide_by_zero():
 
 @pytest.mark.parametrize("damping", [0.0, 0.05])
 @pytest.mark.parametrize("most", [3, 9])
-def test_coding_to_an_error_cleans_as_the_loop_does(rng, damping, most):
+def test_coding_to_an_error_denoises_as_the_loop_does(rng, damping, most):
     image = rng.standard_normal((12, 11))
     transform = conditioned(9, rng)
     expected = naive.sweep(

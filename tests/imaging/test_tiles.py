@@ -80,7 +80,7 @@ def test_no_seam_can_be_seen(noisy, quality, monkeypatch):
 
 
 @pytest.mark.parametrize("quality", ["fast", "balanced"])
-def test_each_tile_is_cleaned_as_if_it_came_alone_with_its_margin(noisy, quality, monkeypatch):
+def test_each_tile_is_denoised_as_if_it_came_alone_with_its_margin(noisy, quality, monkeypatch):
     # Part and whole have the same extremes, whose middle is subtracted from all values.
     image = noisy.copy()
     image[::8, ::8], image[4::8, 4::8] = noisy.min(), noisy.max()
@@ -93,7 +93,7 @@ def test_each_tile_is_cleaned_as_if_it_came_alone_with_its_margin(noisy, quality
 
 
 @pytest.mark.parametrize("quality", ["fast", "balanced"])
-def test_dask_cleans_the_same_tiles_whatever_its_chunks(noisy, quality, monkeypatch):
+def test_dask_denoises_the_same_tiles_whatever_its_chunks(noisy, quality, monkeypatch):
     da = pytest.importorskip("dask.array")
     shrink(monkeypatch, 30, 12)
     options = {"transform": kf.dct_basis((5, 5)), "quality": quality}
@@ -107,7 +107,7 @@ def test_dask_cleans_the_same_tiles_whatever_its_chunks(noisy, quality, monkeypa
         np.testing.assert_array_equal(found.sparsity_map.compute(), expected.sparsity_map)
 
 
-def test_volumes_are_cleaned_in_tiles(monkeypatch):
+def test_volumes_are_denoised_in_tiles(monkeypatch):
     clean = 40 * np.sin(np.indices((20, 12, 14)).sum(axis=0) / 4)
     noisy = kf.add_noise(clean, 10.0, rng=0)
     options = {"transform": kf.dct_basis((3, 3, 3))}
@@ -120,7 +120,7 @@ def test_volumes_are_cleaned_in_tiles(monkeypatch):
 
 @pytest.mark.parametrize("axis", ["channel_axis", "stack_axis"])
 @pytest.mark.parametrize("quality", ["fast", "balanced"])
-def test_colours_and_stacks_are_cleaned_in_tiles(quality, axis, monkeypatch):
+def test_colours_and_stacks_are_denoised_in_tiles(quality, axis, monkeypatch):
     clean = data.astronaut()[60:112, 150:202].astype(np.float64)
     noisy = kf.add_noise(clean, SIGMA, rng=0)
     options = {"transform": kf.dct_basis((5, 5)), "quality": quality, axis: -1}
@@ -130,7 +130,7 @@ def test_colours_and_stacks_are_cleaned_in_tiles(quality, axis, monkeypatch):
     assert 0 < np.sqrt(np.mean((tiled - whole) ** 2)) < 0.04 * SIGMA
 
 
-def test_progress_is_told_of_equal_tiles(noisy, monkeypatch):
+def test_progress_is_reported_for_equal_tiles(noisy, monkeypatch):
     monkeypatch.setenv("KAPPAFORM_NUM_THREADS", "1")
     shrink(monkeypatch, 48, 8)
     shares = []

@@ -267,6 +267,6 @@ def test_an_interrupt_after_the_last_iteration_carries_the_result(small, monkeyp
     assert caught.value.result.n_iter == 1
 
 
-def test_rounds_without_end_are_refused():
+def test_rounds_without_end_are_rejected():
     with pytest.raises(ValueError, match=r"n_rounds=4611686018427387904: give .* >= 1 and <= 1000"):
         kf.Conditioned(n_rounds=2**62)

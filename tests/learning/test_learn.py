@@ -254,7 +254,7 @@ def test_resuming_on_other_signals_reports_errors_on_those(few_patches, init, n_
         assert second.errors.absolute[-1] <= begun * (1 + 1e-9)
 
 
-def test_a_rise_is_told_however_large_the_coefficients_become(rng):
+def test_a_rise_is_reported_however_large_the_coefficients_become(rng):
     problem = Problem(engine_for(rng.standard_normal((20, 4))), kf.Orthonormal(), 2, 0.0)
     before = Record(1.0, 1.0, 0.1, 1.0, 0.1, coef_norm=10.0)
     assert problem.rises(before, before._replace(loss=1.1, coef_norm=1e8))
@@ -262,7 +262,7 @@ def test_a_rise_is_told_however_large_the_coefficients_become(rng):
 
 
 @pytest.mark.parametrize("method", [kf.Orthonormal(), kf.Conditioned(2.0)])
-def test_a_rise_of_a_tenth_is_told_though_errors_are_small_and_signals_float32(method, rng):
+def test_a_rise_of_a_tenth_is_reported_though_errors_are_small_and_signals_float32(method, rng):
     problem = Problem(engine_for(rng.standard_normal((20, 4)).astype(np.float32)), method, 2)
     before = Record(1e-2, 1e-2, 1e-3, 1e-2, 1e-3, coef_norm=10.0)
     assert problem.rises(before, before._replace(loss=1.1e-2))
@@ -350,7 +350,7 @@ def test_callback_can_stop_and_sees_every_iteration(photo_patches):
     assert not result.converged
 
 
-def test_stop_reason_tells_tolerance_from_exhaustion(photo_patches):
+def test_stop_reason_distinguishes_tolerance_from_exhaustion(photo_patches):
     signals = photo_patches[::8]
     settled = kf.learn(signals, kf.Orthonormal(), n_nonzero_coefs=6, max_iter=500, tol=1e-4)
     assert settled.stop_reason == StopReason.TOLERANCE

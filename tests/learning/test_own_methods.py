@@ -397,7 +397,7 @@ def test_a_method_without_an_update_is_reported(signals):
         kf.LearnedTransform(method=kf.Method()).fit(signals)
 
 
-def test_a_start_that_the_method_spoils_is_refused(signals):
+def test_a_start_that_the_method_spoils_is_rejected(signals):
     class Spoiling(Procrustes):
         def admissible(self, transform):
             return 0 * transform

@@ -153,7 +153,7 @@ def test_only_a_method_with_a_bound_has_a_path(photo_patches, method):
 
 
 @pytest.mark.parametrize("bounds", [["a"], "2", None, [1.0, None], [2j]])
-def test_bounds_that_are_no_numbers_are_refused(photo_patches, bounds):
+def test_bounds_that_are_no_numbers_are_rejected(photo_patches, bounds):
     with pytest.raises(TypeError, match=r"max_conditions has dtype .* real numbers"):
         kf.condition_path(photo_patches, bounds)
 
@@ -214,7 +214,7 @@ def test_the_loosest_bounds_can_be_evaluated(photo_patches):
 
 
 @pytest.mark.parametrize("transform", [kf.OrthonormalTransform(), PCA()])
-def test_an_estimator_without_a_transform_is_refused(photo_patches, transform):
+def test_an_estimator_without_a_transform_is_rejected(photo_patches, transform):
     with pytest.raises(ValueError, match=r"transform is a \w+ that has learned no transform: give"):
         kf.evaluate(photo_patches, transform)
     with pytest.raises(ValueError, match=r"init is a \w+ that has learned no transform: give"):

@@ -71,7 +71,7 @@ def test_log_det_errors_are_the_published_ones(signals, published, n_nonzero, we
 
 
 @pytest.mark.parametrize(("n_nonzero", "weight"), SETTINGS)
-def test_reference_variant_begins_as_the_public_code(signals, published, n_nonzero, weight):
+def test_reference_variant_starts_as_the_public_code(signals, published, n_nonzero, weight):
     row = published[n_nonzero, weight, "conditioned"]
     kappa, norm = float(row["condition"]), float(row["norm"])
     method = kf.Conditioned(kappa, norm=norm, variant="reference")

@@ -325,7 +325,7 @@ def test_a_bad_batch_is_named_and_what_was_learned_before_is_kept(spoil, reason,
     np.testing.assert_array_equal(on.transform, whole.transform)
 
 
-def test_a_bad_first_batch_is_refused_as_by_learn(small):
+def test_a_bad_first_batch_is_rejected_as_by_learn(small):
     with pytest.raises(
         ValueError, match=r"batches\[0\] contains NaN or inf, first in row 7"
     ) as caught:
@@ -367,7 +367,7 @@ def test_errors_of_a_callback_are_its_own(small):
         (np.eye(4), TypeError, r"batches is one array of shape \(4, 4\): cut it into batches"),
     ],
 )
-def test_what_is_no_stream_is_refused(batches, kind, message):
+def test_what_is_no_stream_is_rejected(batches, kind, message):
     with pytest.raises(kind, match=message):
         kf.learn_stream(batches)
 
@@ -398,7 +398,7 @@ def test_an_array_of_batches_is_a_stream(small):
         ({"init": np.eye(8)}, ValueError, r"init has shape \(8, 8\)"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(options, kind, message, small):
+def test_options_that_make_no_sense_are_rejected(options, kind, message, small):
     with pytest.raises(kind, match=message):
         kf.learn_stream([small], **options)
 

@@ -63,7 +63,7 @@ def no_pictures(monkeypatch):
 
 @pytest.fixture
 def fast(monkeypatch, request):
-    """A denoiser that costs nothing, where what it does is not the question; and no pictures.
+    """A denoiser that costs nothing, where what it does is not the question; and no images.
 
     Its calls are kept: the method and the first two draws of training patches.
     """

@@ -24,7 +24,7 @@ def test_public_images_are_what_the_files_hold(images):
     assert (clean.dtype, noisy.dtype, made) == (np.uint8, np.float64, False)
 
 
-def test_made_noise_has_its_deviation_and_is_neither_rounded_nor_clipped(images):
+def test_made_noise_has_its_standard_deviation_and_is_neither_rounded_nor_clipped(images):
     savemat(images / "img" / "Man" / "clean" / "I7.mat", {"I7": np.zeros((300, 300), np.uint8)})
     _, noisy, made = read_pair(images, "Man", 20)
     assert made

@@ -2,6 +2,7 @@
 
 import json
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -53,6 +54,15 @@ def test_every_part_has_one_thread_and_others_get_theirs_back(tmp_path, monkeypa
         results, _ = run([part("a", n_threads)], tmp_path / f"out{outside}")
         assert results == [1]
         assert n_threads() == before
+
+
+def test_processes_that_started_in_another_folder_write_to_this_one(tmp_path, monkeypatch):
+    parts = [part(name, dict) for name in "ab"]
+    for folder in (tmp_path / "one", tmp_path / "two"):  # the same two processes
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        run(parts, Path("out"), n_workers=2)
+        assert len(list((folder / "out" / "things.parts").iterdir())) == 2
 
 
 def test_a_defect_is_raised_and_leaves_nothing_behind(tmp_path):

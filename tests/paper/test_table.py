@@ -197,13 +197,13 @@ def test_a_terminal_shows_how_much_is_done_and_how_long_it_may_take(reproduce, m
 
 # From 384 pixels a side on means of 2 by 2 are compared, from 640 on of 3 by 3.
 @pytest.mark.parametrize("shape", [(11, 11), (33, 40), (384, 390), (640, 641)])
-def test_it_is_the_mean_over_all_windows_of_the_downsampled_pictures(shape, rng):
+def test_it_is_the_mean_over_all_windows_of_the_downsampled_images(shape, rng):
     clean = np.resize(data.camera(), shape)
     noisy = clean + 20 * rng.standard_normal(shape)
     assert_allclose(downsampled_ssim(clean, noisy), naive.downsampled_ssim(clean, noisy), rtol=1e-9)
 
 
-def test_equal_pictures_have_similarity_1():
+def test_equal_images_have_similarity_1():
     assert downsampled_ssim(data.camera(), data.camera()) == 1
 
 
@@ -250,12 +250,12 @@ def damage(images, kind):
     ("kind", "message"),
     [
         ("missing", "No such file or directory"),
-        ("damaged", "I1.mat is not a MAT file of one picture"),
-        ("no MAT file", "I7.mat is not a MAT file of one picture"),
+        ("damaged", "I1.mat is not a MAT file of one image"),
+        ("no MAT file", "I7.mat is not a MAT file of one image"),
         ("of another size", "has shape (40, 41)"),
         ("not finite", "I1.mat contains NaN or inf"),
-        ("not 2-D", "of shape (40, 40, 3): a picture is expected"),
-        ("two variables", "I1.mat is not a MAT file of one picture"),
+        ("not 2-D", "of shape (40, 40, 3): an image is expected"),
+        ("two variables", "I1.mat is not a MAT file of one image"),
         ("clean is not", "integers from 0 to 255"),
         ("small", "I7.mat has shape (10, 40): at least 11 pixels"),
     ],

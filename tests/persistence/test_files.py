@@ -65,7 +65,7 @@ def test_a_saved_result_is_loaded_as_the_estimator_of_its_method(
             assert getattr(loaded, name) == value
 
 
-def test_what_is_said_about_the_signals_comes_back(fitted, tmp_path):
+def test_facts_about_the_signals_come_back(fitted, tmp_path):
     first, second = tmp_path / "first", tmp_path / "second"
     kf.save(first, fitted, patch_shape=(2, 8), patch_mean="removed")
     loaded = kf.load(first)
@@ -232,7 +232,7 @@ def test_saving_through_a_link_replaces_what_it_leads_to(saved, signals, tmp_pat
     assert sorted(tmp_path.rglob("*")) == sorted([target.parent, target, link])
 
 
-def test_swapped_arguments_are_told(fitted, tmp_path):
+def test_swapped_arguments_are_reported(fitted, tmp_path):
     for model in (fitted, fitted.result_):
         with pytest.raises(TypeError, match=r"path is a .*model a str: .*save\(path, model\)"):
             kf.save(model, str(tmp_path / "t"))

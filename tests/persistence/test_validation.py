@@ -3,29 +3,18 @@
 import errno
 import io
 import json
-import tracemalloc
 import zipfile
 from copy import deepcopy
 from pathlib import Path
 
 import numpy as np
 import pytest
+from crafted_files import JUNK, entries_of, peak_of_refused_load, places_in, rewrite, write
 
 import kappaform as kf
 
 N_FEATURES = 16
 CANDIDATE = {"explore": None, "settled": None, "momentum_factor": 0.5}
-
-
-def rewrite(path, arrays=None, **header_changes):
-    """Change a saved file: None removes an array, ... an entry of the header."""
-    with np.load(path) as archive:
-        entries = dict(archive)
-    header = json.loads(str(entries["header"])) | header_changes
-    header = {name: value for name, value in header.items() if value is not ...}
-    entries = entries | {"header": np.array(json.dumps(header))} | (arrays or {})
-    with path.open("wb") as file:
-        np.savez(file, **{name: value for name, value in entries.items() if value is not None})
 
 
 def test_a_file_that_cannot_be_read_is_not_called_damaged(saved, monkeypatch):
@@ -213,7 +202,6 @@ def test_arrays_that_contradict_the_header_are_rejected(arrays, reason, saved):
 
 # --- files that were made to harm ----------------------------------------------------------------
 
-JUNK = [None, True, -1, 10**30, 1e60, float("nan"), float("inf"), "x", [], {"name": 1}]
 SMALL = np.random.default_rng(0).standard_normal((40, 4)).cumsum(axis=1)
 MODELS = {
     "batches": lambda: kf.ConditionedTransform(2, init="dct").partial_fit(SMALL),
@@ -222,17 +210,6 @@ MODELS = {
     "race over batches": lambda: kf.learn_stream([SMALL], n_nonzero_coefs=2),
 }
 each_model = pytest.mark.parametrize("model", MODELS)
-
-
-def entries_of(path):
-    with np.load(path) as archive:
-        entries = dict(archive)
-    return json.loads(str(entries.pop("header"))), entries
-
-
-def write(path, header, arrays):
-    with path.open("wb") as file:
-        np.savez(file, header=np.array(json.dumps(header)), **arrays)
 
 
 def is_refused(path):
@@ -255,14 +232,6 @@ def is_refused(path):
     assert str(path) in told
     assert "damaged" in told or "upgrade" in told
     return True
-
-
-def places_in(header, where=()):
-    """Places of a header; of candidates those of the first two, the others are like the second."""
-    for name, value in header.items() if isinstance(header, dict) else enumerate(header[:2]):
-        yield where, name
-        if isinstance(value, dict | list):
-            yield from places_in(value, (*where, name))
 
 
 @each_model
@@ -370,16 +339,6 @@ def test_transforms_of_another_norm_than_the_method_keeps_are_rejected(scale, si
         rewrite(tmp_path / "t.npz", scaled)
         with pytest.raises(ValueError, match=told):
             kf.load(tmp_path / "t.npz")
-
-
-def peak_of_refused_load(path):
-    tracemalloc.start()
-    try:
-        with pytest.raises(ValueError, match=r"large\.npz is not a transform .*damaged"):
-            kf.load(path)
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
 
 
 def test_compressed_arrays_are_rejected_before_they_are_unpacked(saved, tmp_path):

@@ -1,4 +1,4 @@
-"""The figure of a denoising shows what was done, whatever the picture was."""
+"""The figure of a denoising shows what was done, whatever the image was."""
 
 from io import BytesIO
 
@@ -78,7 +78,7 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_every_kind_of_picture_can_be_drawn(name):
+def test_every_kind_of_image_can_be_drawn(name):
     image, options = SHAPES[name]
     if image is None:
         noisy = np.ones((24, 30))
@@ -126,9 +126,9 @@ def test_ssim_of_a_stack_is_the_mean_over_its_slices():
     assert ssim(stack, stack, stack_axis=0) == 1
 
 
-def test_pictures_of_another_size_cannot_be_compared():
+def test_images_of_another_size_cannot_be_compared():
     for measure in (psnr, ssim):
-        with pytest.raises(ValueError, match=r"shape \(24, 30\), the picture \(23, 30\)"):
+        with pytest.raises(ValueError, match=r"shape \(24, 30\), the image \(23, 30\)"):
             measure(RAMP, RAMP[1:])
 
 

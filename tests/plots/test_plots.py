@@ -9,8 +9,8 @@ import pytest
 from matplotlib.figure import Figure
 from numpy.testing import assert_allclose, assert_array_equal
 
-from kappaform import OrthonormalTransform, dct_basis, plots, random_basis
-from kappaform.learning import ConditionPath
+from kappaform import OrthonormalTransform, dct_basis, learn_union, plots, random_basis
+from kappaform.learning import ConditionPath, UnionPath
 from kappaform.plots.curves import log_scale
 
 
@@ -65,6 +65,7 @@ FIGURES = {
     "atoms": lambda: plots.plot_atoms(dct_basis((3, 3))),
     "atoms 1x1": lambda: plots.plot_atoms(np.eye(1)),
     "atoms zero": lambda: plots.plot_atoms(np.zeros((4, 4))),
+    "atoms of a union": lambda: plots.plot_atoms(np.stack([dct_basis((3, 3))] * 3)),
     "path": lambda: plots.plot_path(path(validation=True)),
     "path, training only": lambda: plots.plot_path(path(validation=False)),
 }
@@ -120,6 +121,17 @@ def test_spectrum_shows_singular_values_and_the_floor_that_the_bound_leaves():
     note, *ends = texts(figure)
     assert note == r"max $\sigma$ / 4"
     assert [end.splitlines()[1] for end in ends] == ["condition 3", "condition 5"]
+
+
+def test_a_union_has_a_spectrum_for_each_transform(rng):
+    union = learn_union(rng.standard_normal((60, 4)), n_transforms=2, max_iter=2)
+    figure = plots.plot_spectrum(union)
+    curves, floors = figure.axes[0].lines[::2], figure.axes[0].lines[1::2]
+    for number, (curve, floor) in enumerate(zip(curves, floors, strict=True)):
+        assert_allclose(curve.get_ydata(), union.spectrum[number], rtol=1e-12)
+        assert_allclose(floor.get_ydata(), union.spectrum[number, 0] / 2)
+    names = [text.splitlines()[0] for text in texts(figure) if "\n" in text]
+    assert names == [rf"Conditioned, $\kappa \leq$ 2, {number}" for number in (0, 1)]
 
 
 def test_an_unbounded_spectrum_has_no_floor():
@@ -181,6 +193,28 @@ def test_path_shows_training_and_validation_in_three_panels():
         assert axes.get_ylabel() == "log scale"
 
 
+def test_a_path_over_numbers_of_transforms_has_a_tick_for_each():
+    table = path(validation=True).table | {"n_transforms": np.array([1, 2, 4, 8])}
+    data = UnionPath(table, ())
+    for axes in plots.plot_path(data).axes:
+        assert axes.get_xlabel().startswith("n_transforms")
+        assert_array_equal(axes.lines[0].get_xdata(), [1, 2, 4, 8])
+        assert_array_equal(axes.get_xticks(), [1, 2, 4, 8])
+        assert [text.get_text() for text in axes.get_xticklabels()] == ["1", "2", "4", "8"]
+        assert not len(axes.get_xticks(minor=True))
+
+
+def test_atoms_of_a_union_are_those_of_each_transform(rng):
+    union = rng.standard_normal((3, 4, 4))
+    figure = plots.plot_atoms(union)
+    panels = [axes for axes in figure.axes if axes.images]
+    assert len(panels) == 3
+    for number, (axes, transform) in enumerate(zip(panels, union, strict=True)):
+        assert axes.get_title(loc="left") == f"transform {number}"
+        assert_array_equal(axes.images[0].get_array(), shown(plots.plot_atoms(transform)))
+    assert_array_equal(shown(plots.plot_atoms(union[:1])), shown(plots.plot_atoms(union[0])))
+
+
 @pytest.mark.parametrize("span", [1.2, 1.9, 4.0, 6.0, 40.0, 900.0])
 def test_minor_ticks_of_a_logarithmic_axis_stand_closer_and_closer(span):
     figure = Figure()
@@ -235,6 +269,8 @@ def test_path_without_validation_shows_training_alone():
         (lambda: plots.plot_convergence(result(Free()), ["a", "b"]), "2 entries for 1 curves"),
         (lambda: plots.plot_convergence(result(Free()), error="x"), "error='x' is unknown"),
         (lambda: plots.plot_spectrum(np.ones((2, 3))), r"shape \(2, 3\).*\(n, n\) array"),
+        (lambda: plots.plot_atoms(np.ones((2, 3, 4))), r"shape \(2, 3, 4\).*\(n, n\) array"),
+        (lambda: plots.plot_atoms(np.ones((0, 4, 4))), r"shape \(0, 4, 4\).*\(n, n\) array"),
         (lambda: plots.plot_atoms(np.ones(4)), r"shape \(4,\).*\(n, n\) array"),
         (lambda: plots.plot_atoms(np.eye(6)), "n_features=6 is not a square: give the shape"),
         (lambda: plots.plot_atoms(np.eye(6), (2, 2)), r"patch_shape=\(2, 2\).*product is 6"),

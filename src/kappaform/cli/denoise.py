@@ -1,4 +1,4 @@
-"""`kappaform denoise`: one picture or many; a failure affects only its own picture."""
+"""`kappaform denoise`: one image or many; a failure affects only its own image."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from kappaform.image_files.picture import MOVIE, VOLUME
 from kappaform.imaging.axes import doubt_about_sigma
 from kappaform.imaging.denoise import denoise_on
 from kappaform.imaging.options import default_patch_shape
-from kappaform.imaging.work import Progress
+from kappaform.imaging.progress import Progress
 
 # Fraction of the values outside of a range that was given for them. Noise puts at most about half
 # of them there, where an image is at one end of the range everywhere.
@@ -35,11 +35,11 @@ _MOST_CUT = 0.6
 
 
 class Settings(NamedTuple):
-    """What is the same for all pictures."""
+    """What is the same for all images."""
 
     noise: Any  #: a noise, the name of its kind, or None: it is estimated
     camera: Any  #: that the noise was measured for, if it comes from a file
-    transform: NDArray | None = None  #: used instead of learning one from each picture
+    transform: NDArray | None = None  #: used instead of learning one from each image
     patch_shape: tuple[int, ...] | None = None  #: its patches; None: squares or cubes
 
 
@@ -96,7 +96,7 @@ def _summarise(
     if n_denoised and not has_pages and asked:
         messages.warn(f"--{asked[0]} had no effect: no file has pages.")
     if n_denoised and "colour_strength" in arguments.given and not any(map(_is_colour, records)):
-        messages.warn("--colour-strength had no effect: no picture has colours.")
+        messages.warn("--colour-strength had no effect: no image has colours.")
 
 
 def _is_colour(record: dict[str, Any]) -> bool:
@@ -107,19 +107,19 @@ def _interrupted(n_done: int, number: int) -> KeyboardInterrupt:
     if number == 1:
         return KeyboardInterrupt()
     remedy = "run the same command without --overwrite for the others"
-    return KeyboardInterrupt(f"interrupted: {n_done} of {number} pictures are done; {remedy}")
+    return KeyboardInterrupt(f"interrupted: {n_done} of {number} images are done; {remedy}")
 
 
-# --- All pictures
+# --- All images
 
 
 def _settings(arguments: Namespace) -> Settings:
-    """Check what is the same for all pictures."""
+    """Check what is the same for all images."""
     side, settings = arguments.patch_size, Settings(*given_noise(arguments))
     if arguments.model:
-        from kappaform.cli.models import load_model
+        from kappaform.cli.models import load_single
 
-        model = load_model(arguments.model)
+        model = load_single(arguments.model)
         settings = settings._replace(
             transform=model.result_.transform, patch_shape=model.patch_shape_
         )
@@ -130,16 +130,21 @@ def _settings(arguments: Namespace) -> Settings:
         check_patch_size(side, 3 if arguments.volume else 2)
     if arguments.movie and arguments.quality == "fast":
         messages.note("--movie with --quality fast: frames share a transform, and nothing else")
-    if arguments.device is not None:
-        from kappaform.imaging.cleaning.torch import device_named
-
-        with messages.calling_library():
-            arguments.device = device_named(arguments.device)
+    name_device(arguments)
     return settings
 
 
+def name_device(arguments: Namespace) -> None:
+    """Replace the name of a device, if there is one, by the device."""
+    if arguments.device is not None:
+        from kappaform.imaging.tensors import device_named
+
+        with messages.calling_library():
+            arguments.device = device_named(arguments.device)
+
+
 def _learned_from_all(batch: files.Batch, settings: Settings, arguments: Namespace) -> Settings:
-    """Learn one transform from all pictures, also from those that have a result: it is the same.
+    """Learn one transform from all images, also from those that have a result: it is the same.
 
     Files that cannot be read are left out here, and reported when it is their turn.
     """
@@ -168,7 +173,7 @@ def _learned_from_all(batch: files.Batch, settings: Settings, arguments: Namespa
 
     options = chosen(arguments, "method", "max_condition", "patch_size")
     options |= {"noise": settings.noise, "channel_axis": -1, "rng": arguments.seed}
-    library = messages.calling_library("reading pictures", f"{len(jobs)} files")
+    library = messages.calling_library("reading images", f"{len(jobs)} files")
     try:
         with warnings.catch_warnings(), library as progress:
             warnings.simplefilter("ignore")  # shown when it is their turn
@@ -181,13 +186,13 @@ def _learned_from_all(batch: files.Batch, settings: Settings, arguments: Namespa
     return settings._replace(transform=learned.transform, patch_shape=patch_shape)
 
 
-# --- One picture
+# --- One image
 
 
 def _record(
     job: files.Job, inputs: set[files.Identity], settings: Settings, arguments: Namespace
 ) -> dict[str, Any]:
-    """The result of a picture; one that exists already is not even read."""
+    """The result of an image; one that exists already is not even read."""
     if files.has_result(job, inputs, arguments.overwrite):
         if job.report:  # it may exist already, like the result
             files.check_output(job.report, inputs, files.FIGURES, overwrite=True)
@@ -207,7 +212,7 @@ def _record(
 def _denoised(
     job: files.Job, picture: Picture, along: str, settings: Settings, arguments: Namespace
 ) -> dict[str, Any]:
-    """Denoise one picture and write it; the facts about it, for people and programs."""
+    """Denoise one image and write it; the facts about it, for people and programs."""
     noisy = picture.as_stack(along)
     reference = _reference(job, picture, along, arguments)
     _warn_about_units(noisy, job.source, arguments)
@@ -306,7 +311,7 @@ def _write(
     arguments: Namespace,
     drawn: tuple[NDArray, kf.DenoiseResult, NDArray | None],
 ) -> None:
-    """Write picture and report, or neither."""
+    """Write image and report, or neither."""
     jpeg_quality = arguments.jpeg_quality if files.is_lossy(job.target) else None
     if not job.report:
         write_image(job.target, picture, jpeg_quality)
@@ -322,7 +327,7 @@ def _size(picture: Picture) -> dict[str, int]:
 
 
 def along_of(picture: Picture, arguments: Namespace) -> str:
-    """What the pages of a picture form: a volume, a movie, or nothing."""
+    """What the pages of an image form: a volume, a movie, or nothing."""
     if not picture.has_pages:
         return ""
     return VOLUME if arguments.volume else MOVIE if arguments.movie else ""
@@ -336,7 +341,7 @@ def _no_data(picture: Picture, arguments: Namespace) -> float | None:
 def _reference(
     job: files.Job, picture: Picture, along: str, arguments: Namespace
 ) -> NDArray | None:
-    """The picture without noise, if there is one, as a stack like the noisy one."""
+    """The image without noise, if there is one, as a stack like the noisy one."""
     if job.reference is None:
         return None
     reference = files.picture_with_pages(job.reference, arguments)

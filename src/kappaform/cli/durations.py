@@ -1,7 +1,7 @@
-"""How long all pictures of a command will take: said before, and corrected by those that are done.
+"""How long all images of a command will take: said before, and corrected by those that are done.
 
-The time of a picture is that of learning, about the same for each channel of every page, plus a
-time for each pixel. Both are those of one machine; the first pictures tell how fast this one is.
+The time of an image is that of learning, about the same for each channel of every page, plus a
+time for each pixel. Both are those of one machine; the first images tell how fast this one is.
 """
 
 from __future__ import annotations
@@ -15,21 +15,20 @@ from typing import Any
 
 from kappaform.cli import messages
 from kappaform.cli.files import Batch, Job, has_result
-from kappaform.cli.words import SECONDS, in_minutes
+from kappaform.cli.words import LONG, SECONDS, in_minutes
 from kappaform.image_files import planes_in
 from kappaform.threads import n_threads
 
 # Seconds of learning for a plane: 512 x 512 pixels take so much more than the rates say. Smaller
 # ones have fewer patches to learn from.
 _LEARNING, _FEW_PIXELS = 1.0, 2e5
-_LONG = 30  # seconds: worth announcing
 _CORRECTION = 1.25  # a forecast that is wrong by this factor is told again
 
 
 def watched(batch: Batch, arguments: Namespace, records: list[dict[str, Any]]) -> Iterator[Job]:
-    """The pictures of a command, with titles that tell the time left for all.
+    """The images of a command, with titles that tell the time left for all.
 
-    The record of a picture is the last one when the next is asked for.
+    The record of an image is the last one when the next is asked for.
     """
     overwrite = arguments.overwrite
     jobs = [job for job in batch.jobs if not has_result(job, batch.inputs, overwrite)]
@@ -46,7 +45,7 @@ def watched(batch: Batch, arguments: Namespace, records: list[dict[str, Any]]) -
 
 
 class Durations:
-    """Forecast of the time for pictures that are denoised one after the other."""
+    """Forecast of the time for images that are denoised one after the other."""
 
     def __init__(self, sources: Sequence[Path], quality: str) -> None:
         sizes = {source: planes_in(source) for source in sources}
@@ -59,20 +58,20 @@ class Durations:
 
     @property
     def seconds_left(self) -> float:
-        """Forecast for the pictures that are not done yet."""
+        """Forecast for the images that are not done yet."""
         correction = self._spent / self._expected if self._expected else 1.0
         return correction * sum(self._left.values())
 
     def tell_all(self, quality: str) -> None:
-        """Announce how long all pictures will take, if that is long."""
-        if self.seconds_left >= _LONG:
+        """Announce how long all images will take, if that is long."""
+        if self.seconds_left >= LONG:
             self._told = self.seconds_left
             faster = "" if quality == "fast" else "; --quality fast takes less"
             number = len(self._left)
-            messages.note(f"{number} pictures: about {in_minutes(self._told)} in all{faster}")
+            messages.note(f"{number} images: about {in_minutes(self._told)} in all{faster}")
 
     def done(self, source: Path, seconds: float | None) -> None:
-        """Learn from a picture that is done; announce a forecast that has become another one.
+        """Learn from an image that is done; announce a forecast that has become another one.
 
         None: it has failed.
         """
@@ -83,16 +82,16 @@ class Durations:
         self._expected += expected
         self._spent += seconds
         self._told, left = before, self.seconds_left
-        if left >= _LONG and not left / _CORRECTION < before < left * _CORRECTION:
+        if left >= LONG and not left / _CORRECTION < before < left * _CORRECTION:
             self._told = left
             number = len(self._left)
             messages.note(
-                f"{number} picture{'s' * (number > 1)} left: about {in_minutes(left)}, as fast as "
+                f"{number} image{'s' * (number > 1)} left: about {in_minutes(left)}, as fast as "
                 "until now"
             )
 
     def title(self, title: str) -> str:
-        """The title of a picture in progress, with the time left for all."""
+        """The title of an image in progress, with the time left for all."""
         if not self._expected or len(self._left) < 2:
             return title
         return f"{title} (all: {in_minutes(self.seconds_left)} left)"

@@ -1,4 +1,4 @@
-"""`kappaform explore`: a page with a slider over the bound, and its effects on a picture."""
+"""`kappaform explore`: a page with a slider over the bound, and its effects on an image."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kappaform.files import replaced_when_complete
 
 #: Pixels along a side: a page of twelve bounds then takes less than a minute and 5 MB.
 MOST_PIXELS = 512
-#: Positions of the slider: with more, the page would be large or its pictures poor.
+#: Positions of the slider: with more, the page would be large or its images poor.
 _MOST_BOUNDS = 25
 
 
@@ -76,7 +76,7 @@ def explore(arguments: Namespace) -> None:
 
 
 def _centre(shape: tuple[int, ...]) -> tuple[slice, slice]:
-    """The part of a picture that is explored: all of it, or the centre of a large one."""
+    """The part of an image that is explored: all of it, or the centre of a large one."""
     starts = [max(0, (side - MOST_PIXELS) // 2) for side in shape[:2]]
     rows, columns = (slice(start, start + MOST_PIXELS) for start in starts)
     return rows, columns

@@ -1,4 +1,4 @@
-"""Files of the command: which pictures it reads, which results it writes, and under which names."""
+"""Files of the command: which images it reads, which results it writes, and under which names."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from kappaform.imaging.axes import looks_like_colour
 Identity = tuple[int, int]
 #: Suffixes of figures.
 FIGURES = (".png", ".pdf", ".svg")
-_OWN_SUFFIX = "_denoised"  # end of the names of denoised pictures
+_OWN_SUFFIX = "_denoised"  # end of the names of denoised images
 
 
-# --- Pictures that are read
+# --- Images that are read
 
 
 class Found(NamedTuple):
@@ -38,9 +38,9 @@ def picture_files(
     recursive: bool = False,
     without: Iterable[str] = (),
 ) -> tuple[list[Found], int, dict[Path, Exception]]:
-    """Files, and pictures in folders; the number of ignored files; errors of folders.
+    """Files, and images in folders; the number of ignored files; errors of folders.
 
-    Pictures whose name ends with `own_suffix` are results of an earlier run, and ignored, and so
+    Images whose name ends with `own_suffix` are results of an earlier run, and ignored, and so
     are folders in `without`.
     """
 
@@ -64,8 +64,16 @@ def picture_files(
         elif path not in errors:
             kinds = " ".join(SUFFIXES)
             inner = "" if recursive else subfolders_in_words(_n_subfolders(path, left_out))
-            errors[path] = ValueError(f"{path} contains no picture to read ({kinds}){inner}.")
+            errors[path] = ValueError(f"{path} contains no image to read ({kinds}){inner}.")
     return found, n_ignored, errors
+
+
+def all_pictures(inputs: Iterable[str]) -> list[Path]:
+    """Files, and images in folders; each folder must contain some."""
+    found, _, errors = picture_files(inputs)
+    for error in errors.values():
+        raise error
+    return [each.file for each in found]
 
 
 def _files_in(
@@ -85,7 +93,7 @@ def _files_in(
 
 
 def _is_inner(folder: Path, left_out: set[str]) -> bool:
-    """Whether a folder in a folder may contain pictures to read."""
+    """Whether a folder in a folder may contain images to read."""
     return not folder.name.startswith(".") and os.path.realpath(folder) not in left_out
 
 
@@ -110,7 +118,7 @@ def _split_name(file: Path) -> tuple[str, str]:
 
 
 def one_picture(path: Path) -> Picture:
-    """The picture in a file without pages."""
+    """The image in a file without pages."""
     picture = _read(path)
     if picture.has_pages:
         raise ValueError(
@@ -121,9 +129,9 @@ def one_picture(path: Path) -> Picture:
 
 
 def noisy_picture(path: Path, arguments: Namespace) -> Picture:
-    """The picture in a file that is to be denoised."""
+    """The image in a file that is to be denoised."""
     if path.suffix.lower() == ".kappaform":
-        raise ValueError(f"{path} is a transform, not a picture: give it as --model {path}.")
+        raise ValueError(f"{path} is a transform, not an image: give it as --model {path}.")
     picture = picture_with_pages(path, arguments, leaves_holes=True)
     estimated = arguments.noise in STRENGTHS_OF_NOISE
     estimated = estimated and arguments.sigma is None and arguments.gain is None
@@ -136,7 +144,7 @@ def noisy_picture(path: Path, arguments: Namespace) -> Picture:
 
 
 def picture_with_pages(path: Path, arguments: Namespace, leaves_holes: bool = False) -> Picture:
-    """The picture in a file; the arguments say what its pages are, if there are any."""
+    """The image in a file; the arguments say what its pages are, if there are any."""
     declared = arguments.volume or arguments.stack or arguments.movie
     picture = _read(path, declared, leaves_holes)
     if picture.has_pages and not picture.page_axes and not declared:
@@ -148,7 +156,7 @@ def picture_with_pages(path: Path, arguments: Namespace, leaves_holes: bool = Fa
 
 
 def _read(path: Path, declared: bool = False, leaves_holes: bool = False) -> Picture:
-    """A picture with rows and columns; three axes of an array may be `declared` to have pages.
+    """An image with rows and columns; three axes of an array may be `declared` to have pages.
 
     Pixels without data are ordinary values to those who do not leave them alone.
     """
@@ -157,7 +165,7 @@ def _read(path: Path, declared: bool = False, leaves_holes: bool = False) -> Pic
     if declared and path.suffix.lower() == ".npy" and len(shape) == 3:
         picture = picture._replace(has_channels=looks_like_colour(shape))
     if len(shape) - picture.has_channels < 2:
-        raise ValueError(f"{path} has shape {shape}: a picture has rows and columns.")
+        raise ValueError(f"{path} has shape {shape}: an image has rows and columns.")
     if (n_pixels := picture.n_without_data) and not leaves_holes:
         warn(
             f"{path}: {n_pixels} values are {picture.metadata.no_data:g}, which means no data "
@@ -168,7 +176,7 @@ def _read(path: Path, declared: bool = False, leaves_holes: bool = False) -> Pic
 
 
 def check_reference(path: Path, reference: Picture, source: Path, picture: Picture) -> None:
-    """Reject a reference whose size or type differs from that of the noisy picture."""
+    """Reject a reference whose size or type differs from that of the noisy image."""
     clean, noisy = reference.colours, picture.colours
     for name, rule, found, expected in (
         ("shape", "size", clean.shape, noisy.shape),
@@ -217,11 +225,11 @@ def saved_figure(path: Path, figure: Any) -> Iterator[None]:
         yield
 
 
-# --- Denoised pictures
+# --- Denoised images
 
 
 class Job(NamedTuple):
-    """One picture to denoise, and the files that belong to it."""
+    """One image to denoise, and the files that belong to it."""
 
     source: Path
     target: Path
@@ -233,7 +241,7 @@ class Job(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """All pictures to denoise."""
+    """All images to denoise."""
 
     jobs: list[Job]
     inputs: set[Identity]
@@ -243,7 +251,7 @@ class Batch(NamedTuple):
 
 
 def batch_of(arguments: Namespace) -> Batch:
-    """The pictures that the arguments name, with no result written twice."""
+    """The images that the arguments name, with no result written twice."""
     without = [name for name in (arguments.output, arguments.report) if name]
     found, n_ignored, errors = picture_files(
         arguments.inputs, arguments.suffix or _OWN_SUFFIX, arguments.recursive, without
@@ -318,7 +326,7 @@ def _is_folder(option: str, given: str, many: bool, suffixes: tuple[str, ...]) -
         raise ValueError(f"{option} {given} is a file: give a folder.")
     if many and not is_folder and path.suffix.lower() in suffixes:
         raise ValueError(
-            f"{option} {given} is the name of one file, and there may be several pictures: give a "
+            f"{option} {given} is the name of one file, and there may be several images: give a "
             f"folder ({path.stem}/)."
         )
     if many or is_folder:

@@ -1,4 +1,4 @@
-"""Missing pixels of pictures: those of a mask, values that mean no data, and dead pixels."""
+"""Missing pixels of images: those of a mask, values that mean no data, and dead pixels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def masked(picture: Picture, along: str, arguments: Namespace) -> NDArray | None
     planes = picture.pixels.shape[: -1 if picture.has_channels else None]
     if marked.shape not in (planes, planes[-2:]):
         raise ValueError(
-            f"{path} has shape {marked.shape}, the picture {planes}: a mask has the same size."
+            f"{path} has shape {marked.shape}, the image {planes}: a mask has the same size."
         )
     marked = np.broadcast_to(marked, planes)
     if picture.has_channels:

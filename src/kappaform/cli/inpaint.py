@@ -1,4 +1,4 @@
-"""`kappaform inpaint`: fill the missing pixels of a picture."""
+"""`kappaform inpaint`: fill the missing pixels of an image."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-import kappaform as kf
 from kappaform.cli import files, holes, messages
-from kappaform.cli.denoise import along_of
+from kappaform.cli.denoise import along_of, name_device
 from kappaform.image_files import Picture, as_stored, check_target, write_image
 from kappaform.image_files.picture import MOVIE
-from kappaform.imaging.work import Progress
+from kappaform.imaging.inpaint import inpaint_on
+from kappaform.imaging.progress import Progress
 
 
 def inpaint(arguments: Namespace) -> None:
@@ -25,11 +25,12 @@ def inpaint(arguments: Namespace) -> None:
     files.check_output(target, files.identities(given), overwrite=arguments.overwrite)
     picture = files.picture_with_pages(source, arguments, leaves_holes=True)
     check_target(target, picture)
+    name_device(arguments)
     along = along_of(picture, arguments)
     stack, missing = picture.as_stack(along), _missing(picture, along, arguments)
     number = int(np.count_nonzero(missing))
     if number == 0:
-        messages.warn(f"{source}: nothing is missing, the picture is written as it is.")
+        messages.warn(f"{source}: nothing is missing, the image is written as it is.")
         filled = stack
     else:
         with messages.warnings_about(source, target):
@@ -78,7 +79,8 @@ def _filled(picture: Picture, along: str, missing: NDArray, arguments: Namespace
         warnings.filterwarnings("ignore", "nothing is missing")  # in a movie among several
         parts = Progress(progress).sections([1] * n_movies)
         found = [
-            kf.inpaint(
+            inpaint_on(
+                arguments.device,
                 images,
                 mask,
                 quality=arguments.quality,

@@ -42,6 +42,7 @@ _SAME = (
 #: The option for each parameter that messages of the library may name.
 OPTIONS = {name: as_option(name) for name in _SAME} | {
     "n_nonzero_coefs": "--n-nonzero",
+    "n_transforms": "--transforms",
     "cv": "--folds",
     "max_conditions": "--bounds",
 }

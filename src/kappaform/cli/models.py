@@ -26,16 +26,23 @@ _ROUNDING = 1e-6  # of float32: signals with smaller means, relative to their va
 
 def learn(arguments: Namespace) -> None:
     (target,) = _outputs(arguments, arguments.inputs, output=())
+    _check_union(arguments)
     signals, patch_shape = _signals_of(arguments)
     methods = {"log-det": kf.LogDet, "orthonormal": kf.Orthonormal}
-    options = chosen(arguments, *_LIMITS) | {"init": _init(arguments.init, signals.shape[1])}
+    options = chosen(arguments, *_LIMITS) | {"init": _init(arguments, signals.shape[1])}
     try:
         with messages.calling_library("learning") as callback:
             method = methods.get(arguments.method, lambda: _conditioned(arguments, "max_condition"))
-            result = kf.learn(signals, method(), **options, callback=callback)
+            options |= {"method": method(), "callback": callback}
+            if arguments.n_transforms == 1:
+                result = kf.learn(signals, **options)
+            else:
+                union = {"n_transforms": arguments.n_transforms, "rng": arguments.seed}
+                result = kf.learn_union(signals, **options, **union)
     except kf.LearningInterrupted as interruption:
         _save(target, interruption.result, patch_shape)
-        text = f"the transform after {interruption.result.n_iter} iterations is in {target}"
+        what = "transform" if arguments.n_transforms == 1 else "union"
+        text = f"the {what} after {interruption.result.n_iter} iterations is in {target}"
         raise KeyboardInterrupt(f"interrupted: {text}") from None
     _save(target, result, patch_shape)
     errors = kf.evaluate(signals, result, result.n_nonzero_coefs, coding="refit")
@@ -48,6 +55,17 @@ def learn(arguments: Namespace) -> None:
         "reconstruction_error": errors.reconstruction,
     }
     messages.report(facts, arguments.json)
+
+
+def _check_union(arguments: Namespace) -> None:
+    """Reject methods whose transforms have no common norm, or none that is kept."""
+    for name, allowed in (("method", ("conditioned", "orthonormal")), ("variant", ("monotone",))):
+        value = getattr(arguments, name)
+        if arguments.n_transforms > 1 and value not in allowed:
+            raise ValueError(
+                f"--transforms {arguments.n_transforms} with {messages.as_option(name)} {value}: "
+                f"errors of such transforms cannot be compared; give {' or '.join(allowed)}."
+            )
 
 
 def path(arguments: Namespace) -> None:
@@ -79,12 +97,12 @@ def path(arguments: Namespace) -> None:
 
 
 def _check_choice(signals: NDArray) -> None:
-    """Reject constant signals, such as those of a constant picture."""
+    """Reject constant signals, such as those of a constant image."""
     if signals.size == 0 or np.ptp(signals[0]) > 0:  # usually the first one decides
         return
     if (signals.min(axis=1) == signals.max(axis=1)).all():
         raise ValueError(
-            "every signal is constant, as in a constant picture: all bounds give the same errors, "
+            "every signal is constant, as in a constant image: all bounds give the same errors, "
             "so there is nothing to choose; give another input."
         )
 
@@ -160,13 +178,13 @@ def info(arguments: Namespace) -> None:
     result = model.result_
     facts = {
         "file": arguments.model,
-        "method": str(result.method),
+        "method": str(result.method.method if _is_union(result) else result.method),
         "n_features": model.n_features_in_,
         "patch_shape": model.patch_shape_,
         "patch_mean": model.patch_mean_,
         **_facts(result),
         "max_condition": getattr(result.method, "max_condition", None),
-        "norm": float(np.linalg.norm(result.spectrum)),
+        "norm": float(np.linalg.norm(np.atleast_2d(result.spectrum)[0])),  # that of all
         "relative_error": result.errors.relative[-1],
     }
     messages.report(facts, arguments.json)
@@ -192,9 +210,10 @@ def _conditioned(arguments: Namespace, *names: str) -> kf.Conditioned:
     return kf.Conditioned(**chosen(arguments, *names, *CONDITIONED))
 
 
-def _init(given: str, n_features: int) -> Any:
-    """A start by its name, or the transform in a model file."""
-    names = get_args(Init)
+def _init(arguments: Namespace, n_features: int) -> Any:
+    """A start by its name, or what a model file has learned."""
+    given, n_transforms = arguments.init, arguments.n_transforms
+    names = get_args(Init) if n_transforms == 1 else ("auto",)
     if given in names:
         return given
     if not Path(given).exists():
@@ -207,11 +226,24 @@ def _init(given: str, n_features: int) -> Any:
             f"--init {given} is a transform of {model.n_features_in_} features{patches}, and the "
             f"signals have {n_features}: give the same --patch-size, or another start."
         )
+    found = len(model.components_) if _is_union(model.result_) else 1
+    if found != n_transforms:
+        what = "a single transform" if found == 1 else f"a union of {found} transforms"
+        raise ValueError(f"--init {given} is {what}: give --transforms {found}, or another start.")
     return model
 
 
+def _is_union(result: Any) -> bool:
+    return isinstance(result, kf.UnionResult)
+
+
 def _facts(result: Any) -> dict[str, Any]:
+    union: dict[str, Any] = {}
+    if _is_union(result):
+        union = {"n_transforms": len(result.transforms)}
+        union["condition_numbers"] = [round(each, 9) for each in result.condition_numbers.tolist()]
     return {
+        **union,
         "n_nonzero_coefs": result.n_nonzero_coefs,
         "condition_number": result.condition_number,
         "n_iter": result.n_iter,
@@ -231,6 +263,17 @@ def load_model(path: str) -> Any:
     return kf.load(path)
 
 
+def load_single(path: str) -> Any:
+    """The transform in a file that has one, and no union."""
+    model = load_model(path)
+    if _is_union(model.result_):
+        raise ValueError(
+            f"{path} is a union of {len(model.components_)} transforms: denoising uses a single "
+            "one, learned without --transforms."
+        )
+    return model
+
+
 def kind_of(path: Path) -> str:
     """What a file contains, in words; empty if that is unknown, or if there is no file."""
     if not path.is_file():
@@ -239,7 +282,7 @@ def kind_of(path: Path) -> str:
         if file.read(6) == b"\x93NUMPY":
             return "a NumPy array"
     if path.suffix.lower() in set(SUFFIXES) - {".npy"}:
-        return "a picture"
+        return "an image"
     try:
         with zipfile.ZipFile(path) as archive:
             names = set(archive.namelist())
@@ -249,20 +292,18 @@ def kind_of(path: Path) -> str:
 
 
 def _signals_of(arguments: Namespace) -> tuple[NDArray, tuple[int, int] | None]:
-    """Signals of .npy files; or mean-free random patches of pictures, and their shape."""
-    found, _, errors = files.picture_files(arguments.inputs)
-    for error in errors.values():
-        raise error
-    sources = [each.file for each in found]
+    """Signals of .npy files; or mean-free random patches of images, and their shape."""
+    sources = files.all_pictures(arguments.inputs)
     are_arrays = [source.suffix.lower() == ".npy" for source in sources]
     if all(are_arrays):
+        starts = getattr(arguments, "n_transforms", 1) > 1  # random ones, which have a seed
         for name in ("patch_size", "n_patches", "seed"):
-            if name in arguments.given:
+            if name in arguments.given and not (starts and name == "seed"):
                 text = f"{messages.as_option(name)} has no effect on signals (.npy)"
                 raise ValueError(f"{text}: leave it out.")
         return _joined(sources), None
     if any(are_arrays):
-        raise ValueError("signals (.npy) and pictures are mixed: give one kind at a time.")
+        raise ValueError("signals (.npy) and images are mixed: give one kind at a time.")
     side, n_patches = arguments.patch_size, arguments.n_patches
     check_patch_size(side, n_axes=2)
     rng = np.random.default_rng(arguments.seed)

@@ -1,9 +1,8 @@
-"""`kappaform noise`: the noise of a camera, measured once and used for its other pictures."""
+"""`kappaform noise`: the noise of a camera, measured once and used for its other images."""
 
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,11 +19,11 @@ from kappaform.imaging.noise.files import Camera
 
 
 def noise(arguments: Namespace) -> None:
-    """Measure the noise of pictures and save it."""
+    """Measure the noise of images and save it."""
     target, dark = Path(arguments.output), arguments.dark or []
     if not arguments.inputs and not dark:
-        raise ValueError("no picture is given: name pictures, or --dark frames.")
-    sources = [_pictures_in(names) for names in (arguments.inputs, dark)]
+        raise ValueError("no image is given: name images, or --dark frames.")
+    sources = [files.all_pictures(names) for names in (arguments.inputs, dark)]
     inputs = files.identities([path for paths in sources for path in paths])
     files.check_output(target, inputs, (".json",), overwrite=arguments.overwrite)
     (bright, cameras), (black, others) = (_read(paths) for paths in sources)
@@ -32,7 +31,7 @@ def noise(arguments: Namespace) -> None:
     images = [*bright, *black]
     has_channels = images[0].ndim == 3
     if any(image.ndim != images[0].ndim for image in images):
-        raise ValueError("some pictures are grey and some have colours: measure them separately.")
+        raise ValueError("some images are grey and some have colours: measure them separately.")
     options: dict[str, Any] = {"frames": arguments.frames, "dark": black}
     options["channel_axis"] = -1 if has_channels else None
     first = next(path for paths in sources for path in paths)
@@ -41,7 +40,7 @@ def noise(arguments: Namespace) -> None:
     about: dict[str, Any] = {"camera": camera.model, "iso": camera.iso, "dtype": camera.dtype}
     kf.save_noise(target, found, **about)
     n_channels = images[0].shape[-1] if has_channels else 1
-    facts: dict[str, Any] = {"output": str(target), "pictures": len(images)}
+    facts: dict[str, Any] = {"output": str(target), "images": len(images)}
     facts |= {name: value for name, value in about.items() if value is not None}
     shape = (2, 2) if getattr(found, "covariance", None) is None else (11, 11)
     described = noise_facts(found, n_channels, shape) if arguments.json else str(found)
@@ -49,15 +48,8 @@ def noise(arguments: Namespace) -> None:
     messages.report(facts, arguments.json)
 
 
-def _pictures_in(names: Sequence[str]) -> list[Path]:
-    found, _, errors = files.picture_files(names)
-    for error in errors.values():
-        raise error
-    return [each.file for each in found]
-
-
 def _read(paths: list[Path]) -> tuple[list[NDArray], dict[Path, Camera]]:
-    """All pages of pictures without alpha, and the cameras that took them."""
+    """All pages of images without alpha, and the cameras that took them."""
     images: list[NDArray] = []
     cameras = {}
     for path in paths:
@@ -74,7 +66,7 @@ def camera_that_took(picture: Picture) -> Camera:
 
 
 def _common(cameras: dict[Path, Camera]) -> Camera:
-    """The camera of all pictures; it must be one, with one setting."""
+    """The camera of all images; it must be one, with one setting."""
     found = []
     for name, what in zip(Camera._fields, ("cameras", "ISO", "types of values"), strict=True):
         values = {getattr(each, name): path for path, each in cameras.items()}
@@ -90,7 +82,7 @@ def _common(cameras: dict[Path, Camera]) -> Camera:
 
 
 def check_camera(path: Path, picture: Picture, camera: Camera, file: str) -> None:
-    """Warn if a noise was measured with another camera or setting than that of a picture."""
+    """Warn if a noise was measured with another camera or setting than that of an image."""
     its_own = camera_that_took(picture)
     for name, what in zip(Camera._fields, ("camera", "ISO", "type of values"), strict=True):
         measured, found = getattr(camera, name), getattr(its_own, name)
@@ -106,7 +98,7 @@ def _shown(value: Any) -> str:
 
 
 def for_volume(noise: Any) -> Any:
-    """The noise of a picture as that of a volume, whose slices are independent."""
+    """The noise of an image as that of a volume, whose slices are independent."""
     if not isinstance(noise, kf.Correlated) or noise.autocovariance is None:
         return noise
     array = np.asarray(noise.autocovariance)

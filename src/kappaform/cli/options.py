@@ -13,15 +13,15 @@ import kappaform as kf
 from kappaform.cli.messages import as_option, calling_library, warn
 
 #: Options that have no effect when combined with another one, and why. They are rejected here,
-#: before any file is read: the library would reject some of them once per picture.
+#: before any file is read: the library would reject some of them once per image.
 _WITHOUT_EFFECT = (
     ("max_condition", "preset", "the bound is that of a log-det transform"),
     ("quality", "preset", "the preset has one quality"),
     ("value_range", "preset", "its grey levels are 0 to 255"),
     ("device", "preset", "it is computed on the CPU"),
     ("gain", "preset", "the paper's denoiser assumes white noise"),
-    ("share", "preset", "the paper's denoiser learns from every picture"),
-    ("movie", "preset", "the paper's denoiser processes single pictures"),
+    ("share", "preset", "the paper's denoiser learns from every image"),
+    ("movie", "preset", "the paper's denoiser processes single images"),
     ("mask", "preset", "the paper's denoiser has no missing pixels"),
     ("nodata", "preset", "the paper's denoiser has no missing pixels"),
     ("volume", "movie", "pages are then frames, not slices"),
@@ -39,6 +39,7 @@ NOISE = (
     "auto, white, shot or correlated: a kind of noise, whose strength is estimated; or a file "
     "written by kappaform noise (.json)"
 )
+DEVICE = "cuda: use a GPU, through torch (default: the CPU)"
 MOVIE = (
     "pages along T (else the last axis without a name, else Z) are frames of a movie: search "
     "neighbouring frames for similar patches, too (with --quality fast frames share a transform "
@@ -175,7 +176,7 @@ def check_patch_size(side: int, n_axes: int) -> None:
 
 
 def given_noise(arguments: Namespace) -> tuple[Any, Any]:
-    """The noise of every picture, for the library, and the camera that it was measured for.
+    """The noise of every image, for the library, and the camera that it was measured for.
 
     None: kind and strength are estimated; None: there is no such camera.
     """

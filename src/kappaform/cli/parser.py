@@ -95,7 +95,7 @@ class Parser(argparse.ArgumentParser):
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of the command; `module` and `function` name the code of a subcommand."""
-    text = "Denoise pictures, and learn sparsifying transforms with a bounded condition number."
+    text = "Denoise and fill images; learn sparsifying transforms with a bounded condition number."
     parser = Parser(prog="kappaform", description=text, epilog=options.EPILOG)
     parser.add_argument("--version", action=options.ShowVersion, nargs=0, help="show the version")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
@@ -126,15 +126,15 @@ def subcommand(commands: Any, module: str, name: str, about: str | None, example
 
 
 def _add_denoise(commands: Any) -> None:
-    """Remove noise from pictures.
+    """Remove noise from images.
 
     The noise is estimated unless it is given: whether it is white, shot noise, or correlated
-    between neighbouring pixels, and how strong it is. The line printed for a picture reports it.
+    between neighbouring pixels, and how strong it is. The line printed for an image reports it.
 
     The formats are PNG, JPEG, WebP, BMP, TIFF (8 and 16 bit, float, pages) and NPY. The result has
     the type of its input (palettes become RGB, single bits become 8 bit) and is written next to it,
     unless -o or --suffix says otherwise. Alpha channels and metadata are preserved. In a folder
-    every picture is denoised and other files are ignored. A picture is skipped if its output
+    every image is denoised and other files are ignored. An image is skipped if its output
     exists, which is not an error: the same command resumes after an interruption. Only a file named
     by -o must not exist.
     """
@@ -151,45 +151,47 @@ def _add_denoise(commands: Any) -> None:
     add("--quality", text, choices=("fast", "balanced", "best"), default="balanced")
     add("--preset", "the settings of the paper", choices=("paper",))
     add("--model", "transform saved by learn, used instead of learning one")
-    parser.add_flag("--share", "learn one transform from all pictures, which are read twice")
+    parser.add_flag("--share", "learn one transform from all images, which are read twice")
     parser.add_flag("--movie", options.MOVIE)
     _add_range_and_seed(parser)
-    add("--device", "cuda: use a GPU, through torch (default: the CPU)")
+    add("--device", options.DEVICE)
     _add_holes(parser, "left as they are")
-    add("--compare", "picture without noise, or folder: print PSNR and SSIM", metavar="REF")
+    add("--compare", "image without noise, or folder: print PSNR and SSIM", metavar="REF")
     add("--report", "file for a figure of the result, or folder (NAME/)")
     parser.add_flag("--verbose", "also print the condition number and the size of patches")
 
 
 def _add_inpaint(commands: Any) -> None:
-    """Fill missing pixels of a picture.
+    """Fill missing pixels of an image.
 
     Missing are the pixels of a mask, NaN, and values that mean no data (GDAL's tag is read). All
     others are kept exactly. The formats are those of denoise; for noise use denoise --mask.
     """
     example = "photo.png --mask scratches.png -o filled.png"
     parser = subcommand(commands, "inpaint", "inpaint", _add_inpaint.__doc__, example)
-    parser.add("input", "a picture", metavar="IN")
-    _add_output(parser, "picture to write")
+    parser.add("input", "an image", metavar="IN")
+    _add_output(parser, "image to write")
     _add_holes(parser, "filled")
     parser.add_flag("--dead-pixels", "also fill pixels that are far from all their neighbours")
     text = "best takes about twice as long as balanced"
     parser.add("--quality", text, choices=("fast", "balanced", "best"), default="balanced")
     _add_range_and_seed(parser)
+    parser.add("--device", options.DEVICE)
     _add_pages(parser)
     parser.add_flag("--movie", "pages are frames of a movie: other frames help to fill holes")
 
 
 def _add_holes(parser: Parser, fate: str) -> None:
-    parser.add("--mask", "picture of the same size: pixels that are not black there are filled")
-    text = f"value that means no data, such as -9999 or nan (default: that of the file): {fate}"
+    parser.add("--mask", "image of the same size: pixels that are not black there are filled")
+    text = "value that means no data, such as -9999 or nan (default: that of the file); "
+    text += f"such pixels are {fate}"
     parser.add("--nodata", text, float, metavar="VALUE")
 
 
 def _add_pictures(parser: Parser) -> None:
-    """Pictures to read, and where the results go."""
+    """Images to read, and where the results go."""
     add = parser.add
-    add("inputs", "pictures, or folders of them", nargs="+", metavar="IN")
+    add("inputs", "images, or folders of them", nargs="+", metavar="IN")
     parser.add_flag("--recursive", "enter subfolders; a folder -o mirrors the input tree")
     add("-o --output", "file to write, or folder (NAME/, created if new)", metavar="OUT")
     add("--suffix", "suffix of the new names (default: _denoised; none in a folder -o)")
@@ -202,23 +204,23 @@ def _add_pages(parser: Parser) -> None:
     pages = parser.add_mutually_exclusive_group()
     text = "pages along Z (else the last axis without a name, else T) are slices of a volume"
     pages.add_argument("--volume", action="store_true", help=text)
-    text = "pages of .npy files are separate pictures, as those of TIFF files always are"
+    text = "pages of .npy files are separate images, as those of TIFF files always are"
     pages.add_argument("--stack", action="store_true", help=text)
 
 
 def _add_measuring(commands: Any) -> None:
     """Measure the noise of a camera, for denoise --noise.
 
-    The pictures are a burst (two or more of a still scene), flat frames (an evenly lit surface, at
+    The images are a burst (two or more of a still scene), flat frames (an evenly lit surface, at
     several exposures), or any others, and so are the pages of a file. Camera and ISO are stored:
-    denoise warns if those of a picture differ.
+    denoise warns if those of an image differ.
     """
     example = "burst/ -o camera.json"
     parser = subcommand(commands, "noise", "noise", _add_measuring.__doc__, example)
-    parser.add("inputs", "pictures, or folders of them", nargs="*", metavar="IN")
-    parser.add("--dark", "pictures without light, or folders of them", nargs="+", metavar="DARK")
-    text = "what the pictures are (default: it is recognised)"
-    parser.add("--frames", text, choices=("burst", "flat", "pictures"))
+    parser.add("inputs", "images, or folders of them", nargs="*", metavar="IN")
+    parser.add("--dark", "images without light, or folders of them", nargs="+", metavar="DARK")
+    text = "what the images are (default: it is recognised)"
+    parser.add("--frames", text, choices=("burst", "flat", "any"))
     _add_output(parser, "file to write (.json)")
 
 
@@ -233,9 +235,9 @@ def _add_noise(parser: Parser) -> None:
 
 
 def _add_learn(commands: Any) -> None:
-    """Learn a transform and save it.
+    """Learn a transform, or a union of several, and save it.
 
-    Signals are the rows of .npy files, unchanged, or random patches of pictures, whose means are
+    Signals are the rows of .npy files, unchanged, or random patches of images, whose means are
     removed. After Ctrl-C the transform learned so far is saved.
     """
     example = "photo.png -o photo.kappaform --max-condition 2 --n-nonzero 6"
@@ -244,6 +246,8 @@ def _add_learn(commands: Any) -> None:
     _add_output(learn, "file to write")
     _add_method(learn, bound=2.0)
     _add_conditioned(learn)
+    text = "number of transforms; each signal is coded in the one that fits it best"
+    learn.add("--transforms", text, _COUNT, default=1, dest="n_transforms", metavar="K")
     text = "auto, dct, identity, least-squares or procrustes; or a model to resume from"
     learn.add("--init", text, default="auto")
 
@@ -286,20 +290,20 @@ def _add_path(commands: Any) -> None:
 def _add_explore(commands: Any) -> None:
     """Write a page with a slider over the bound.
 
-    Learns a transform from the patches of the picture for every bound, and writes one HTML file: a
-    slider over the bound, atoms, spectrum, errors, and the picture denoised or reconstructed under
-    a swipe. The file needs no network. Only the centre of a picture above 512 x 512 pixels is used.
+    Learns a transform from the patches of the image for every bound, and writes one HTML file: a
+    slider over the bound, atoms, spectrum, errors, and the image denoised or reconstructed under
+    a swipe. The file needs no network. Only the centre of an image above 512 x 512 pixels is used.
     """
     example = "photo.png -o explore.html"
     parser = subcommand(commands, "explore", "explore", _add_explore.__doc__, example)
-    parser.add("input", "a picture", metavar="IN")
+    parser.add("input", "an image", metavar="IN")
     _add_output(parser, "page to write (.html)")
     bounds = [1, 1.1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 7, 10, 20]
     parser.add("--bounds", "two or more bounds >= 1", _BOUND, nargs="+", default=bounds)
     _add_noise(parser)
     parser.add("--patch-size", "side of the patches", _COUNT, default=8)
     parser.add("--n-nonzero", "coefficients per patch (default: a tenth)", int, metavar="N")
-    parser.add("--compare", "picture without noise, of the same size: show PSNR", metavar="REF")
+    parser.add("--compare", "image without noise, of the same size: show PSNR", metavar="REF")
     _add_seed(parser)
 
 
@@ -347,7 +351,7 @@ def _add_figures(parts: Any, example: str) -> Parser:
     figure*.png. The exit status is 2 for bad input.
     """
     figures = subcommand(parts, "reproduce", "figures", _add_figures.__doc__, example)
-    figures.add("--images", "folders in DIR/img or pictures in DIR (default: above)", nargs="+")
+    figures.add("--images", "folders in DIR/img or images in DIR (default: above)", nargs="+")
     figures.add("--n-iter", "default: 300; quick: 60", _COUNT)
     return figures
 
@@ -386,8 +390,8 @@ def _add_range_and_seed(parser: Parser) -> None:
 
 def _add_signals(parser: Parser, tol: float) -> None:
     add = parser.add
-    add("inputs", ".npy files of signals; or pictures, or folders of them", nargs="+", metavar="IN")
-    add("--patch-size", "side of the patches of pictures", _COUNT, default=8)
+    add("inputs", ".npy files of signals; or images, or folders of them", nargs="+", metavar="IN")
+    add("--patch-size", "side of the patches of images", _COUNT, default=8)
     add("--n-patches", "total number of patches", _COUNT, default=20_000)
     text = "nonzero entries per code (default: a tenth)"
     add("--n-nonzero", text, int, dest="n_nonzero_coefs", metavar="N")

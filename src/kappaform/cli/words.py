@@ -1,4 +1,4 @@
-"""What the command reports about a denoised picture, in words and in numbers."""
+"""What the command reports about a denoised image, in words and in numbers."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from kappaform.threads import n_threads
 
 # Per megapixel and thread, on a machine of 2026 (make bench ONLY=speed:sizes).
 SECONDS = {"fast": 7.0, "balanced": 27.0, "best": 57.0}
-_LONG = 30  # seconds: worth announcing
+LONG = 30  #: seconds: worth announcing
 
 
 def line_of(record: dict[str, Any], verbose: bool) -> str:
-    """The line of one picture: size, noise and time; with `verbose`, details of the transform."""
+    """The line of one image: size, noise and time; with `verbose`, details of the transform."""
     names = f"{record['input']} -> {record['output']}"
     if "kept" in record:
         return f"{names}: skipped, the output exists (--overwrite replaces it)"
@@ -49,7 +49,7 @@ def line_of(record: dict[str, Any], verbose: bool) -> str:
 def compared(
     reference: NDArray, noisy: NDArray, denoised: NDArray, **axes: int | None
 ) -> dict[str, float]:
-    """PSNR and SSIM of a picture before and after, and the range of values that they refer to."""
+    """PSNR and SSIM of an image before and after, and the range of values that they refer to."""
     from kappaform.imaging.metrics import data_range, psnr, ssim
 
     return {
@@ -62,7 +62,7 @@ def compared(
 
 
 def facts_of(details: kf.DenoiseResult, n_channels: int) -> dict[str, Any]:
-    """How a picture was denoised, with the noise of every image of its stack."""
+    """How an image was denoised, with the noise of every image of its stack."""
     noises = _noises(details)
     return {
         "noise": [noise_facts(noise, n_channels, details.patch_shape) for noise in noises],
@@ -132,7 +132,7 @@ def short(number: float) -> str:
     return f"{number:.0f}" if abs(number) >= 100 else f"{number:.3g}"
 
 
-#: Warning about a picture that `is_rough`.
+#: Warning about an image that `is_rough`.
 ROUGH = (
     "its noise is shot noise of a few photons and its values are integers, to which the result is "
     "rounded: convert it to floats (TIFF, NPY) first for a finer result."
@@ -155,6 +155,6 @@ def in_minutes(seconds: float) -> str:
 def tell_duration(title: str, n_pixels: int, quality: str) -> None:
     """Announce about how long a long job will take: machines differ."""
     seconds = n_pixels / 1e6 * SECONDS[quality] / n_threads()
-    if seconds >= _LONG:
+    if seconds >= LONG:
         faster = "" if quality == "fast" else "; --quality fast takes less"
         messages.note(f"{title}: this will take about {in_minutes(seconds)}{faster}")

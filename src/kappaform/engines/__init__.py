@@ -1,6 +1,7 @@
 """Engines: one pass over the data, wherever they live."""
 
-from kappaform.engines.engine import Energies, Engine, Refit, Statistics, refit_of
+from kappaform.engines.codes import Energies, Refit, refit_of
+from kappaform.engines.engine import Engine, Statistics
 from kappaform.engines.numpy import NumpyEngine, engine_for, hard_threshold
 from kappaform.errors import SignalsUnreadable
 

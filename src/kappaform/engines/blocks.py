@@ -14,10 +14,9 @@ import numpy as np
 
 from kappaform.checks import Array, Float64Array
 from kappaform.engines import refit_kernels
+from kappaform.engines.codes import Inverse, Refit
 from kappaform.engines.engine import (
-    Inverse,
     PassSums,
-    Refit,
     ScaledSums,
     ScaledTransform,
     scale_exponent,
@@ -70,7 +69,7 @@ def working_dtype(dtype: np.dtype) -> np.dtype:
 
 def check_finite(run: Run) -> None:
     for rows, block in run.blocks:
-        _checked_peak(rows, block, run.name)
+        checked_peak(rows, block, run.name)
 
 
 def survey(run: Run) -> ScaledSums:
@@ -78,9 +77,9 @@ def survey(run: Run) -> ScaledSums:
     n = run.n_features
     total = ScaledSums(np.zeros((n, n)), run.dtype)
     for rows, block in run.blocks:
-        peak = _checked_peak(rows, block, run.name)
+        peak = checked_peak(rows, block, run.name)
         exponent = scale_exponent(peak, run.dtype)
-        signals = _scaled(block, exponent, _DOUBLE, run)[:, :n]
+        signals = scaled_rows(block, exponent, _DOUBLE, run)[:, :n]
         total.add(peak, signals.T @ signals, exponent)
     return total
 
@@ -93,16 +92,16 @@ def pass_over(run: Run, transform: ScaledTransform, exponent: int, thresholds: A
     may be shorter than there are rows.
     """
     n, dtype = run.n_features, run.dtype
-    total, block_cross = PassSums(np.zeros((n, n)), np.zeros(2)), _buffer(run, "cross", n, dtype)
+    total, block_cross = PassSums(np.zeros((n, n)), np.zeros(2)), buffer(run, "cross", n, dtype)
     for rows, block in run.blocks:
-        signals = _scaled(block, exponent, dtype, run)
-        coefs = _coefs(signals, transform, run)
+        signals = scaled_rows(block, exponent, dtype, run)
+        coefs = coefs_of(signals, transform, run)
         total.energies += accumulate(
             signals,
             coefs,
             coefs.view(BITS[dtype]),
             run.sparsity[rows].astype(np.int64),
-            _thresholds_of(rows, thresholds, run.workspace),
+            thresholds_of(rows, thresholds, run.workspace),
             block_cross,
             total.cross,
         )
@@ -123,10 +122,10 @@ def energies(
     back = np.ldexp(matrix, -(transform.exponent + inverse_exponent))
     own = transform if refit is None else scaled_transform(refit.transform, dtype)
     for rows, block in run.blocks:
-        peak = _checked_peak(rows, block, run.name)
+        peak = checked_peak(rows, block, run.name)
         exponent = scale_exponent(peak, dtype)
-        scaled = _scaled(block, exponent, dtype, run)
-        coefs = _coefs(scaled, transform, run)
+        scaled = scaled_rows(block, exponent, dtype, run)
+        coefs = coefs_of(scaled, transform, run)
         kept = _kept(coefs, run.sparsity[rows], n)
         signals, exact = scaled[:, :n].astype(np.float64), coefs[:, :n].astype(np.float64)
         codes, discarded = np.where(kept, exact, 0), np.where(kept, 0, exact)
@@ -154,10 +153,10 @@ def encode(
     scaled = scaled_transform(transform if refit is None else refit.transform, dtype)
     for rows, block in run.blocks:
         some = np.zeros((len(block), run.n_features), dtype) if codes is None else codes[rows]
-        exponent = scale_exponent(_checked_peak(rows, block, run.name), dtype)
-        signals, sparsity = _scaled(block, exponent, dtype, run), run.sparsity[rows]
+        exponent = scale_exponent(checked_peak(rows, block, run.name), dtype)
+        signals, sparsity = scaled_rows(block, exponent, dtype, run), run.sparsity[rows]
         if refit is None:
-            coefs, shift = _coefs(signals, scaled, run), exponent + scaled.exponent
+            coefs, shift = coefs_of(signals, scaled, run), exponent + scaled.exponent
             chosen, counts = _listed(coefs, sparsity, np.zeros(len(coefs), dtype))
             values = np.take_along_axis(coefs, chosen, axis=1)
             refit_kernels.write(chosen, counts, values, counts > 0, some)
@@ -175,8 +174,8 @@ def decode(run: Run, inverse: Inverse, signals: Array) -> None:
     """Write rows as given times the inverse into `signals`."""
     matrix, inverse_exponent = inverse
     for rows, block in run.blocks:
-        exponent = scale_exponent(_checked_peak(rows, block, run.name), _DOUBLE)
-        codes = _scaled(block, exponent, _DOUBLE, run)[:, : run.n_features]
+        exponent = scale_exponent(checked_peak(rows, block, run.name), _DOUBLE)
+        codes = scaled_rows(block, exponent, _DOUBLE, run)[:, : run.n_features]
         product = codes @ matrix
         if exponent + inverse_exponent:
             np.ldexp(product, -(exponent + inverse_exponent), out=product)
@@ -200,12 +199,12 @@ def blocks_of(signals: Array, part: slice, length: int) -> Iterator[tuple[slice,
         yield rows, signals[rows]
 
 
-def parts(n_signals: int, n_features: int, dtype: np.dtype) -> list[slice]:
+def parts(n_signals: int, n_features: int, dtype: np.dtype, n_sums: int = 1) -> list[slice]:
     """Runs of blocks, each the work of one thread.
 
-    Few, because each has an (n, n) result, and long, because threads have to meet after each.
+    Few, because each has `n_sums` (n, n) results, and long, because threads meet after each.
     """
-    most = min(_MOST_PARTS, max(_FEW_PARTS, _SUM_ENTRIES // n_features**2))
+    most = min(_MOST_PARTS, max(_FEW_PARTS, _SUM_ENTRIES // (n_sums * n_features**2)))
     length = block_rows(n_features, dtype)
     n_blocks = -(-n_signals // length)
     shortest = -(-_PART_ENTRIES // (n_features * length))
@@ -223,7 +222,7 @@ def aligned_zeros(shape: tuple[int, int], dtype: np.dtype) -> Array:
     return np.ndarray(shape, dtype, memory, offset=-memory.ctypes.data % _CACHE_LINE)
 
 
-def _checked_peak(rows: slice, block: Array, name: str) -> float:
+def checked_peak(rows: slice, block: Array, name: str) -> float:
     """Largest magnitude of a block of finite rows."""
     peak = max(float(block.max()), -float(block.min()))
     if not math.isfinite(peak):
@@ -232,7 +231,7 @@ def _checked_peak(rows: slice, block: Array, name: str) -> float:
     return peak
 
 
-def _scaled(block: Array, exponent: int, dtype: np.dtype, run: Run) -> Array:
+def scaled_rows(block: Array, exponent: int, dtype: np.dtype, run: Run) -> Array:
     """A block times 2**exponent, padded, in the one layout that kernels are compiled for.
 
     It is copied unless it is C-ordered, writeable, of this dtype and needs no padding.
@@ -240,14 +239,14 @@ def _scaled(block: Array, exponent: int, dtype: np.dtype, run: Run) -> Array:
     n = run.n_features
     if not exponent and block.dtype == dtype and block.flags.carray and n == padded(n):
         return block
-    scaled = _buffer(run, "signals", run.n_rows, dtype)[: len(block)]
+    scaled = buffer(run, "signals", run.n_rows, dtype)[: len(block)]
     scaled[:, :n] = block
     return np.ldexp(scaled, exponent, out=scaled) if exponent else scaled
 
 
-def _coefs(signals: Array, transform: ScaledTransform, run: Run) -> Array:
+def coefs_of(signals: Array, transform: ScaledTransform, run: Run) -> Array:
     n = run.n_features
-    coefs = _buffer(run, "coefs", run.n_rows, run.dtype)[: len(signals)]
+    coefs = buffer(run, "coefs", run.n_rows, run.dtype)[: len(signals)]
     np.matmul(signals[:, :n], transform.matrix, out=coefs[:, :n])
     return coefs
 
@@ -273,10 +272,10 @@ def _refitted(
     """
     n, dtype = run.n_features, run.dtype
     coefs, products, again = (
-        _buffer(run, name, run.n_rows, dtype)[: len(signals)]
+        buffer(run, name, run.n_rows, dtype)[: len(signals)]
         for name in ("coefs", "products", "again")
     )
-    gram = _buffer(run, "gram", n, dtype)
+    gram = buffer(run, "gram", n, dtype)
     gram[:, :n] = refit.gram
     np.matmul(signals[:, :n], transform.matrix, out=coefs[:, :n])
     np.matmul(signals[:, :n], refit.columns.T.astype(dtype), out=products[:, :n])
@@ -309,7 +308,7 @@ def _fitted(products: Array, gram: Array, chosen: Array, counts: Array) -> tuple
     return values, explained
 
 
-def _thresholds_of(rows: slice, thresholds: Array, workspace: Workspace) -> Array:
+def thresholds_of(rows: slice, thresholds: Array, workspace: Workspace) -> Array:
     """Thresholds of some rows: zeros beyond those that are remembered."""
     if rows.stop <= len(thresholds):
         return thresholds[rows]
@@ -321,7 +320,7 @@ def _thresholds_of(rows: slice, thresholds: Array, workspace: Workspace) -> Arra
     return guesses
 
 
-def _buffer(run: Run, name: str, n_rows: int, dtype: np.dtype) -> Array:
+def buffer(run: Run, name: str, n_rows: int, dtype: np.dtype) -> Array:
     """Padded rows, zeros at first."""
     if name not in run.workspace:
         run.workspace[name] = aligned_zeros((n_rows, padded(run.n_features)), dtype)

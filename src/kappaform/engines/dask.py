@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from functools import reduce
 from operator import add
@@ -15,17 +15,18 @@ import numpy as np
 
 from kappaform.checks import Array, Float64Array, as_real_array, check_rows, real_dtype
 from kappaform.engines import blocks
+from kappaform.engines import union as unions
 from kappaform.engines.blocks import BITS, Run
+from kappaform.engines.codes import Inverse, Refit
 from kappaform.engines.engine import (
     Engine,
-    Inverse,
     PassSums,
-    Refit,
     ScaledSums,
     ScaledTransform,
     Sparsity,
     reading,
 )
+from kappaform.engines.union import Union, UnionSums
 from kappaform.errors import NotFinite, SignalsUnreadable
 from kappaform.threads import single_threaded_blas
 
@@ -57,9 +58,27 @@ class DaskEngine(Engine):
         meta = np.empty((0, 0), self.dtype)
         return self._mapped(_encoded, n_nonzero, _sent(transform), _sent(refit), meta=meta)
 
+    def encode_union(
+        self, union: Union, n_nonzero: Sparsity, refits: Sequence[Refit | None]
+    ) -> Any:
+        """As `encode`, with the transform of each signal: a Dask array."""
+        width = len(union.transforms) * self.n_features
+        arguments = _sent(union), _sent(refits)
+        return self._mapped(_encoded_by_union, n_nonzero, *arguments, **self._wide(width))
+
+    def assign(self, union: Union, n_nonzero: Sparsity) -> Any:
+        """For each signal the number of its transform: a Dask array."""
+        wide = self._wide(1) | {"meta": np.empty((0, 0), np.intp)}
+        return self._mapped(_assigned, n_nonzero, _sent(union), **wide)[:, 0]
+
     def decode(self, inverse: Inverse) -> Any:
         """Rows times a matrix: a Dask array."""
-        return self._mapped(_decoded, 0, _sent(inverse), meta=np.empty((0, 0), self.dtype))
+        return self._mapped(_decoded, 0, _sent(inverse), **self._wide(inverse[0].shape[1]))
+
+    def _wide(self, width: int) -> dict[str, Any]:
+        """Options of `_mapped` for results of another width, one row for each signal."""
+        chunks = self.signals.chunks[0], (width,)
+        return {"chunks": chunks, "meta": np.empty((0, 0), self.dtype)}
 
     def _gram_sums(self) -> ScaledSums:
         return self._total(blocks.survey, 0)
@@ -68,20 +87,35 @@ class DaskEngine(Engine):
         arguments = _sent(transform), self.exponent
         return self._total(blocks.pass_over, n_nonzero, *arguments, key=self._key)
 
+    def _union_sums(self, union: Union, n_nonzero: Sparsity) -> UnionSums:
+        options = {"key": self._key, "n_guesses": len(union.transforms)}
+        arguments = _sent(union), self.exponent
+        return self._total(unions.pass_over, n_nonzero, *arguments, **options)
+
     def _energy_sums(
         self, transform: ScaledTransform, inverse: Inverse, n_nonzero: Sparsity, refit: Refit | None
     ) -> ScaledSums:
         arguments = _sent(transform), _sent(inverse), _sent(refit)
         return self._total(blocks.energies, n_nonzero, *arguments)
 
+    def _union_energy_sums(
+        self,
+        union: Union,
+        inverses: Sequence[Inverse],
+        n_nonzero: Sparsity,
+        refits: Sequence[Refit | None],
+    ) -> ScaledSums:
+        arguments = _sent(union), _sent(inverses), _sent(refits)
+        return self._total(unions.energies, n_nonzero, *arguments)
+
     def _total(
-        self, function: Callable[..., Any], n_nonzero: Sparsity, *arguments: Any, key: str = ""
+        self, function: Callable[..., Any], n_nonzero: Sparsity, *arguments: Any, **options: Any
     ) -> Any:
         """Sums of all chunks."""
         from dask.delayed import delayed
 
         chunks = (1,) * self.signals.numblocks[0], (1,)  # of one object each
-        options = {"chunks": chunks, "meta": np.empty((0, 0)), "returns_error": True, "key": key}
+        options |= {"chunks": chunks, "meta": np.empty((0, 0)), "returns_error": True}
         each = self._mapped(function, n_nonzero, *arguments, **options).to_delayed().ravel()
         while len(each) > 1:
             groups = (each[i : i + _BRANCHES] for i in range(0, len(each), _BRANCHES))
@@ -127,11 +161,13 @@ def _on_chunk(
     block_id: tuple[int, int],
     returns_error: bool = False,
     key: str = "",
+    n_guesses: int = 0,
 ) -> Any:
     """What a worker does with a chunk, as the work of one thread: a run of blocks is made of it.
 
     `starts` has the number of the first row of each chunk, and of the first row after all. With a
-    key, the last argument of the function are the thresholds remembered under it.
+    key, the last argument of the function are the thresholds remembered under it: one for each row
+    or, for a union, `n_guesses` rows of them.
     """
     name, i = name_of_signals, block_id[0]
     chunk, n_rows = as_real_array(chunk, name), int(starts[i + 1] - starts[i])
@@ -146,7 +182,9 @@ def _on_chunk(
     wanted = np.broadcast_to(np.ravel(sparsity), (n_rows,))
     run = Run(read, n_features, length, dtype_of_codes, name, wanted, {})
     if key:
-        arguments = *arguments, _remembered_thresholds((key, i, n_rows), dtype_of_codes)
+        size = (key, i, n_rows, max(1, n_guesses))
+        guesses = _remembered_thresholds(size, dtype_of_codes)
+        arguments = *arguments, guesses if n_guesses else guesses[0]
     try:
         with single_threaded_blas():
             return function(run, *arguments)
@@ -169,8 +207,20 @@ def _encoded(run: Run, transform: Float64Array, refit: Refit | None) -> Array:
     return codes
 
 
+def _encoded_by_union(run: Run, union: Union, refits: Sequence[Refit | None]) -> Array:
+    codes = np.zeros((len(run.sparsity), len(union.transforms) * run.n_features), run.dtype)
+    unions.encode(run, union, refits, codes)
+    return codes
+
+
+def _assigned(run: Run, union: Union) -> Array:
+    numbers = np.empty(len(run.sparsity), np.intp)
+    unions.assign(run, union, numbers)
+    return numbers[:, np.newaxis]
+
+
 def _decoded(run: Run, inverse: Inverse) -> Array:
-    signals = np.empty((len(run.sparsity), run.n_features), run.dtype)
+    signals = np.empty((len(run.sparsity), inverse[0].shape[1]), run.dtype)
     blocks.decode(run, inverse, signals)
     return signals
 
@@ -184,7 +234,8 @@ def _sent(value: Any) -> Any:
 
 # Thresholds of earlier passes stay on the worker that found them. They change no result, so nothing
 # is lost with a worker, and a chunk that moves to another is a little slower once.
-_thresholds: dict[tuple[str, int, int], Array] = {}  # by engine, chunk and number of rows
+_Chunk = tuple[str, int, int, int]  # engine, chunk, numbers of rows and of transforms
+_thresholds: dict[_Chunk, Array] = {}
 _thresholds_lock = threading.Lock()
 
 
@@ -197,11 +248,11 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_begin_as_child)
 
 
-def _remembered_thresholds(chunk: tuple[str, int, int], dtype: np.dtype) -> Array:
+def _remembered_thresholds(chunk: _Chunk, dtype: np.dtype) -> Array:
     with _thresholds_lock:
         if chunk in _thresholds:
             return _thresholds[chunk]
-        new, most = np.zeros(chunk[2], BITS[dtype]), blocks.MOST_THRESHOLD_BYTES
+        new, most = np.zeros(chunk[:1:-1], BITS[dtype]), blocks.MOST_THRESHOLD_BYTES
         if _bytes_with(new) > most:
             for other in [other for other in _thresholds if other[0] != chunk[0]]:
                 del _thresholds[other]

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from kappaform.checks import Array, Float64Array
+from kappaform.engines.codes import Energies, Inverse, Refit
 from kappaform.errors import SignalsUnreadable
-from kappaform.linalg import scaled_inverse
 
-#: A matrix times 2**exponent, and the exponent: that of `kappaform.linalg.scaled_inverse`.
-Inverse = tuple[Float64Array, int]
+if TYPE_CHECKING:
+    from kappaform.engines.union import Union, UnionSums
+
 Sparsity = int | Array  #: entries of a code that are kept, of all signals or of each
 
 # Signals whose largest magnitude is between 2**-exponent and 2**exponent are left alone: sums of
@@ -172,63 +173,6 @@ class Statistics:
         )
 
 
-class Energies(NamedTuple):
-    """Squared norms of signals, codes and errors, with the exponents of their scales.
-
-    They are those of signals times ``2**exponent`` and, for `codes` and `discarded`, of a transform
-    times ``2**transform_exponent``. Both are 0 unless scales are out of the ordinary.
-    """
-
-    signals: float  #: ‖Y‖²
-    codes: float  #: ‖X‖²
-    discarded: float  #: ‖Z − X‖²
-    lost: float  #: ‖Y − X W⁻ᵀ‖²
-    exponent: int = 0
-    transform_exponent: int = 0
-
-    @property
-    def absolute(self) -> float:
-        """‖X − Y Wᵀ‖ of signals and transform as given; inf, where it is beyond float64."""
-        with np.errstate(over="ignore", under="ignore"):
-            shift = -(self.exponent + self.transform_exponent)
-            return float(np.ldexp(math.sqrt(self.discarded), shift))
-
-    @property
-    def relative(self) -> float:
-        """‖X − Y Wᵀ‖ / ‖Y Wᵀ‖, 0 for coefficients that are all zero."""
-        energy = self.codes + self.discarded
-        return math.sqrt(self.discarded / energy) if energy else 0.0
-
-    @property
-    def reconstruction(self) -> float:
-        """‖Y − X W⁻ᵀ‖ / ‖Y‖, 0 for signals that are all zero."""
-        return math.sqrt(self.lost / self.signals) if self.signals else 0.0
-
-
-class Refit(NamedTuple):
-    r"""What refitted codes, which reconstruct signals best, need for one transform W.
-
-    A signal is the sum of the columns of :math:`W^{-1}` times its coefficients. Codes are chosen
-    among the coefficients of columns scaled to norm 1, and have the values of least squares
-    (docs/mathematics.md, section 3).
-    """
-
-    transform: Float64Array  #: the rows of W, each times the norm of its column of the inverse
-    columns: Float64Array  #: of the inverse, of norm 1, one in each row
-    gram: Float64Array  #: their inner products
-    scale: Float64Array  #: (n,), times 2**exponent: from codes of this transform to those of W
-    exponent: int
-
-
-def refit_of(transform: Float64Array) -> Refit:
-    """The refit of a finite matrix. Rejects a singular one."""
-    columns, exponent = scaled_inverse(transform)  # one in each row, times 2**exponent
-    norms = np.linalg.norm(columns, axis=1)
-    columns = columns / norms[:, np.newaxis]
-    rows = np.ldexp(transform, -exponent) * norms[:, np.newaxis]
-    return Refit(rows, columns, columns @ columns.T, 1 / norms, exponent)
-
-
 def unreadable(what: str) -> SignalsUnreadable:
     """The error for signals that failed, with its remedy."""
     return SignalsUnreadable(
@@ -297,17 +241,36 @@ class Engine(ABC):
         """
         gram, scaled = self.gram, scaled_transform(transform, self.dtype)
         sums = self._pass_sums(scaled, n_nonzero)
-        cross, energies = sums.cross, sums.energies
+        cross, energies = self._unscaled(sums.cross, sums.energies, scaled.exponent)
+        kept, discarded = energies.tolist()
+        return Statistics(gram, cross, kept, discarded, self.n_signals, self.exponent)
+
+    def run_union_pass(self, union: Union, n_nonzero: Sparsity) -> tuple[Statistics, ...]:
+        """For each transform the statistics of the signals that are assigned to it: one read.
+
+        The constants of the scores are at the scale of the statistics, `exponent`.
+        """
+        exponent, sums = self.exponent, self._union_sums(union, n_nonzero)
+        energies, counts = sums.energies[:, :2], sums.energies[:, 2].astype(int)
+        crosses, energies = self._unscaled(sums.crosses, energies, sums.exponent)
+        each = zip(sums.grams, crosses, *energies.T.tolist(), counts.tolist(), strict=True)
+        return tuple(
+            Statistics(gram, cross, kept, discarded, count, exponent)
+            for gram, cross, kept, discarded, count in each
+        )
+
+    def _unscaled(
+        self, cross: Float64Array, energies: Float64Array, exponent: int
+    ) -> tuple[Float64Array, Float64Array]:
+        """Sums with a transform times 2**exponent, as those of the transform itself."""
         if not (np.isfinite(cross).all() and np.isfinite(energies).all()):
             raise unreadable(
                 f"{self.name} gave NaN or inf in a pass, although they were finite before"
             )
-        if scaled.exponent:
-            with np.errstate(over="ignore", under="ignore"):
-                cross = np.ldexp(cross, -scaled.exponent)
-                energies = np.ldexp(energies, -2 * scaled.exponent)
-        kept, discarded = energies.tolist()
-        return Statistics(gram, cross, kept, discarded, self.n_signals, self.exponent)
+        if not exponent:
+            return cross, energies
+        with np.errstate(over="ignore", under="ignore"):
+            return np.ldexp(cross, -exponent), np.ldexp(energies, -2 * exponent)
 
     def energies(
         self,
@@ -321,10 +284,24 @@ class Engine(ABC):
         `inverse` as for `decode`. With a refit, `lost` is that of the refitted codes.
         """
         scaled = scaled_transform(transform, self.dtype)
-        total = self._energy_sums(scaled, inverse, n_nonzero, refit)
+        return self._energies(self._energy_sums(scaled, inverse, n_nonzero, refit), scaled.exponent)
+
+    def union_energies(
+        self,
+        union: Union,
+        inverses: Sequence[Inverse],
+        n_nonzero: Sparsity,
+        refits: Sequence[Refit | None],
+    ) -> Energies:
+        """`energies`, of each signal with the transform that it is assigned to."""
+        total = self._union_energy_sums(union, inverses, n_nonzero, refits)
+        scaled = scaled_transform(np.concatenate(union.transforms), self.dtype)
+        return self._energies(total, scaled.exponent)
+
+    def _energies(self, total: ScaledSums, transform_exponent: int) -> Energies:
         self._check_energy(total.sums[0], total.exponent)
         signals, codes, discarded, lost = total.sums.tolist()
-        return Energies(signals, codes, discarded, lost, total.exponent, scaled.exponent)
+        return Energies(signals, codes, discarded, lost, total.exponent, transform_exponent)
 
     def _check_energy(self, energy: float, exponent: int) -> None:
         """Reject signals whose norm, times that of a transform, would overflow.
@@ -350,6 +327,19 @@ class Engine(ABC):
         """
 
     @abstractmethod
+    def assign(self, union: Union, n_nonzero: Sparsity) -> Any:
+        """For each signal the number of its transform: one read."""
+
+    @abstractmethod
+    def encode_union(
+        self, union: Union, n_nonzero: Sparsity, refits: Sequence[Refit | None]
+    ) -> Any:
+        """Codes of the signals as given, K times as wide: `encode` with the transform of each.
+
+        They are in the columns of that transform; all others are zero.
+        """
+
+    @abstractmethod
     def decode(self, inverse: Inverse) -> Any:
         """Rows times a matrix: signals, where the rows are codes.
 
@@ -369,3 +359,17 @@ class Engine(ABC):
         self, transform: ScaledTransform, inverse: Inverse, n_nonzero: Sparsity, refit: Refit | None
     ) -> ScaledSums:
         """‖Y‖², ‖X‖², ‖Z − X‖² and ‖Y − X W⁻ᵀ‖². Rejects signals that are not finite."""
+
+    @abstractmethod
+    def _union_sums(self, union: Union, n_nonzero: Sparsity) -> UnionSums:
+        """Sums of the scaled signals with the scaled transforms."""
+
+    @abstractmethod
+    def _union_energy_sums(
+        self,
+        union: Union,
+        inverses: Sequence[Inverse],
+        n_nonzero: Sparsity,
+        refits: Sequence[Refit | None],
+    ) -> ScaledSums:
+        """Those of `_energy_sums`, each signal with its transform."""

@@ -27,7 +27,7 @@ WORD = 64  #: columns that one mask describes, one bit each
 
 # Rows that are summed in the dtype of the signals before they join the float64 total: few enough
 # for float32 to keep six digits.
-_FLUSH_ROWS = 256
+FLUSH_ROWS = 256  #: of a partial sum
 
 # "contract" permits fused multiply-adds and nothing else: no sum is reordered.
 _FLAGS = {"contract"}
@@ -50,13 +50,7 @@ def accumulate(signals, coefs, bits, n_nonzero, thresholds, partial, cross):
     threshold = _without_sign(bits) // 2  # about 1
     for i in range(signals.shape[0]):
         start = i * width
-        if thresholds[i] > 0:
-            threshold = thresholds[i]
-        n_marked = _mark(flat_bits, start, threshold, marks)
-        if n_marked != n_nonzero[i]:
-            step = _octave(bits) // 32 if thresholds[i] > 0 else _octave(bits) // 2
-            threshold = _search(flat_bits, start, n_nonzero[i], threshold, n_marked, step, marks)
-            threshold = _centred(bits[i], threshold)
+        threshold = _mark_code(bits, flat_bits, i, n_nonzero[i], thresholds[i], threshold, marks)
         thresholds[i] = threshold
         for w in range(0, width, WORD):
             word = marks[w // WORD]
@@ -68,9 +62,71 @@ def accumulate(signals, coefs, bits, n_nonzero, thresholds, partial, cross):
                 code_energy += np.float64(code) * np.float64(code)
                 for k in range(0, width, WORD):
                     add_multiple(flat_partial, j * width + k, code, flat_signals, start + k)
-        if (i + 1) % _FLUSH_ROWS == 0 or i + 1 == signals.shape[0]:
+        if (i + 1) % FLUSH_ROWS == 0 or i + 1 == signals.shape[0]:
             _flush(partial, cross)
     return code_energy, discarded_energy
+
+
+@_kernel
+def compete(coefs, bits, n_nonzero, thresholds, weights, number, best, chosen, counts, values):
+    """Let a transform compete for the rows of a block: it wins those whose score it lowers.
+
+    The score of a row is weights @ (‖z − x‖², ‖z‖², 1). Where it is below best[i, 0], the row of
+    `best` becomes (score, number, ‖x‖², ‖z − x‖²), and the code is written to `chosen`, `counts`
+    and `values`. `thresholds` as for `accumulate`.
+    """
+    width = coefs.shape[1]
+    flat_coefs, flat_bits = coefs.ravel(), bits.ravel()
+    marks = np.empty(width // WORD, np.uint64)
+    threshold = _without_sign(bits) // 2  # about 1
+    for i in range(coefs.shape[0]):
+        start = i * width
+        threshold = _mark_code(bits, flat_bits, i, n_nonzero[i], thresholds[i], threshold, marks)
+        thresholds[i] = threshold
+        discarded_energy = energy = 0.0
+        for w in range(0, width, WORD):
+            discarded_energy += energy_outside(flat_coefs, start + w, marks[w // WORD])
+            if weights[1] != 0:
+                energy += energy_outside(flat_coefs, start + w, np.uint64(0))
+        score = weights[0] * discarded_energy + weights[1] * energy + weights[2]
+        if score >= best[i, 0]:
+            continue
+        count, code_energy = 0, 0.0
+        for w in range(0, width, WORD):
+            word = marks[w // WORD]
+            while word != 0:
+                j = w + lowest_bit(word)
+                word &= word - np.uint64(1)
+                code = flat_coefs[start + j]
+                chosen[i, count], values[i, count] = j, code
+                code_energy += np.float64(code) * np.float64(code)
+                count += 1
+        counts[i] = count
+        best[i, 0], best[i, 1] = score, number
+        best[i, 2], best[i, 3] = code_energy, discarded_energy
+
+
+@_kernel
+def accumulate_won(signals, best, chosen, counts, values, partials, crosses, energies):
+    """Add XᵀY, ‖X‖², ‖Z − X‖² and the number of rows to the sums of the transform of each row.
+
+    What `compete` has written of a block; `partials` and `crosses` are those of `accumulate`, one
+    for each transform, `energies` is (transforms, 3).
+    """
+    width = signals.shape[1]
+    flat_signals, flat_partials = signals.ravel(), partials.ravel()
+    for i in range(signals.shape[0]):
+        k = int(best[i, 1])
+        energies[k, 0] += best[i, 2]
+        energies[k, 1] += best[i, 3]
+        energies[k, 2] += 1
+        for c in range(counts[i]):
+            first = (k * partials.shape[1] + chosen[i, c]) * width
+            for w in range(0, width, WORD):
+                add_multiple(flat_partials, first + w, values[i, c], flat_signals, i * width + w)
+        if (i + 1) % FLUSH_ROWS == 0 or i + 1 == signals.shape[0]:
+            for k in range(crosses.shape[0]):
+                _flush(partials[k], crosses[k])
 
 
 @_kernel
@@ -114,6 +170,23 @@ def list_largest(bits, n_nonzero, guesses, chosen, counts):
                 word &= word - np.uint64(1)
                 count += 1
         counts[i] = count
+
+
+@_inlined
+def _mark_code(bits, flat_bits, i, n_nonzero, guess, threshold, marks):
+    """Mark the n_nonzero largest entries of row i and return their threshold.
+
+    The search begins at the guess, or at the given threshold if the guess is 0.
+    """
+    start = i * bits.shape[1]
+    if guess > 0:
+        threshold = guess
+    n_marked = _mark(flat_bits, start, threshold, marks)
+    if n_marked != n_nonzero:
+        step = _octave(bits) // 32 if guess > 0 else _octave(bits) // 2
+        threshold = _search(flat_bits, start, n_nonzero, threshold, n_marked, step, marks)
+        threshold = _centred(bits[i], threshold)
+    return threshold
 
 
 @_inlined

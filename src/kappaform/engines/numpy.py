@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cached_property, partial, reduce
+from collections.abc import Callable, Sequence
+from functools import partial, reduce
 from operator import add
 from typing import Any, TypeVar
 
@@ -21,18 +21,13 @@ from kappaform.checks import (
     memory_map,
 )
 from kappaform.engines import blocks
+from kappaform.engines import union as unions
 from kappaform.engines.blocks import BITS
-from kappaform.engines.engine import (
-    Engine,
-    Inverse,
-    PassSums,
-    Refit,
-    ScaledSums,
-    ScaledTransform,
-    Sparsity,
-)
+from kappaform.engines.codes import Inverse, Refit
+from kappaform.engines.engine import Engine, PassSums, ScaledSums, ScaledTransform, Sparsity
 from kappaform.engines.kernels import mark_largest
 from kappaform.engines.stores import reader_of
+from kappaform.engines.union import Union, UnionSums
 from kappaform.threads import Workspace, mapped_in_order
 
 Result = TypeVar("Result")
@@ -61,6 +56,7 @@ class NumpyEngine(Engine):
         self._read = reader_of(signals, name) if self._on_disk else in_place
         length = blocks.block_rows(self.n_features, self.dtype)
         self._block_rows = min(length, self.n_signals)
+        self._guesses: Array = np.zeros((0, 0), BITS[self.dtype])
 
     def check_in_memory(self) -> None:
         if not self._on_disk:
@@ -78,17 +74,41 @@ class NumpyEngine(Engine):
 
         For sparse codes, only those of one block per thread are in memory as an array.
         """
-        codes = None if sparse else np.zeros((self.n_signals, self.n_features), self.dtype)
-        pieces = self._mapped(blocks.encode, n_nonzero, transform, refit, codes)
+        how = transform, refit
+        return self._encoded(blocks.encode, self.n_features, n_nonzero, *how, sparse=sparse)
+
+    def encode_union(
+        self,
+        union: Union,
+        n_nonzero: Sparsity,
+        refits: Sequence[Refit | None],
+        *,
+        sparse: bool = False,
+    ) -> Any:
+        """As `encode`, with the transform of each signal."""
+        width = len(union.transforms) * self.n_features
+        return self._encoded(unions.encode, width, n_nonzero, union, refits, sparse=sparse)
+
+    def _encoded(
+        self, function: Callable[..., Any], width: int, *arguments: Any, sparse: bool
+    ) -> Any:
+        codes = None if sparse else np.zeros((self.n_signals, width), self.dtype)
+        pieces = self._mapped(function, *arguments, codes)
         if codes is not None:
             return codes
         from scipy.sparse import vstack
 
         return vstack([block for piece in pieces for block in piece], "csr")
 
+    def assign(self, union: Union, n_nonzero: Sparsity) -> Array:
+        """For each signal the number of its transform: an array in memory."""
+        numbers = np.empty(self.n_signals, np.intp)
+        self._mapped(unions.assign, n_nonzero, union, numbers)
+        return numbers
+
     def decode(self, inverse: Inverse) -> Array:
         """Rows times a matrix: an array in memory."""
-        signals = np.empty((self.n_signals, self.n_features), self.dtype)
+        signals = np.empty((self.n_signals, inverse[0].shape[1]), self.dtype)
         self._mapped(blocks.decode, 0, inverse, signals)
         return signals
 
@@ -96,24 +116,47 @@ class NumpyEngine(Engine):
         return reduce(add, self._mapped(blocks.survey, 0))
 
     def _pass_sums(self, transform: ScaledTransform, n_nonzero: Sparsity) -> PassSums:
-        arguments = transform, self.exponent, self._thresholds
+        arguments = transform, self.exponent, self._thresholds(1)[0]
         return reduce(add, self._mapped(blocks.pass_over, n_nonzero, *arguments))
+
+    def _union_sums(self, union: Union, n_nonzero: Sparsity) -> UnionSums:
+        n_transforms = len(union.transforms)
+        arguments = union, self.exponent, self._thresholds(n_transforms)
+        how = {"n_sums": 2 * n_transforms}
+        return reduce(add, self._mapped(unions.pass_over, n_nonzero, *arguments, **how))
 
     def _energy_sums(
         self, transform: ScaledTransform, inverse: Inverse, n_nonzero: Sparsity, refit: Refit | None
     ) -> ScaledSums:
         return reduce(add, self._mapped(blocks.energies, n_nonzero, transform, inverse, refit))
 
-    @cached_property
-    def _thresholds(self) -> Array:
-        """The magnitude that separated each row in the last pass: the guess of the next one."""
-        bits, most = BITS[self.dtype], self.n_signals
-        if self._on_disk:  # memory does not grow with the number of signals
-            most = min(most, blocks.MOST_THRESHOLD_BYTES // bits.itemsize)
-        return np.zeros(most, bits)
+    def _union_energy_sums(
+        self,
+        union: Union,
+        inverses: Sequence[Inverse],
+        n_nonzero: Sparsity,
+        refits: Sequence[Refit | None],
+    ) -> ScaledSums:
+        return reduce(add, self._mapped(unions.energies, n_nonzero, union, inverses, refits))
+
+    def _thresholds(self, n_transforms: int) -> Array:
+        """The magnitude that separated each row in the last pass: the guess of the next one.
+
+        One for each transform. Those of another number of transforms are forgotten.
+        """
+        if len(self._guesses) != n_transforms:
+            bits, most = BITS[self.dtype], self.n_signals
+            if self._on_disk:  # memory does not grow with the number of signals
+                most = min(most, blocks.MOST_THRESHOLD_BYTES // (n_transforms * bits.itemsize))
+            self._guesses = np.zeros((n_transforms, most), bits)
+        return self._guesses
 
     def _mapped(
-        self, function: Callable[..., Result], n_nonzero: Sparsity, *arguments: Any
+        self,
+        function: Callable[..., Result],
+        n_nonzero: Sparsity,
+        *arguments: Any,
+        n_sums: int = 1,
     ) -> list[Result]:
         """Results of a function of runs of blocks, in their order."""
         sparsity = np.broadcast_to(n_nonzero, (self.n_signals,))
@@ -123,7 +166,8 @@ class NumpyEngine(Engine):
             read = self._read(part, self._block_rows)
             return function(blocks.Run(read, *shape, sparsity, workspace), *arguments)
 
-        return mapped_in_order(work, blocks.parts(self.n_signals, self.n_features, self.dtype))
+        parts = blocks.parts(self.n_signals, self.n_features, self.dtype, n_sums)
+        return mapped_in_order(work, parts)
 
 
 def engine_for(signals: Any, name: str = "signals") -> Engine:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -12,19 +12,19 @@ import numpy as np
 
 from kappaform.checks import Array, Float64Array, check_rows
 from kappaform.engines.blocks import split_rows
+from kappaform.engines.codes import Inverse, Refit
 from kappaform.engines.engine import (
     Engine,
-    Inverse,
     PassSums,
-    Refit,
     ScaledSums,
     ScaledTransform,
     Sparsity,
     scale_exponent,
     scaled_transform,
 )
-from kappaform.engines.torch_codes import keep_largest, refitted
+from kappaform.engines.torch_codes import Won, competition, keep_largest, refitted
 from kappaform.engines.triton_pass import FusedPass, can_pass_over
+from kappaform.engines.union import ScaledUnion, Union, UnionSums, scaled_union
 from kappaform.errors import NotFinite
 
 if TYPE_CHECKING:
@@ -77,9 +77,43 @@ class TorchEngine(Engine):
             codes[rows] = _shifted(some, -(exponent + scaled.exponent))
         return codes
 
+    def assign(self, union: Union, n_nonzero: Sparsity) -> Tensor:
+        """For each signal the number of its transform, on the device."""
+        import torch
+
+        sparsity, scaled = self._sparsity(n_nonzero), scaled_union(union, self.dtype)
+        numbers = [won.numbers for *_, won in self._won(scaled, sparsity)]
+        return torch.cat(numbers)
+
+    def encode_union(
+        self, union: Union, n_nonzero: Sparsity, refits: Sequence[Refit | None]
+    ) -> Tensor:
+        """As `encode`, with the transform of each signal."""
+        n_features, numbers = self.n_features, self.assign(union, n_nonzero)
+        codes = self._zeros(self.n_signals, len(union.transforms) * n_features)
+        codes = codes.to(self._tensor_dtype)
+        for number, (transform, refit) in enumerate(zip(union.transforms, refits, strict=True)):
+            part, sparsity = self._part(numbers, number, n_nonzero)
+            if part is not None:
+                columns = slice(number * n_features, (number + 1) * n_features)
+                codes[numbers == number, columns] = part.encode(transform, sparsity, refit)
+        return codes
+
+    def _part(
+        self, numbers: Tensor, number: int, n_nonzero: Sparsity
+    ) -> tuple[TorchEngine | None, Sparsity]:
+        """The engine of the signals of one transform, if there are any, and their sparsity."""
+        mine = numbers == number
+        if not mine.any():
+            return None, 0
+        several = np.ndim(n_nonzero) == 1
+        sparsity = np.asarray(n_nonzero)[mine.cpu().numpy()] if several else n_nonzero
+        return TorchEngine(self.signals[mine], self.name), sparsity
+
     def decode(self, inverse: Inverse) -> Tensor:
         """Rows times a matrix, on their device."""
-        (matrix, inverse_exponent), signals = inverse, self._empty()
+        matrix, inverse_exponent = inverse
+        signals = self._empty(matrix.shape[1])
         back = self._on_device(matrix)
         for rows in self._rows():
             block = self.signals[rows].double()
@@ -122,6 +156,50 @@ class TorchEngine(Engine):
             energies[0] += codes.square().sum(dtype=torch.float64)
             energies[1] += coefs.sub_(codes).square_().sum(dtype=torch.float64)
         return PassSums(cross.cpu().numpy(), energies.cpu().numpy())
+
+    def _union_sums(self, union: Union, n_nonzero: Sparsity) -> UnionSums:
+        import torch
+
+        n_features, n_transforms = self.n_features, len(union.transforms)
+        scaled = scaled_union(union, self.dtype)
+        grams = self._zeros(n_transforms, n_features, n_features)
+        crosses, energies = torch.zeros_like(grams), self._zeros(n_transforms, 3)
+        for _, block, won in self._won(scaled, self._sparsity(n_nonzero), self.exponent):
+            for number in range(n_transforms):
+                mine = won.numbers == number
+                signals, codes = block[mine].double(), won.codes[mine].double()
+                grams[number] += signals.T @ signals
+                crosses[number] += codes.T @ signals
+                energies[number, 0] += codes.square().sum()
+                energies[number, 1] += won.discarded[mine].sum(dtype=torch.float64)
+                energies[number, 2] += mine.sum()
+        sums = grams.cpu().numpy(), crosses.cpu().numpy(), energies.cpu().numpy()
+        return UnionSums(*sums, scaled.exponent)
+
+    def _won(
+        self, union: ScaledUnion, sparsity: Tensor, exponent: int | None = None
+    ) -> Iterator[tuple[slice, Tensor, Won]]:
+        """Rows and scaled signals, block by block, with the best transform of each row."""
+        matrices = [self._on_device(each.matrix) for each in union.transforms]
+        most = int(sparsity.max())
+        for rows, block, *_ in self._blocks(exponent):
+            wanted = sparsity if len(sparsity) == 1 else sparsity[rows]
+            yield rows, block, competition(block, matrices, union.weights, wanted, most)
+
+    def _union_energy_sums(
+        self,
+        union: Union,
+        inverses: Sequence[Inverse],
+        n_nonzero: Sparsity,
+        refits: Sequence[Refit | None],
+    ) -> ScaledSums:
+        total, numbers = ScaledSums(np.zeros(4), self.dtype), self.assign(union, n_nonzero)
+        for number, transform in enumerate(scaled_union(union, self.dtype).transforms):
+            part, wanted = self._part(numbers, number, n_nonzero)
+            if part is not None:
+                how = inverses[number], wanted, refits[number]
+                total = total + part._energy_sums(transform, *how)
+        return total
 
     def _energy_sums(
         self, transform: ScaledTransform, inverse: Inverse, n_nonzero: Sparsity, refit: Refit | None
@@ -234,10 +312,11 @@ class TorchEngine(Engine):
 
         return torch.zeros(shape, dtype=torch.float64, device=self.signals.device)
 
-    def _empty(self) -> Tensor:
+    def _empty(self, width: int | None = None) -> Tensor:
         import torch
 
-        shape, device = self.signals.shape, self.signals.device
+        shape = self.n_signals, self.n_features if width is None else width
+        device = self.signals.device
         return torch.empty(shape, dtype=self._tensor_dtype, device=device)
 
 

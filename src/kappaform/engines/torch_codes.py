@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+
+from kappaform.checks import Float64Array
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -68,3 +71,34 @@ def least_squares(
         values = torch.addcmul(values, factor, values[:, k, None], value=-1)
     explained = (values * right).sum(1)
     return torch.zeros_like(codes).scatter_(1, chosen, values.to(codes.dtype)), explained
+
+
+class Won(NamedTuple):
+    """For each row the transform of a union that won it, its code, and what the code discards."""
+
+    numbers: Tensor
+    codes: Tensor
+    discarded: Tensor
+
+
+def competition(
+    signals: Tensor, matrices: Sequence[Tensor], weights: Float64Array, sparsity: Tensor, most: int
+) -> Won:
+    """Assign rows to the transforms of a union, whose transposed matrices and weights are given."""
+    import torch
+
+    best: tuple[Tensor, ...] = ()
+    for number, matrix in enumerate(matrices):
+        of_discarded, of_energy, constant = weights[number].tolist()
+        coefs = signals @ matrix
+        codes = keep_largest(coefs, sparsity, most)
+        discarded = (coefs - codes).square().sum(1)
+        score = of_discarded * discarded.double() + constant
+        score += of_energy * coefs.square().sum(1).double()
+        numbers = torch.full_like(score, number, dtype=torch.int64)
+        new = score, numbers, discarded, codes
+        wins = score < best[0] if best else torch.ones_like(score, dtype=torch.bool)
+        masks = wins, wins, wins, wins[:, None]
+        best = tuple(map(torch.where, masks, new, best or new))
+    _, numbers, discarded, codes = best
+    return Won(numbers, codes, discarded)

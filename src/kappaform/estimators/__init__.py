@@ -7,6 +7,7 @@ from kappaform.estimators.transforms import (
     LogDetTransform,
     OrthonormalTransform,
 )
+from kappaform.estimators.union import UnionTransform
 
 __all__ = [
     "ConditionedTransform",
@@ -14,4 +15,5 @@ __all__ = [
     "LearnedTransform",
     "LogDetTransform",
     "OrthonormalTransform",
+    "UnionTransform",
 ]

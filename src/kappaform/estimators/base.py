@@ -7,6 +7,7 @@ has everything that was learned: attributes are set in one step, at the end.
 from __future__ import annotations
 
 import copy
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import fields
@@ -23,7 +24,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kappaform.checks import Coding, checked_coding, is_store, library_of
-from kappaform.engines import Engine, NumpyEngine, Refit, SignalsUnreadable, engine_for
+from kappaform.engines import Engine, NumpyEngine, SignalsUnreadable, engine_for
 from kappaform.engines.rows import DenseRows
 from kappaform.learning import (
     LearningInterrupted,
@@ -98,21 +99,30 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         state: Race | None = None
         try:
             state, reason = learn_on(engine, options)
-            self._take(result_of(state, reason), as_stream(state), engine.dtype, learned)
+            result = result_of(state, reason)
+            found = self._found_in(engine, result)
+            self._take(result, as_stream(state), engine.dtype, learned | found)
             if self.verbose:
                 self._say(f"stopped after {state.n_iter} iterations: {reason}")
             self._warn_if_not_converged()
             return self
         except (KeyboardInterrupt, SignalsUnreadable, MethodFailed) as error:
-            result: LearnResult | None = getattr(error, "result", None)
+            kept: LearnResult | None = getattr(error, "result", None)
             if state is not None:  # after the last iteration
-                result = result_of(state, StopReason.INTERRUPTED)
-            if result is None or (isinstance(error, MethodFailed) and result.n_iter == 0):
+                kept = result_of(state, StopReason.INTERRUPTED)
+            if kept is None or (isinstance(error, MethodFailed) and kept.n_iter == 0):
                 raise
-            self._take(result, as_stream(state or result.state), engine.dtype, learned)
+            self._take(kept, as_stream(state or kept.state), engine.dtype, learned)
             if state is None:
                 raise
-            raise LearningInterrupted(result) from None
+            if not isinstance(error, KeyboardInterrupt):
+                vars(error)["result"] = kept
+                raise
+            raise LearningInterrupted(kept) from None
+
+    def _found_in(self, engine: Engine, result: LearnResult) -> dict[str, Any]:  # noqa: ARG002
+        """Attributes that have an entry for each signal."""
+        return {}
 
     def _warn_if_not_converged(self) -> None:
         if self.result_.stop_reason is StopReason.MAX_ITER:
@@ -133,11 +143,12 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         with single_threaded_blas():
             before = begin_stream(options, engine)
             state = follow(before, engine, self.forgetting)
+        result = result_of(state, StopReason.RUNNING)
         self._take(
-            result_of(state, StopReason.RUNNING),
+            result,
             state,
             engine.dtype,
-            features,
+            features | self._found_in(engine, result),
             patch_shape=getattr(self, "patch_shape_", None),
             patch_mean=getattr(self, "patch_mean_", "kept"),
         )
@@ -154,22 +165,22 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         check_is_fitted(self, "result_")
         signals, _ = self._received(X, reset=False)
         engine = engine_for(signals)
-        how = self.result_.transform, self.n_nonzero_coefs_, self._refit()
         if not self.sparse_output:
-            return engine.encode(*how)
+            return self._encoded(engine)
         if not isinstance(engine, NumpyEngine):
             raise ValueError(
                 f"sparse_output=True: codes of {library_of(signals)} signals are as dense as these "
                 "and stay where they are; set sparse_output=False, or give arrays of NumPy."
             )
-        return engine.encode(*how, sparse=True)
+        return self._encoded(engine, sparse=True)
 
-    def _refit(self) -> Refit | None:
+    def _encoded(self, engine: Engine, **options: Any) -> Any:
+        how = self.result_.transform, self.n_nonzero_coefs_, self._refit()
+        return engine.encode(*how, **options)
+
+    def _refit(self) -> Any:
         """The refit of the transform; None, if codes are the largest coefficients or all."""
-        if (
-            checked_coding(self.coding) == "largest"
-            or self.n_nonzero_coefs_ == self._n_features_out
-        ):
+        if checked_coding(self.coding) == "largest" or self.n_nonzero_coefs_ == self.n_features_in_:
             return None
         try:
             return self.result_.refit
@@ -183,10 +194,10 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         """
         check_is_fitted(self, "result_")
         codes = X if _lives_elsewhere(X) else _checked(X, check_array, accept_sparse="csr")
-        if len(codes.shape) == 2 and codes.shape[1] != self.n_features_in_:
+        if len(codes.shape) == 2 and codes.shape[1] != self._n_features_out:
             raise ValueError(
                 f"X has {codes.shape[1]} features: the codes of this transform have "
-                f"{self.n_features_in_}."
+                f"{self._n_features_out}."
             )
         rows = DenseRows(codes) if sparse.issparse(codes) else codes
         return engine_for(rows, "X").decode(self.result_.inverse)
@@ -208,7 +219,7 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
 
     @property
     def _n_features_out(self) -> int:
-        return len(self.components_)
+        return math.prod(self.components_.shape[:-1])  # of a union, those of all transforms
 
     def _fit_options(self) -> Options:
         return self._options(self.init, max_iter=self.max_iter, tol=self.tol)
@@ -268,11 +279,11 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         """Be fitted with this, and with nothing of what was learned before."""
         learned = {
             **features,
+            **self._described(result),
             "result_": result,
             "_stream": stream,  # which `partial_fit` resumes
             "components_": result.transform.astype(dtype),
             "singular_values_": result.spectrum,
-            "condition_number_": result.condition_number,
             "loss_curve_": result.loss,
             "n_iter_": result.n_iter,
             "n_nonzero_coefs_": int(result.n_nonzero_coefs),
@@ -280,8 +291,12 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
             "patch_shape_": patch_shape,
             "patch_mean_": patch_mean,
         }
-        kept = {name: value for name, value in vars(self).items() if name != "feature_names_in_"}
+        kept = {name: value for name, value in vars(self).items() if not name.endswith("_")}
         self.__dict__ = kept | learned  # in one step, which Ctrl-C cannot divide
+
+    def _described(self, result: Any) -> dict[str, Any]:
+        """Attributes about the condition of what was learned."""
+        return {"condition_number_": result.condition_number}
 
 
 def _convergence_message(estimator: SparsifyingTransform) -> str:

@@ -229,7 +229,7 @@ class ConditionedTransformCV(SparsifyingTransform):
     ) -> ConditionPath:
         """The path of a fold, or of given validation signals."""
 
-        def after_bound(row: dict[str, float]) -> bool:
+        def after_each(row: dict[str, float]) -> bool:
             if self.verbose:
                 bound, error = row["max_condition"], row[f"validation_{self.choose_by}"]
                 self._say(f"{where}, max_condition={bound:g}: {self.choose_by} error {error:.6g}")
@@ -237,7 +237,7 @@ class ConditionedTransformCV(SparsifyingTransform):
             return False
 
         measure = self.coding, self.choose_by
-        return path_on(engines, methods, options, *measure, after_bound=after_bound)
+        return path_on(engines, methods, options, *measure, after_each=after_each)
 
     def _jobs(self) -> int:
         """Folds to learn at the same time, as joblib counts them."""

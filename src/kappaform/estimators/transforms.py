@@ -6,11 +6,13 @@ from typing import Any, Literal
 
 from kappaform.checks import Coding
 from kappaform.estimators.base import SparsifyingTransform
+from kappaform.estimators.union import UnionTransform
 from kappaform.learning import Conditioned, LogDet, Method, Orthonormal
 from kappaform.learning.learn import MAX_ITER, checked_method
 from kappaform.learning.method import parameters_of
 from kappaform.learning.methods import Objective, Variant
 from kappaform.learning.stream import Forgetting
+from kappaform.learning.union import UnionOf
 
 
 class ConditionedTransform(SparsifyingTransform):
@@ -281,9 +283,21 @@ ESTIMATORS: dict[type[Method], type[SparsifyingTransform]] = {
 }
 
 
-def estimator_of(method: Method, **parameters: Any) -> SparsifyingTransform:
+def estimator_of(method: Method, /, **parameters: Any) -> SparsifyingTransform:
     """The estimator that learns by a method, not fitted."""
-    kind = ESTIMATORS.get(type(method))
-    if kind is None:
-        return LearnedTransform(**parameters | {"method": method})
-    return kind(**parameters_of(method) | parameters)
+    own = method_parameters(method)
+    if isinstance(method, UnionOf):
+        return UnionTransform(**own | parameters)
+    kind = ESTIMATORS.get(type(method), LearnedTransform)
+    return kind(**own | parameters)
+
+
+def method_parameters(method: Method) -> dict[str, Any]:
+    """The parameters of `estimator_of(method)` that the method decides."""
+    if isinstance(method, UnionOf):
+        of_each = method.method
+        is_default = type(of_each) is Conditioned
+        own = parameters_of(of_each) if is_default else {"method": of_each}
+        own.pop("variant", None)  # that of a union is "monotone"
+        return own | {"n_transforms": method.n_transforms}
+    return parameters_of(method) if type(method) in ESTIMATORS else {"method": method}

@@ -1,4 +1,4 @@
-"""An interactive page: the bound on the condition number, and its effects on a picture."""
+"""An interactive page: the bound on the condition number, and its effects on an image."""
 
 from kappaform.explore.exploration import Exploration, View, explore
 from kappaform.explore.page import About, page_of

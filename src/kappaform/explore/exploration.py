@@ -1,4 +1,4 @@
-"""The effects of a path of bounds on one picture: transforms, errors, and resulting pictures."""
+"""The effects of a path of bounds on one image: transforms, errors, and resulting images."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class View(NamedTuple):
 
 
 class Exploration(NamedTuple):
-    """A picture, the noise assumed in it, and one view for each bound."""
+    """An image, the noise assumed in it, and one view for each bound."""
 
     image: NDArray  #: (H, W), or (H, W, channels)
     noise: Noise
@@ -67,14 +67,14 @@ def explore(
     rng: int = 0,
     progress: Callable[[float], None] | None = None,
 ) -> Exploration:
-    """Learn a transform from the patches of a picture for each bound, and apply it to the picture.
+    """Learn a transform from the patches of an image for each bound, and apply it to the image.
 
     Parameters
     ----------
     image : array of shape (H, W), or (H, W, channels)
     bounds : sequence of floats >= 1
     grey : array of shape (H, W), optional
-        Image to learn from, if the picture has channels. By default their mean.
+        Image to learn from, if the image has channels. By default their mean.
     noise : White, Shot, Varying, Correlated or the name of a kind, optional
         As for `kappaform.denoise`; by default kind and strength are estimated.
     patch_size : int
@@ -97,7 +97,7 @@ def explore(
     n_nonzero = max(1, round(0.1 * patch_size**2)) if n_nonzero is None else n_nonzero
     signals = random_patches(grey, patch_size, _N_PATCHES, generator(rng))
     limits = _LIMITS | {"n_nonzero_coefs": n_nonzero, "validation": signals[1::2]}
-    limits |= {"coding": "largest"}  # as in the reconstructed picture
+    limits |= {"coding": "largest"}  # as in the reconstructed image
     path = condition_path(signals[::2], bounds, callback=_watched(bounds, progress), **limits)
     # All transforms have the same norm. Relative to that of the signals their errors can be
     # compared, and the error of a rotation equals its reconstruction error.
@@ -161,17 +161,17 @@ def _check(grey: NDArray, patch_size: int) -> None:
     if min(grey.shape) < least:
         height, width = grey.shape
         raise ValueError(
-            f"the picture has {width} × {height} pixels, too few patches to learn from: give at "
+            f"the image has {width} × {height} pixels, too few patches to learn from: give at "
             f"least {least} × {least}, or a smaller patch_size."
         )
     if not np.isfinite(grey).all():
-        raise ValueError("the picture contains NaN or inf: fill such pixels first.")
+        raise ValueError("the image contains NaN or inf: fill such pixels first.")
     if grey.min() == grey.max():
-        raise ValueError("the picture is constant: there is nothing to learn.")
+        raise ValueError("the image is constant: there is nothing to learn.")
 
 
 def reconstructed(image: NDArray, transform: NDArray, side: int, n_nonzero: int) -> NDArray:
-    """The picture from the mean and the largest coefficients of patches, per channel.
+    """The image from the mean and the largest coefficients of patches, per channel.
 
     Patches do not overlap, except the last ones along a side that is not a multiple of theirs.
     """

@@ -129,7 +129,7 @@ function showPicture(view) {
   const kind = chosenAfter();
   const how = kind === "denoised" ? "denoised" : `reconstructed from ${data.kept}`;
   element("after").src = view[kind];
-  element("after").alt = `The picture ${how}, with κ ≤ ${view.bound}.`;
+  element("after").alt = `The image ${how}, with κ ≤ ${view.bound}.`;
   element("after-tag").textContent = `${kind}, κ ≤ ${view.bound}`;
   element("picture-note").textContent = data.notes[kind];
 }
@@ -190,7 +190,7 @@ box.addEventListener("pointermove", (event) => {
   if (box.hasPointerCapture(event.pointerId)) followPointer(event);
 });
 
-const ready = []; // pictures that are decoded already: the slider then answers at once
+const ready = []; // images that are decoded already: the slider then answers at once
 
 async function decodeAll() {
   for (const kind of ["denoised", "atoms", "reconstructed"]) {

@@ -22,12 +22,12 @@ from kappaform.explore.exploration import Exploration, View
 from kappaform.imaging.metrics import psnr
 from kappaform.plots.pictures import mosaic
 
-_MOST_BYTES = 4_500_000  # of all pictures together; the rest of the page is below half a megabyte
+_MOST_BYTES = 4_500_000  # of all images together; the rest of the page is below half a megabyte
 _QUALITIES = (92, 85, 75, 60, 45, 30)  # of WebP: the first one that fits
 
 
 class About(NamedTuple):
-    """Facts about the picture for the reader."""
+    """Facts about the image for the reader."""
 
     name: str
     source: str = ""  #: the name, and the part that is shown
@@ -37,7 +37,7 @@ class About(NamedTuple):
 def page_of(
     exploration: Exploration, about: About, reference: NDArray | None = None
 ) -> tuple[str, int]:
-    """The page, and the WebP quality of its pictures; `reference` is the picture without noise."""
+    """The page, and the WebP quality of its images; `reference` is the image without noise."""
     quality, pictures = _fitting(exploration)
     images = iter(pictures)
     before = next(images)
@@ -108,10 +108,10 @@ def _texts(exploration: Exploration, about: About) -> dict[str, str]:
 
 
 def _notes(exploration: Exploration, about: About) -> dict[str, str]:
-    """How the pictures were computed."""
-    denoised = "No noise was found, so the denoised picture is the original."
+    """How the images were computed."""
+    denoised = "No noise was found, so the denoised image is the original."
     if np.any(exploration.noise.level(_mean_brightness(exploration.image))):
-        how = "estimated from the picture" if about.estimated else "given"
+        how = "estimated from the image" if about.estimated else "given"
         denoised = "Denoised: small coefficients of overlapping patches are set to zero. The noise "
         denoised += f"is assumed to be {exploration.noise}, {how}."
     reconstructed = f"Reconstructed: every patch from its mean and the {exploration.n_nonzero} "
@@ -166,11 +166,11 @@ def _table(views: Iterable[View], numbers: list[dict[str, str]]) -> str:
     return f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
 
 
-# --- Pictures
+# --- Images
 
 
 def _fitting(exploration: Exploration) -> tuple[int, list[str]]:
-    """All pictures, and the highest quality with which their total size is small enough."""
+    """All images, and the highest quality with which their total size is small enough."""
     shown = _to_bytes(exploration.image)
     made = (each for view in exploration.views for each in (view.denoised, view.reconstructed))
     pixels = [shown(exploration.image), *map(shown, made)]
@@ -197,7 +197,7 @@ def _shown(exploration: Exploration) -> str:
 
 
 def _to_bytes(image: NDArray) -> Callable[[NDArray], NDArray]:
-    """A function from values of the picture to 8 bit grey levels or colours."""
+    """A function from values of the image to 8 bit grey levels or colours."""
     low, high = _limits(image)
 
     def shown(values: NDArray) -> NDArray:

@@ -44,13 +44,13 @@ LOSSY_SUFFIXES = tuple(suffix for suffix, kind in _KINDS.items() if kind in _LOS
 
 
 def read_image(path: Path) -> Picture:
-    """The picture in a file; for TIFF, all pages of the first series."""
+    """The image in a file; for TIFF, all pages of the first series."""
     check_readable(path)
     picture = _decoded(path, _kind_of(path))
     pixels = picture.pixels
     if pixels.dtype.kind not in "uif" or not pixels.size:
         raise ValueError(
-            f"{path} contains {pixels.dtype} of shape {pixels.shape}: a picture consists of "
+            f"{path} contains {pixels.dtype} of shape {pixels.shape}: an image consists of "
             "integers or floats."
         )
     return picture
@@ -81,7 +81,7 @@ def _decoded(path: Path, kind: str) -> Picture:
 def planes_in(path: Path) -> tuple[int, int] | None:
     """Number of planes, over all pages and channels, and pixels of each, from the header of a file.
 
-    None if it cannot be read: why is said when the picture is.
+    None if it cannot be read: why is said when the image is.
     """
     try:
         kind = _kind_of(path)
@@ -101,37 +101,37 @@ def planes_in(path: Path) -> tuple[int, int] | None:
 
 
 def check_target(path: Path, picture: Picture) -> None:
-    """Reject, before any work is done, a format that cannot hold a picture like this one."""
+    """Reject, before any work is done, a format that cannot hold an image like this one."""
     kind = _kind_of(path)
     if misfit := _misfit(kind, picture):
         raise ValueError(f"{path}: {kind} {misfit}.")
 
 
 def _misfit(kind: str, picture: Picture) -> str | None:
-    """Why a format cannot hold a picture, and which one can."""
+    """Why a format cannot hold an image, and which one can."""
     shape, dtype = picture.pixels.shape, picture.pixels.dtype.name
     types = _TYPES.get(kind, (dtype,))
     if dtype not in types:
         remedy = "TIFF or NPY" if dtype in _TYPES["TIFF"] else "NPY"
         if dtype in _TYPES["PNG"] and _misfit("PNG", picture) is None:
             remedy = f"PNG, {remedy}"
-        return f"holds {' or '.join(types)}, the picture is {dtype}: write {remedy}"
+        return f"holds {' or '.join(types)}, the image is {dtype}: write {remedy}"
     if kind in ("TIFF", "NPY"):
         return None
     if picture.has_pages:
-        return "holds one page, the picture has more: write TIFF or NPY"
+        return "holds one page, the image has more: write TIFF or NPY"
     if max(shape[:2]) > _SIDES.get(kind, np.inf):
-        return f"holds {_SIDES[kind]} pixels per side, the picture has shape {shape}: write PNG"
+        return f"holds {_SIDES[kind]} pixels per side, the image has shape {shape}: write PNG"
     if picture.has_channels:
         fits_png = shape[-1] in ((2, 4) if picture.has_alpha else (3,))
         if not fits_png or (picture.has_alpha and kind not in _WITH_ALPHA):
             remedy = "PNG" if fits_png else "TIFF or NPY"
-            return f"cannot hold the {shape[-1]} channels of the picture: write {remedy}"
+            return f"cannot hold the {shape[-1]} channels of the image: write {remedy}"
     return None
 
 
 def write_image(path: Path, picture: Picture, jpeg_quality: int | None = None) -> None:
-    """Write a picture that `check_target` accepted, in the format of the suffix.
+    """Write an image that `check_target` accepted, in the format of the suffix.
 
     `jpeg_quality`, from 1 to 100, is for JPEG and WebP. None is the quality of the file that was
     read, if that has the same format; otherwise 95 for JPEG, and lossless for WebP.

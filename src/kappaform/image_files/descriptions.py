@@ -44,7 +44,7 @@ def _labels(element: ElementTree.Element) -> float:
 
 
 def ome_of_the_first(text: str, n_planes: int, n_pictures: int, omitted: list[str]) -> bytes:
-    """The OME text of a file that contains the first picture only, plane after plane.
+    """The OME text of a file that contains the first image only, plane after plane.
 
     Names of other files are removed: a reader would look for the planes there.
     """
@@ -53,7 +53,7 @@ def ome_of_the_first(text: str, n_planes: int, n_pictures: int, omitted: list[st
     root.attrib.pop("UUID", None)
     images = [child for child in root if _name(child) == "Image"]
     if len(images) != n_pictures:
-        omitted.append(f"the description: it has {len(images)} pictures, the file {n_pictures}")
+        omitted.append(f"the description: it has {len(images)} images, the file {n_pictures}")
         return b""
     for other in images[1:]:
         root.remove(other)

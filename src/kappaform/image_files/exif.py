@@ -1,4 +1,4 @@
-"""EXIF of a picture that was turned upright: unchanged except for what that affects."""
+"""EXIF of an image that was turned upright: unchanged except for what that affects."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ RESOLUTION = (0x011A, 0x011B, 0x0128)  # along x, along y, and the unit
 _CAMERA, _PLACE = 0x8769, 0x8825  # tags that point to sub-directories
 #: Sub-directories of EXIF besides texts and resolution; TIFF is written without them.
 SUB_DIRECTORIES = {_CAMERA: "EXIF of the camera", _PLACE: "EXIF of the place"}
-_SIZES = {0xA002: 0, 0xA003: 1, 0x0100: 0, 0x0101: 1}  # width and height of the picture
-_ALONG_X_AND_Y = (RESOLUTION[:2], (0xA20E, 0xA20F))  # resolutions: of the picture, of the sensor
+_SIZES = {0xA002: 0, 0xA003: 1, 0x0100: 0, 0x0101: 1}  # width and height of the image
+_ALONG_X_AND_Y = (RESOLUTION[:2], (0xA20E, 0xA20F))  # resolutions: of the image, of the sensor
 _MODEL, _ISO = 0x0110, 0x8827
 _LONGEST_NAME = 100  # characters of the model of a camera
 _LONG, _SHORT = 4, 3  # types of values
@@ -31,10 +31,10 @@ TEXTS = (269, 270, 271, 272, 285, 305, 306, 315, 316, 33432)
 def upright(
     block: bytes, size: tuple[int, int], orientation: int, without: Collection[int] = ()
 ) -> bytes:
-    """The EXIF block of a picture that was turned upright, without preview and some tags.
+    """The EXIF block of an image that was turned upright, without preview and some tags.
 
     The orientation becomes 1, width and height become those of `size`, and resolutions along x and
-    y are exchanged if the picture was on its side. Everything else keeps its offset: maker notes
+    y are exchanged if the image was on its side. Everything else keeps its offset: maker notes
     refer to offsets within the block.
     """
     data = bytearray(block)

@@ -50,10 +50,10 @@ _BACKGROUND, _BITS = "bKGD", "sBIT"  # valid while bits and kind of colours are 
 
 
 def read_flat(path: Path) -> Picture:
-    """The picture in a file, upright."""
+    """The image in a file, upright."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        # Large pictures are accepted up to the limit, where the warning becomes an error.
+        # Large images are accepted up to the limit, where the warning becomes an error.
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)
         image = Image.open(path, formats=["PNG", "JPEG", "WEBP", "BMP"])
     omitted = [f"EXIF: {_in_one_line(warning.message)}" for warning in caught[:1]]
@@ -109,9 +109,9 @@ def _metadata(
     is_broken = bool(omitted)
     block = b"" if is_broken else image.info.get("exif", b"").removeprefix(exif.MARK)
     resolution, is_invalid = _resolution(image, tags, omitted)
-    if kind == "MPO":  # a JPEG with more pictures after the first, such as a preview
+    if kind == "MPO":  # a JPEG with more images after the first, such as a preview
         kind = "JPEG"
-        omitted.append(f"all except the first of its {image.n_frames} pictures")
+        omitted.append(f"all except the first of its {image.n_frames} images")
     try:
         without = exif.RESOLUTION if is_invalid else ()
         orientation = tags.get(exif.ORIENTATION, 1)
@@ -177,7 +177,7 @@ def _in_one_line(error: Warning | str | Exception) -> str:
 
 
 def write_flat(file: BinaryIO, picture: Picture, kind: str, jpeg_quality: int | None) -> list[str]:
-    """Write a picture; returns what is omitted of its metadata."""
+    """Write an image; returns what is omitted of its metadata."""
     omitted: list[str] = []
     options = _pillow_options(picture, kind, omitted)
     if kind == "PNG":
@@ -190,7 +190,7 @@ def write_flat(file: BinaryIO, picture: Picture, kind: str, jpeg_quality: int | 
             options["quality"] = jpeg_quality or _QUALITY
     elif kind == "WEBP":
         quality = jpeg_quality or like.get("quality")
-        # "exact" preserves colours where the picture is transparent.
+        # "exact" preserves colours where the image is transparent.
         options |= {"quality": quality} if quality else {"lossless": True, "exact": True}
     Image.fromarray(picture.pixels).save(file, kind, **options)
     return omitted
@@ -265,7 +265,7 @@ def _chunks(data: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def _write_png(file: BinaryIO, picture: Picture, options: dict[str, Any]) -> list[str]:
-    """Write a picture with `options` of Pillow; returns what is omitted of its metadata."""
+    """Write an image with `options` of Pillow; returns what is omitted of its metadata."""
     import imagecodecs
 
     encoded = imagecodecs.png_encode(picture.pixels, strategy=_FILTERED)

@@ -1,4 +1,4 @@
-"""A picture: the pixels of a file, their axes, and its metadata."""
+"""An image: the pixels of a file, their axes, and its metadata."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class Picture(NamedTuple):
         return colours[..., :3] @ np.array(_LUMINANCE) if colours.shape[-1] > 2 else colours[..., 0]
 
     def with_colours(self, colours: NDArray) -> Picture:
-        """The same picture with other `colours`."""
+        """The same image with other `colours`."""
         if self.has_channels:
             colours = colours.reshape(*self.pixels.shape[:-1], -1)
             alpha = self.pixels[..., colours.shape[-1] :]
@@ -140,7 +140,7 @@ class Picture(NamedTuple):
         return colours.reshape(-1, *colours.shape[n_pages:])
 
     def with_stack(self, stack: NDArray, along: str = "") -> Picture:
-        """The same picture with other colours, in the layout of `as_stack`."""
+        """The same image with other colours, in the layout of `as_stack`."""
         colours, n_pages = self._with_last(along)
         colours = stack.reshape(colours.shape)
         if along:
@@ -162,7 +162,7 @@ class Picture(NamedTuple):
             if letter in pages:
                 return pages.rindex(letter)
         raise ValueError(
-            f"the axes of the picture are {self.axes}, none of which is {_ALONG[along]}."
+            f"the axes of the image are {self.axes}, none of which is {_ALONG[along]}."
         )
 
 
@@ -180,7 +180,7 @@ def turned(pixels: NDArray, orientation: int, y: int) -> NDArray:
 def resolution_of(
     x: Any, y: Any, unit: Any, orientation: int, omitted: list[str]
 ) -> Resolution | None:
-    """The resolution of a picture that is turned upright, from that of the stored pixels.
+    """The resolution of an image that is turned upright, from that of the stored pixels.
 
     None if it is invalid: both numbers must be finite and positive.
     """

@@ -67,7 +67,7 @@ def read_tiff(path: Path) -> Picture:
         pixels = series.asarray()
         omitted += harmless(complaints)
         if len(file.series) > 1:
-            omitted.append(f"all except the first of its {len(file.series)} pictures")
+            omitted.append(f"all except the first of its {len(file.series)} images")
         if len(series.levels) > 1:
             omitted.append(f"the {len(series.levels) - 1} smaller levels of its pyramid")
         return _picture(file, pixels, omitted)
@@ -94,7 +94,7 @@ def _opened(path: Path, **flags: Any) -> Iterator[tuple[Any, list[str]]]:
 
 
 def _picture(file: Any, pixels: NDArray, omitted: list[str]) -> Picture:
-    """The picture of the first series, whose pixels are given."""
+    """The image of the first series, whose pixels are given."""
     series = file.series[0]
     page, axes = series.keyframe, series.axes
     if pixels.size == page.size:  # a single page may have axes of length 1
@@ -117,7 +117,7 @@ def _picture(file: Any, pixels: NDArray, omitted: list[str]) -> Picture:
 
 
 def _order(axes: str) -> list[int]:
-    """Axes of the file in the order of a picture: pages, Y, X, samples."""
+    """Axes of the file in the order of an image: pages, Y, X, samples."""
     samples = [axes.index("S")] if "S" in axes else []
     others = [axis for axis in range(len(axes)) if axis not in samples]
     y, x = axes.rfind("Y"), axes.rfind("X")
@@ -260,7 +260,7 @@ def _value(page: Any, tag: int, default: Any = None) -> Any:
 
 
 def write_tiff(file: BinaryIO, picture: Picture) -> list[str]:
-    """Write all pages of a picture; returns what is omitted of its metadata."""
+    """Write all pages of an image; returns what is omitted of its metadata."""
     metadata, pixels = picture.metadata, picture.pixels
     arguments = _plain_colours(picture) | {"iccprofile": picture.profile, "software": False}
     if metadata.kind == "TIFF":
@@ -288,7 +288,7 @@ def write_tiff(file: BinaryIO, picture: Picture) -> list[str]:
 
 
 def _plain_colours(picture: Picture) -> dict[str, Any]:
-    """Arguments of tifffile for a picture that comes from another format."""
+    """Arguments of tifffile for an image that comes from another format."""
     if not picture.has_channels:
         return {"photometric": "minisblack"}
     n_channels = picture.pixels.shape[-1]

@@ -1,5 +1,6 @@
 """Images: patches, noise and its removal."""
 
+from kappaform.imaging.cleaning.fill_rounds import InpaintRound
 from kappaform.imaging.denoise import denoise, denoise_with_details
 from kappaform.imaging.inpaint import inpaint
 from kappaform.imaging.noise.correlated import Correlated
@@ -15,6 +16,7 @@ from kappaform.imaging.simulate import add_noise
 __all__ = [
     "Correlated",
     "DenoiseResult",
+    "InpaintRound",
     "Shot",
     "Varying",
     "White",

@@ -105,7 +105,7 @@ def _warn_about_channels(shape: Sequence[int], channel_axis: int, space: Sequenc
 
 
 def looks_like_colour(shape: Sequence[int]) -> bool:
-    """Whether three axes look like those of a picture and its colours."""
+    """Whether three axes look like those of an image and its colours."""
     return shape[2] in (3, 4) and min(shape[:2]) > 4
 
 

@@ -22,7 +22,7 @@ from kappaform.imaging.noise.estimate import check_kind, noise_of, typical_frame
 from kappaform.imaging.noise.kinds import Noise, White, as_numbers
 from kappaform.imaging.options import Options, Quality, Sigma, of_ordinary_scale
 from kappaform.imaging.patches import Grid
-from kappaform.imaging.work import Progress
+from kappaform.imaging.progress import Progress
 
 # Largest distance from the centre, in units of the noise, for single precision. Patches are rounded
 # by 2**-24 times as much, 1/4000 of the noise. Groups need squares: products of their patches are
@@ -40,6 +40,7 @@ class Component(NamedTuple):
     lowest: float
     highest: float
     value_range: tuple[float, float]
+    known: NDArray | None = None  #: which pixels are, where it matters to learning; None: all
 
     @property
     def is_noisy(self) -> bool:
@@ -103,12 +104,18 @@ def pixels_of(image: Any, channel_axis: int | None, device: Any = None) -> tuple
 
         check_dask_image(image, channel_axis)
         return image, None
+    place = place_of(image, device)
     if library == "torch":
-        from kappaform.imaging.cleaning.torch import as_array
+        from kappaform.imaging.tensors import as_array
 
-        image, device = as_array(image, "image"), image.device
-    is_host = device is None or device.type == "cpu"
-    return as_real_array(image, "image"), None if is_host else device
+        image = as_array(image, "image")
+    return as_real_array(image, "image"), place
+
+
+def place_of(image: Any, device: Any = None) -> Any:
+    """The device on which an array (the given one) or a tensor (its own) is processed."""
+    device = image.device if library_of(image) == "torch" else device
+    return None if device is None or device.type == "cpu" else device
 
 
 def noises_of(

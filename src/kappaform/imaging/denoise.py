@@ -34,10 +34,10 @@ from kappaform.imaging.options import (
     Quality,
     Sigma,
 )
+from kappaform.imaging.progress import Listener, Progress
 from kappaform.imaging.shared import NoisyImage, learned_from_all
 from kappaform.imaging.strength import blended
 from kappaform.imaging.training import learned_at_scales, learning_fraction, sources_of
-from kappaform.imaging.work import Listener, Progress
 from kappaform.learning import LearnResult
 from kappaform.threads import single_threaded_blas
 
@@ -89,8 +89,9 @@ def denoise(
         unchanged, except for `value_range`. For a stack of 3 images with 3 channels, three numbers
         are ambiguous: give shape (1, 3) for channels, (3, 1) for images.
     mask : array of bool, or "nan", optional
-        True where pixels are missing (or "nan": NaN are): these are filled, as by `inpaint`, whose
-        masks it accepts. What the image holds there is not used. In memory only.
+        True where pixels are missing (or "nan": NaN are), also the masked entries of a masked
+        array: these are filled, as by `inpaint`, whose masks it accepts. What the image holds there
+        is not used. In memory only.
     noise : White, Shot, Varying, Correlated, or the name of a kind, optional
         In place of `sigma`: the noise of the image, or a sequence with that of each image of a
         stack. A name ("white", "shot", "correlated") fixes the kind and estimates its strength. If
@@ -239,7 +240,8 @@ def denoise_on(
         if mask is not None:
             raise ValueError(f"preset={preset!r} with mask: leave out one of them.")
         return denoise_as_published(image, sigma, noise, preset, channel_axis, **settings)
-    pixels, device = pixels_of(image, channel_axis, device)
+    hides = mask is not None and isinstance(image, np.ma.MaskedArray)
+    pixels, device = pixels_of(image.data if hides else image, channel_axis, device)
     options = Options.checked(pixels, channel_axis=channel_axis, device=device, **settings)
     if mask is not None:
         whole = masked.whole_image(image, mask, sigma, noise, channel_axis, options)
@@ -271,7 +273,7 @@ def denoised(
     """An image with these pixels, all or some of them known, denoised by the given function."""
     axes, is_tensor = options.axes, library_of(image) == "torch"
     if is_tensor:
-        from kappaform.imaging.cleaning.torch import as_array, as_given
+        from kappaform.imaging.tensors import as_array, as_given
 
         sigma = as_array(sigma, "sigma")
     stack = axes.to_stack(pixels)
@@ -288,7 +290,7 @@ def denoised(
         images = list(zip(stack, noises, lowest, highest, strict=True))
         shared: list[LearnResult] = []
         if options.share:
-            shared = learned_from_all(images, options)
+            shared = learned_from_all([(image, None) for image in images], options)
             options = replace(options, transform=shared[-1].transform if shared else None)
         masks = [None] * len(images) if known is None else list(known)
         parts = zip(images, masks, options.progress.sections([1] * len(images)), strict=True)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.checks import as_real_array, library_of
-from kappaform.imaging.axes import Axes
+from kappaform.imaging.tensors import as_array
+
+if TYPE_CHECKING:
+    from kappaform.imaging.axes import Axes
 
 
 def pixels_and_missing(
@@ -26,13 +29,18 @@ def pixels_and_missing(
     hidden: Any = False
     if isinstance(image, np.ma.MaskedArray):
         image, hidden = image.data, np.ma.getmaskarray(image)
-    pixels = as_real_array(_on_host(image, "image"), "image")
+    pixels = as_real_array(as_array(image, "image"), "image")
     missing = np.broadcast_to(hidden, pixels.shape).copy()
     if mask is not None:
         missing |= _spread(_checked_mask(mask), pixels.shape, axes_named)
     if nan and pixels.dtype.kind == "f":
         missing |= np.isnan(pixels)
     return np.where(missing, pixels.dtype.type(0), pixels), missing
+
+
+def is_nan(mask: Any) -> bool:
+    """Whether a mask is the word for NaN."""
+    return isinstance(mask, str) and mask == "nan"
 
 
 def check_some_known(missing: NDArray, axes: Axes) -> None:
@@ -50,18 +58,10 @@ def check_some_known(missing: NDArray, axes: Axes) -> None:
         )
 
 
-def _on_host(values: Any, name: str) -> Any:
-    if library_of(values) != "torch":
-        return values
-    from kappaform.imaging.cleaning.torch import as_array
-
-    return as_array(values, name)
-
-
 def _checked_mask(mask: Any) -> NDArray:
     if isinstance(mask, str):
         raise ValueError(f"mask={mask!r} is unknown: give an array of booleans, or 'nan'.")
-    array = np.asarray(_on_host(mask, "mask"))
+    array = np.asarray(as_array(mask, "mask"))
     if array.dtype != np.bool_:
         raise TypeError(
             f"mask has dtype {array.dtype}: give booleans, True where pixels are missing, such as "
@@ -79,4 +79,7 @@ def _spread(mask: NDArray, shape: tuple[int, ...], axes_named: tuple[int | None,
             return np.broadcast_to(np.expand_dims(mask, left_out), shape)
     rest = tuple(n for axis, n in enumerate(shape) if axis not in named)
     also = f", or {rest} for all channels and images" if named else ""
+    if mask.shape in (shape[:-1], shape[1:]) and not named:
+        axis = -1 if mask.shape == shape[:-1] else 0
+        also = f"; a mask for all channels or images needs channel_axis={axis} or stack_axis={axis}"
     raise ValueError(f"mask has shape {mask.shape}, the image {shape}: give {shape}{also}.")

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-_FEWEST_BITS = 8  # a dark picture of 8 bit is still one of 8 bit
+_FEWEST_BITS = 8  # a dark image of 8 bit is still one of 8 bit
 
 
 def data_range(reference: NDArray) -> float:
@@ -25,7 +25,7 @@ def data_range(reference: NDArray) -> float:
 
 
 def psnr(reference: NDArray, image: NDArray) -> float:
-    r"""Peak signal-to-noise ratio in decibels; infinite for equal pictures.
+    r"""Peak signal-to-noise ratio in decibels; infinite for equal images.
 
     .. math:: 10 \log_{10} \frac{\text{range}^2}{\text{mean squared error}}
     """
@@ -44,9 +44,9 @@ def ssim(
     channel_axis: int | None = None,
     stack_axis: int | None = None,
 ) -> float:
-    """Structural similarity, 1 for equal pictures; for a stack, the mean over its images.
+    """Structural similarity, 1 for equal images; for a stack, the mean over its images.
 
-    The window has 7 pixels per side, or fewer in a smaller picture; NaN if fewer than 3 remain.
+    The window has 7 pixels per side, or fewer in a smaller image; NaN if fewer than 3 remain.
     `channel_axis` counts from the end (-1) if there is a stack.
     """
     from skimage.metrics import structural_similarity
@@ -70,6 +70,6 @@ def ssim(
 def _check_shapes(reference: NDArray, image: NDArray) -> None:
     if reference.shape != image.shape:
         raise ValueError(
-            f"the reference has shape {reference.shape}, the picture {image.shape}: they must be "
+            f"the reference has shape {reference.shape}, the image {image.shape}: they must be "
             "of the same size."
         )

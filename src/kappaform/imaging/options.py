@@ -14,7 +14,7 @@ from kappaform.checks import as_real_array, generator, library_of
 from kappaform.imaging.axes import ANY_VALUE, Axes, checked_axes
 from kappaform.imaging.noise.kinds import Noise
 from kappaform.imaging.patches import checked_patch_shape
-from kappaform.imaging.work import Progress
+from kappaform.imaging.progress import Progress
 from kappaform.learning import Conditioned, LearnResult, LogDet, Method, Orthonormal
 from kappaform.learning.result import transform_of
 
@@ -267,7 +267,7 @@ class DenoiseResult:
 
     Examples
     --------
-    Noise and transform of one picture can be used for others of the same camera.
+    Noise and transform of one image can be used for others of the same camera.
 
     >>> from skimage.data import camera
     >>> import kappaform as kf

@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from operator import index
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
 from kappaform.checks import Array, as_real_array, float_dtype
+from kappaform.imaging.masks import is_nan, pixels_and_missing
 
 Size = int | Sequence[int]
 
@@ -123,10 +124,11 @@ def extract_patches(
     stride: Size = 1,
     *,
     channel_axis: int | None = None,
+    mask: npt.ArrayLike | Literal["nan"] | None = None,
 ) -> Array:
-    """All patches of an image, one per row.
+    """All patches of an image, one per row; with a mask, those without missing pixels.
 
-    With stride <= patch_size, `average_patches` undoes it:
+    With stride <= patch_size, `average_patches` undoes it, unless patches are left out:
     ``average_patches(extract_patches(x, p), x.shape, p) == x`` for every x and p, patch as large as
     the image included.
 
@@ -139,6 +141,9 @@ def extract_patches(
         Step from one patch to the next. The last patch that fits is always included.
     channel_axis : int, optional
         The axis of the channels, all of which belong to a patch, last in its flattened order.
+    mask : array of bool, or "nan", optional
+        True where pixels are missing (or "nan": NaN are); also the masked entries of a masked
+        array. Patches with such a pixel are left out.
 
     Returns
     -------
@@ -154,11 +159,28 @@ def extract_patches(
     >>> kf.extract_patches(np.arange(16).reshape(4, 4), 2, stride=2)[0]
     array([0., 1., 4., 5.])
     """
-    array = as_real_array(image, "image")
+    missing: Array | None = None
+    if mask is None:
+        array = as_real_array(image, "image")
+    else:
+        check_axis(channel_axis, np.shape(image), "channel_axis")
+        named, nan = (channel_axis,), is_nan(mask)
+        array, missing = pixels_and_missing(image, None if nan else mask, named, nan)
     grid = _checked_grid(array.shape, patch_size, stride, channel_axis)
     if channel_axis is not None:
         array = np.moveaxis(array, channel_axis, -1)
-    return rows_at(array, grid).astype(float_dtype(array.dtype), copy=False)
+        if missing is not None:
+            missing = np.asarray(missing.any(axis=channel_axis))
+    numbers = None if missing is None else complete_patches(~missing, grid)
+    return rows_at(array, grid, numbers).astype(float_dtype(array.dtype), copy=False)
+
+
+def complete_patches(known: Array, grid: Grid) -> Array:
+    """Numbers of the patches of which every pixel (with all its channels) is known."""
+    complete = known
+    for axis, side in enumerate(grid.patch_shape):
+        complete = np.asarray(sliding_window_view(complete, side, axis).all(axis=-1))
+    return np.flatnonzero(complete[np.ix_(*grid.places)])
 
 
 def average_patches(

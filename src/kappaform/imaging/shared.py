@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.imaging.axes import check_scale, checked_axes, extremes_of
 from kappaform.imaging.components import backend_of, components_of, levels_of, noises_of, pixels_of
+from kappaform.imaging.masked import whole_image
+from kappaform.imaging.masks import is_nan
 from kappaform.imaging.noise.estimate import Kind
 from kappaform.imaging.noise.kinds import Noise
 from kappaform.imaging.options import Callback, MethodName, Options, Sigma
-from kappaform.imaging.patches import checked_patch_shape
+from kappaform.imaging.patches import checked_patch_shape, complete_patches, grid_of
 from kappaform.imaging.training import (
     FOR_PATCHES,
     Draw,
@@ -34,6 +36,7 @@ def learn_from_images(
     images: Iterable[Any],
     sigma: Sigma | None = None,
     *,
+    mask: Iterable[Any] | Literal["nan"] | None = None,
     noise: Noise | Kind | None = None,
     method: MethodName = "conditioned",
     max_condition: float = 1.1,
@@ -55,6 +58,9 @@ def learn_from_images(
         each is read once. Dask arrays and torch tensors are accepted as by `denoise`.
     sigma, noise
         Noise of every image, as for `denoise`. If neither is given, it is estimated in each.
+    mask : iterable of arrays of bool (or None), or "nan", optional
+        For each image, True where pixels are missing (or "nan": NaN are). Patches with missing
+        pixels are left out. In memory only.
     method, max_condition, rng, callback
         As for `denoise`.
     patch_size : int or tuple, optional
@@ -79,7 +85,7 @@ def learn_from_images(
     first = next(rest, None)
     if first is None:
         raise ValueError("images is empty: give at least one image.")
-    pixels, device = pixels_of(first, channel_axis)
+    pixels, device = pixels_of(_without_mask(first, mask), channel_axis)
     options = Options.checked(
         pixels,
         method=method,
@@ -92,32 +98,64 @@ def learn_from_images(
     )
     with single_threaded_blas():
         every = chain([first], rest)
-        noisy = (_noisy_image(each, channel_axis, sigma, noise, options) for each in every)
+        given = _with_masks(every, mask)
+        noisy = (_noisy_image(*each, channel_axis, sigma, noise, options) for each in given)
         history = learned_from_all(noisy, options)
     if not history:
-        raise ValueError("images have no noise, so there is nothing to learn from.")
+        also = "" if mask is None else ", or no patches without missing pixels"
+        raise ValueError(f"images have no noise{also}, so there is nothing to learn from.")
     return history[-1]
 
 
+def _without_mask(image: Any, mask: Any) -> Any:
+    """The data of a masked array, if masks are welcome."""
+    return image.data if mask is not None and isinstance(image, np.ma.MaskedArray) else image
+
+
+def _with_masks(images: Iterable[Any], mask: Any) -> Iterator[tuple[Any, Any]]:
+    """Each image with its mask."""
+    if mask is None or is_nan(mask):
+        yield from ((image, mask) for image in images)
+        return
+    if isinstance(mask, str):
+        raise ValueError(f"mask={mask!r} is unknown: give a mask for each image, or 'nan'.")
+    masks = iter(mask)
+    missing = object()
+    for number, image in enumerate(images):
+        its = next(masks, missing)
+        if its is missing:
+            raise ValueError(f"mask has {number} entries, fewer than images: give one for each.")
+        yield image, its
+
+
 def _noisy_image(
-    image: Any, channel_axis: int | None, sigma: Any, noise: Any, options: Options
-) -> NoisyImage:
-    pixels, _ = pixels_of(image, channel_axis)
+    image: Any, mask: Any, channel_axis: int | None, sigma: Any, noise: Any, options: Options
+) -> tuple[NoisyImage, NDArray | None]:
+    """An image of which patches are taken, and which of its pixels are known; None: all."""
+    known = None
+    if mask is None:
+        pixels, _ = pixels_of(image, channel_axis)
+    else:
+        whole = whole_image(image, mask, sigma, noise, channel_axis, options)
+        pixels, noise = whole["pixels"], whole["noise"]
+        known = whole["known"][0].all(axis=-1) if "known" in whole else None
     stack = checked_axes(pixels.shape, channel_axis).to_stack(pixels)
     n_axes, n_first = stack.ndim - 2, len(options.patch_shape)
     if n_axes != n_first:
         raise ValueError(
-            f"image has {n_axes} dimensions of space, the first one {n_first}: learn from pictures "
+            f"image has {n_axes} dimensions of space, the first one {n_first}: learn from images "
             "or from volumes, not from both."
         )
     checked_patch_shape(options.patch_shape, stack.shape[1:-1])
     lowest, highest = extremes_of(stack)
     noises = noises_of(sigma, noise, stack, options.patch_shape)
     check_scale(lowest, highest, levels_of(noises, stack))
-    return stack[0], noises[0], lowest[0], highest[0]
+    return (stack[0], noises[0], lowest[0], highest[0]), known
 
 
-def learned_from_all(images: Iterable[NoisyImage], options: Options) -> list[LearnResult]:
+def learned_from_all(
+    images: Iterable[tuple[NoisyImage, NDArray | None]], options: Options
+) -> list[LearnResult]:
     """Rounds of learning from equally many patches of every image; none if no image has noise.
 
     The number of images is unknown until the last one. So each gives its part of the patches as if
@@ -126,7 +164,7 @@ def learned_from_all(images: Iterable[NoisyImage], options: Options) -> list[Lea
     """
     pool: list[list[list[Drawn]]] = []  # of images, of their components, of rounds
     for number, image in enumerate(images, start=1):
-        pool.append(_drawn_from(image, _n_patches(number), options))
+        pool.append(_drawn_from(*image, _n_patches(number), options))
         if number & (number - 1) == 0:
             pool = _trimmed(pool, _n_patches(number))
     parts = [part for image in _trimmed(pool, _n_patches(len(pool))) for part in image]
@@ -134,13 +172,21 @@ def learned_from_all(images: Iterable[NoisyImage], options: Options) -> list[Lea
     return learned_in_rounds(rounds, options, FOR_PATCHES.n_rounds) if parts else []
 
 
-def _drawn_from(image: NoisyImage, n_patches: int, options: Options) -> list[list[Drawn]]:
+def _drawn_from(
+    image: NoisyImage, known: NDArray | None, n_patches: int, options: Options
+) -> list[list[Drawn]]:
     """The patches of all rounds, for each component of an image that has noise."""
+    if known is not None:
+        grid = grid_of(known.shape, options.patch_shape)
+        if len(complete_patches(known, grid)) == 0:
+            return []
     rng = np.random.default_rng(options.seed)
-    parts = [part for part in components_of(*image, options).parts if part.is_noisy]
+    every = components_of(*image, options).parts
+    parts = [part._replace(known=known) for part in every if part.is_noisy]
     if not parts:
         return []
-    sources = sources_of(parts, backend_of([part.image for part in parts], options.device))
+    backend = backend_of([part.image for part in parts], options.device)
+    sources = sources_of(parts, backend, least=1)
     draws = [Draw(-(-n_patches // len(parts)))] * FOR_PATCHES.n_rounds
     return [list(drawn_rounds(source, draws, options, rng)) for source in sources]
 

@@ -16,8 +16,8 @@ from kappaform.imaging.cleaning.stages import EFFORTS
 from kappaform.imaging.cleaning.tiles import cast, like
 from kappaform.imaging.components import Backend, Component
 from kappaform.imaging.options import Callback, Options, Quality
-from kappaform.imaging.patches import Grid, grid_of
-from kappaform.imaging.work import SILENT, Progress
+from kappaform.imaging.patches import Grid, complete_patches, grid_of
+from kappaform.imaging.progress import SILENT, Progress
 from kappaform.learning import LearnResult, learn
 from kappaform.linalg import dct_basis
 
@@ -36,12 +36,17 @@ class Source(NamedTuple):
     shape: tuple[int, ...]
     sigma: float
     covariance: NDArray | None  #: of the noise of a patch in units of sigma**2; None: white
+    known: NDArray | None  #: which pixels are; None: all
+    least: int  #: patches without missing pixels; if there are fewer, all are drawn from
 
 
-def sources_of(components: Sequence[Component], backend: Backend) -> list[Source]:
+def sources_of(
+    components: Sequence[Component], backend: Backend, least: int | None = None
+) -> list[Source]:
     """The components of an image, whose pixels a backend holds, as sources of patches."""
+    least = _ENOUGH_COMPLETE if least is None else least
     return [
-        Source(backend, c, tuple(part.image.shape), part.sigma, part.covariance)
+        Source(backend, c, tuple(part.image.shape), part.sigma, part.covariance, part.known, least)
         for c, part in enumerate(components)
     ]
 
@@ -71,6 +76,7 @@ class Amount(NamedTuple):
 # images. Less is enough where groups follow single patches; with textures, a round less loses
 # 0.1 dB, half of the patches nothing.
 FOR_PATCHES, FOR_GROUPS = Amount(4, 20_000), Amount(3, 10_000)
+_ENOUGH_COMPLETE = 5_000  # half of the patches: see above
 
 
 def amount_for(quality: Quality) -> Amount:
@@ -86,8 +92,12 @@ def drawn_rounds(
         for n_patches, n_halvings in draws:
             sides = [side << n_halvings if side > 1 else 1 for side in options.patch_shape]
             grid = grid_of(source.shape, tuple(sides))
-            n_drawn = min(n_patches, grid.n_patches)
-            yield grid, rng.choice(grid.n_patches, n_drawn, replace=False)
+            among: Any = grid.n_patches
+            if source.known is not None:
+                complete = complete_patches(source.known, grid)
+                among = complete if len(complete) >= source.least else among
+            n_drawn = min(n_patches, np.size(among) if np.ndim(among) else among)
+            yield grid, rng.choice(among, n_drawn, replace=False)
 
     rounds = source.backend.training_patches(
         source.component, numbers(), options.patch_shape, source.sigma

@@ -2,6 +2,8 @@
 
 A file has every candidate that still races, so that learning resumes from it as from memory. What
 is read is checked: anything that learning could not have produced is rejected.
+
+Arrays of transforms are numbered: those of all candidates and, within each, those of a union.
 """
 
 from __future__ import annotations
@@ -16,18 +18,25 @@ from numpy.typing import NDArray
 
 from kappaform.checks import sparsity_of
 from kappaform.engines import Statistics
-from kappaform.learning.method import BOUND_SLACK, Method, parameters_of
-from kappaform.learning.methods import SINGLE_SLACK, Conditioned, LogDet, Orthonormal, UnknownMethod
-from kappaform.learning.race import LARGEST_FACTOR, Candidate, Momentum, Race
+from kappaform.learning.archived_method import (
+    claimed_transforms,
+    described,
+    is_custom,
+    method_of,
+    n_members,
+    single,
+)
+from kappaform.learning.members import Members, UnionStatistics
+from kappaform.learning.method import BOUND_SLACK, Method
+from kappaform.learning.methods import SINGLE_SLACK, Conditioned, Orthonormal
+from kappaform.learning.race import LARGEST_FACTOR, Candidate, Momentum, Race, no_statistics
 from kappaform.learning.result import LearnResult, Record, StopReason
 from kappaform.learning.stream import Stream, as_stream
+from kappaform.learning.union import UnionOf
+from kappaform.learning.union_result import UnionResult
 from kappaform.learning.updates import Factors, Steps, Transform
 
-_METHODS: dict[str, type[Method]] = {"Saved": UnknownMethod}  # the other names are those of classes
-_METHODS |= {method.__name__: method for method in (Conditioned, LogDet, Orthonormal)}
-_NAMES = {method: name for name, method in _METHODS.items()}
 _NEVER_NEGATIVE = (Conditioned, Orthonormal)  # methods whose loss is an error
-_LONGEST_DESCRIPTION = 1000
 _FACTORS = ("left", "spectrum", "right")
 _COUNTS = ("n_signals", "n_updates", "n_iter", "n_passes")  # of a stream
 _ENERGIES = ("code_energy", "discarded_energy")  # of a candidate in a stream
@@ -46,6 +55,7 @@ def shapes_of(header: Header, names: Collection[str]) -> dict[str, tuple[int | N
     `names` are those of the arrays that it has: a header cannot claim more candidates.
     """
     n_features, candidates = header["n_features"], header["candidates"]
+    n_transforms = claimed_transforms(header["method"])
     if type(n_features) is not int or n_features < 1:
         raise ValueError(f"n_features is {n_features!r}, not a number of features.")
     if not isinstance(candidates, list) or not candidates:
@@ -54,31 +64,37 @@ def shapes_of(header: Header, names: Collection[str]) -> dict[str, tuple[int | N
     if len(candidates) > max(1, n_recorded):
         raise ValueError(f"it has {len(candidates)} candidates, but records of {n_recorded}.")
     square = (n_features, n_features)
+    whole: tuple[int | None, ...] = square
+    if n_transforms is not None:
+        if type(n_transforms) is not int or not 1 <= n_transforms <= len(names) // len(candidates):
+            raise ValueError(f"n_transforms is {n_transforms!r}, but it has {len(names)} arrays.")
+        whole = (n_transforms, *square)
     each: dict[str, tuple[int | None, ...]] = {
-        **dict.fromkeys(("start", "left", "right", "last_left", "last_right", "cross"), square),
+        **dict.fromkeys(("start", "left", "right", "last_left", "last_right"), square),
+        **dict.fromkeys(("cross", "gram"), square),
         **dict.fromkeys(("spectrum", "last_spectrum"), (n_features,)),
         "records": (None, len(Record._fields)),
     }
     numbered = {
         _numbered(name, number): shape
-        for number in range(len(candidates))
+        for number in range((n_transforms or 1) * len(candidates))
         for name, shape in each.items()
     }
-    return {"transform": square, "gram": square} | numbered
+    return {"transform": whole} | numbered
 
 
 def to_arrays(result: LearnResult, stream: Stream | None, n_nonzero: int) -> tuple[Header, Arrays]:
     """Header and arrays of a result, and of the stream that continues it, if there is one."""
     race = result.state
-    if type(result.method) not in _NAMES:
+    if is_custom(result.method):
         # A custom method is not in the file, so its candidates cannot be compared after loading.
         race = replace(race, candidates=(race.best,), active=0, turn=0)
         stream = race if isinstance(race, Stream) else stream
     header: Header = {
-        "n_features": len(result.transform),
+        "n_features": race.n_features,
         "n_nonzero_coefs": n_nonzero,
         "condition_number": result.condition_number,
-        "method": _described(result.method),
+        "method": described(result.method),
         "n_iter": result.n_iter,
         "n_passes": result.n_passes,
         "stop_reason": result.stop_reason.name,
@@ -89,6 +105,7 @@ def to_arrays(result: LearnResult, stream: Stream | None, n_nonzero: int) -> tup
                 "explore": candidate.explore,
                 "settled": candidate.converged and candidate.converged.name,
                 "momentum_factor": candidate.momentum.factor,
+                **_of_union(candidate.transform),
             }
             for candidate in race.candidates
         ],
@@ -96,44 +113,56 @@ def to_arrays(result: LearnResult, stream: Stream | None, n_nonzero: int) -> tup
     }
     arrays = {"transform": result.transform}
     for number, candidate in enumerate(race.candidates):
-        arrays |= _numbered_all(_arrays_of(candidate, result.transform), number)
+        arrays |= _arrays_of(candidate, number * n_members(race.method), result.transform)
     if stream is not None:
-        nothing = Statistics.empty(stream.n_features)
-        sums = [candidate.statistics or nothing for candidate in stream.candidates]
-        header["stream"] = {
-            "is_result": result.state.is_stream,
-            "n_nonzero_coefs": stream.n_nonzero,
-            "scale": sums[0].scale,  # all have seen the same signals
-            "weight": sums[0].n_signals,
-            "energies": [{name: getattr(each, name) for name in _ENERGIES} for each in sums],
-            **{name: getattr(stream, name) for name in _COUNTS},
-        }
-        arrays["gram"] = sums[0].gram
-        for number, each in enumerate(sums):
-            arrays |= _numbered_all({"cross": each.cross}, number)
+        described_stream, sums = _stream_to_arrays(stream)
+        header["stream"] = {"is_result": result.state.is_stream} | described_stream
+        arrays |= sums
     return header, arrays
 
 
-def _arrays_of(candidate: Candidate, transform: NDArray) -> Arrays:
+def _stream_to_arrays(stream: Stream) -> tuple[Header, Arrays]:
+    """What a stream remembers of its batches; candidates share the gram matrix, unions do not."""
+    sums = [each.statistics or no_statistics(each.transform) for each in stream.candidates]
+    is_union = isinstance(stream.method, UnionOf)
+    parts = [part for each in sums for part in each.parts] if is_union else sums
+    names = (*_ENERGIES, "n_signals") if is_union else _ENERGIES
+    header = {
+        "n_nonzero_coefs": stream.n_nonzero,
+        "scale": parts[0].scale,  # all have seen the same signals
+        "energies": [{name: getattr(part, name) for name in names} for part in parts],
+        **({} if is_union else {"weight": parts[0].n_signals}),
+        **{name: getattr(stream, name) for name in _COUNTS},
+    }
+    grams = {_numbered("gram", number): part.gram for number, part in enumerate(parts)}
+    crosses = {_numbered("cross", number): part.cross for number, part in enumerate(parts)}
+    return header, crosses | (grams if is_union else {"gram": grams["gram"]})
+
+
+def _arrays_of(candidate: Candidate, first: int, transform: NDArray) -> Arrays:
     """The arrays of one candidate; without factors and `start`, it is the transform itself."""
-    kept, last = candidate.transform, candidate.momentum.last
-    arrays = {"records": np.array(candidate.records).reshape(-1, len(Record._fields))}
-    if isinstance(kept, Factors):
-        arrays |= {name: getattr(kept, name) for name in _FACTORS}
-    elif kept is not transform:
-        arrays["start"] = kept
-    if isinstance(last, Factors):
-        arrays |= {f"last_{name}": getattr(last, name) for name in _FACTORS}
+    records = np.array(candidate.records).reshape(-1, len(Record._fields))
+    arrays = {_numbered("records", first): records}
+    for prefix, kept in (("", candidate.transform), ("last_", candidate.momentum.last)):
+        for number, one in enumerate(kept.each if isinstance(kept, Members) else (kept,), first):
+            if isinstance(one, Factors):
+                factors = {prefix + name: getattr(one, name) for name in _FACTORS}
+                arrays |= {_numbered(name, number): array for name, array in factors.items()}
+            elif not prefix and one is not transform:
+                arrays[_numbered("start", number)] = one
     return arrays
 
 
+def _of_union(transform: Any) -> dict[str, Any]:
+    """What a header has of a union besides its transforms."""
+    if not isinstance(transform, Members):
+        return {}
+    return {"ratio": transform.ratio, "trials": transform.trials}
+
+
 def _numbered(name: str, number: int) -> str:
-    """The name of an array of a candidate: the first has the plain one, as in older files."""
+    """The name of an array of a transform: the first has the plain one, as in older files."""
     return f"{name}_{number}" if number else name
-
-
-def _numbered_all(arrays: Arrays, number: int) -> Arrays:
-    return {_numbered(name, number): array for name, array in arrays.items()}
 
 
 def upgraded(header: Header) -> Header:
@@ -152,18 +181,17 @@ def from_arrays(header: Header, arrays: Arrays) -> tuple[LearnResult, Stream]:
     Arrays have the shapes of `shapes_of`. Raises KeyError for what is missing, TypeError or
     ValueError for what cannot be.
     """
-    method = _method(header["method"])
+    method = method_of(header["method"])
     for name, array in arrays.items():
         if not name.startswith("records") and not np.abs(array).max() <= _LARGEST:
             raise ValueError(f"{name} contains NaN or values beyond {_LARGEST:g}.")
     transform, reason = arrays["transform"], StopReason[header["stop_reason"]]
     candidates = tuple(
-        _candidate(method, described, arrays, number)
-        for number, described in enumerate(header["candidates"])
+        _candidate(method, each, arrays, number) for number, each in enumerate(header["candidates"])
     )
     race = Race(
         method,
-        _sparsity(header, len(transform)),
+        _sparsity(header, transform.shape[-1]),
         candidates,
         active=_count(header, "active", len(candidates) - 1, "active candidate"),
         n_iter=_count(header, "n_iter"),
@@ -171,7 +199,8 @@ def from_arrays(header: Header, arrays: Arrays) -> tuple[LearnResult, Stream]:
         turn=_count(header, "turn"),
     )
     stream, is_result = _stream(header["stream"], arrays, race)
-    result = LearnResult(transform, reason, stream if is_result else race)
+    kind = LearnResult if transform.ndim == 2 else UnionResult
+    result = kind(transform, reason, stream if is_result else race)
     _check_history(result.state)
     _check_close(
         method.as_array(result.state.best.transform),
@@ -182,54 +211,46 @@ def from_arrays(header: Header, arrays: Arrays) -> tuple[LearnResult, Stream]:
     return result, stream
 
 
-def _described(method: Method) -> dict[str, Any]:
-    """A method as a header has it; of a custom method, its description."""
-    if type(method) not in _NAMES:
-        method = UnknownMethod(saved_name(method))
-    return {"name": _NAMES[type(method)], **parameters_of(method)}
-
-
-def saved_name(method: Method) -> str:
-    """What a file calls a custom method."""
-    return repr(method)[:_LONGEST_DESCRIPTION]
-
-
-def _method(described: Any) -> Method:
-    if not isinstance(described, dict):
-        raise TypeError(f"its method is {described!r}.")
-    parameters = dict(described)
-    return _METHODS[parameters.pop("name")](**parameters)
-
-
 # --- candidates ----------------------------------------------------------------------------------
 
 
-def _candidate(method: Method, described: Any, arrays: Arrays, number: int) -> Candidate:
+def _candidate(method: Method, header: Any, arrays: Arrays, number: int) -> Candidate:
     """One candidate, whose transform is checked even if another one is the result."""
-    if not isinstance(described, dict):
-        raise TypeError(f"a candidate is {described!r}.")
-    explore, converged = described["explore"], described["settled"]
+    if not isinstance(header, dict):
+        raise TypeError(f"a candidate is {header!r}.")
+    explore, converged = header["explore"], header["settled"]
     if explore not in (None, *get_args(Steps)) or converged not in _CONVERGED:
         raise ValueError(f"a candidate explores by {explore!r} and converged by {converged!r}.")
+    first = number * n_members(method)
+    numbers = range(first, first + n_members(method))
     return Candidate(
-        _kept(method, arrays, number),
+        _kept(method, header, arrays, numbers),
         explore,
-        _records(method, arrays[_numbered("records", number)]),
+        _records(single(method), arrays[_numbered("records", first)]),
         converged=converged and StopReason[converged],
-        momentum=_momentum(method, described, arrays, number),
+        momentum=_momentum(method, header, arrays, numbers),
     )
 
 
-def _kept(method: Method, arrays: Arrays, number: int) -> Transform:
-    """The transform that the next update starts from."""
-    start = arrays.get(_numbered("start", number))
-    if method.in_factors and (start is None or method.monotone):
+def _kept(method: Method, header: Header, arrays: Arrays, numbers: range) -> Any:
+    """What the next update starts from: a transform, or those of a union."""
+    if not isinstance(method, UnionOf):
+        return _kept_one(method, arrays, numbers[0], default=arrays["transform"])
+    each = tuple(_kept_one(method.method, arrays, number) for number in numbers)
+    return Members(each, _number(header, "ratio", 1.0), _count(header, "trials"))
+
+
+def _kept_one(
+    method: Method, arrays: Arrays, number: int, default: NDArray | None = None
+) -> Transform:
+    name = _numbered("start", number)
+    if method.in_factors and (name not in arrays or method.monotone):
         return _factors(method, arrays, "", number)
-    if start is None:
-        return arrays["transform"]
-    spectrum = np.linalg.svd(method.as_array(start), compute_uv=False)
-    _check_spectrum(method, spectrum, _numbered("start", number))
-    return start
+    if name not in arrays and default is not None:
+        return default
+    spectrum = np.linalg.svd(method.as_array(arrays[name]), compute_uv=False)
+    _check_spectrum(method, spectrum, name)
+    return arrays[name]
 
 
 def _factors(method: Method, arrays: Arrays, prefix: str, number: int) -> Factors:
@@ -253,52 +274,62 @@ def _records(method: Method, array: NDArray) -> tuple[Record, ...]:
     return records
 
 
-def _momentum(method: Method, described: Header, arrays: Arrays, number: int) -> Momentum:
+def _momentum(method: Method, header: Header, arrays: Arrays, numbers: range) -> Momentum:
     """Momentum of the next step; files up to version 0.2 have none."""
-    factor = _number(described, "momentum_factor", LARGEST_FACTOR)
+    factor = _number(header, "momentum_factor", LARGEST_FACTOR)
     if not method.momentum:
         return Momentum()
-    if _numbered("last_left", number) not in arrays:
+    if _numbered("last_left", numbers[0]) not in arrays:
         return Momentum(None, factor)
-    return Momentum(_factors(method, arrays, "last_", number), factor)
+    each = tuple(_factors(single(method), arrays, "last_", number) for number in numbers)
+    return Momentum(Members(each) if isinstance(method, UnionOf) else each[0], factor)
 
 
 # --- the stream ----------------------------------------------------------------------------------
 
 
-def _stream(described: Any, arrays: Arrays, race: Race) -> tuple[Stream, bool]:
+def _stream(header: Any, arrays: Arrays, race: Race) -> tuple[Stream, bool]:
     """The stream that continues a race, and whether it is the result itself."""
-    if described is None:
+    if header is None:
         return as_stream(race), False
-    if not isinstance(described, dict) or not isinstance(described["is_result"], bool):
-        raise TypeError(f"its stream is {described!r}.")
-    before = race if described["is_result"] else as_stream(race)
-    if len(described["energies"]) != len(before.candidates):
+    if not isinstance(header, dict) or not isinstance(header["is_result"], bool):
+        raise TypeError(f"its stream is {header!r}.")
+    before = race if header["is_result"] else as_stream(race)
+    n_each, energies = n_members(race.method), header["energies"]
+    if len(energies) != n_each * len(before.candidates):
         raise ValueError("its stream lacks the energies of some candidates.")
-    gram, weight, exponent = _gram(arrays), _number(described, "weight"), _exponent(described)
-    candidates = []
-    for number, energies in enumerate(described["energies"]):
+    exponent, is_union = _exponent(header), isinstance(race.method, UnionOf)
+    gram = None if is_union else _gram(arrays, 0)  # that of all candidates
+    parts = []
+    for number, each in enumerate(energies):
+        weight = _number(each, "n_signals") if is_union else _number(header, "weight")
+        own = _gram(arrays, number) if gram is None else gram
+        kept, discarded = (_number(each, name) for name in _ENERGIES)
         cross = arrays[_numbered("cross", number)]
-        kept, discarded = (_number(energies, name) for name in _ENERGIES)
-        sums = Statistics(gram, cross, kept, discarded, weight, exponent)
-        candidates.append(replace(before.candidates[number], statistics=sums))
-    counts = {name: _count(described, name) for name in _COUNTS}
-    n_nonzero = _sparsity(described, race.n_features)
-    return Stream(race.method, n_nonzero, tuple(candidates), **counts), described["is_result"]
+        parts.append(Statistics(own, cross, kept, discarded, weight, exponent))
+    candidates = []
+    for number, candidate in enumerate(before.candidates):
+        mine = tuple(parts[number * n_each : (number + 1) * n_each])
+        sums = UnionStatistics(mine) if is_union else mine[0]
+        candidates.append(replace(candidate, statistics=sums))
+    counts = {name: _count(header, name) for name in _COUNTS}
+    n_nonzero = _sparsity(header, race.n_features)
+    return Stream(race.method, n_nonzero, tuple(candidates), **counts), header["is_result"]
 
 
-def _gram(arrays: Arrays) -> NDArray:
-    gram = arrays["gram"]
+def _gram(arrays: Arrays, number: int) -> NDArray:
+    name = _numbered("gram", number)
+    gram = arrays[name]
     largest = np.abs(gram).max()
     if not np.abs(gram - gram.T).max() <= SINGLE_SLACK * largest:
-        raise ValueError("gram is not symmetric.")
+        raise ValueError(f"{name} is not symmetric.")
     if not np.linalg.eigvalsh(gram)[0] >= -SINGLE_SLACK * largest:
-        raise ValueError("gram has negative eigenvalues.")
+        raise ValueError(f"{name} has negative eigenvalues.")
     return gram
 
 
-def _exponent(described: Header) -> int:
-    scale = _number(described, "scale", most=2.0**1023)
+def _exponent(header: Header) -> int:
+    scale = _number(header, "scale", most=2.0**1023)
     mantissa, exponent = math.frexp(scale)
     if mantissa != 0.5:
         raise ValueError(f"the scale of its stream is {scale}, not a power of two.")
@@ -323,8 +354,9 @@ def _check_history(race: Race) -> None:
 
 def _check_condition(result: LearnResult, stated: float) -> None:
     """Reject a transform without the stated condition number, or beyond what its method allows."""
-    n_features = len(result.transform)
-    _check_spectrum(result.method, result.spectrum, "transform")
+    n_features = result.transform.shape[-1]
+    for spectrum in np.atleast_2d(result.spectrum):
+        _check_spectrum(single(result.method), spectrum, "transform")
     found = result.condition_number
     rounding = BOUND_SLACK + 10 * n_features * float(np.finfo(np.float64).eps) * found
     if not abs(found - stated) <= rounding * found:

@@ -111,31 +111,40 @@ def learn(
     options = checked_options(method, n_nonzero_coefs, init, callback, max_iter, tol)
     engine = engine_for(signals)
     warn_of_little(engine, n_nonzero_coefs)
-    with Latest() as latest:  # Ctrl-C may come after the last iteration, too
+    latest = Latest()
+    try:
         latest.race, reason = learn_on(engine, options)
         return result_of(latest.race, reason)
+    except (Exception, KeyboardInterrupt) as error:  # after the last iteration, too
+        latest.carry(error)
+        raise
 
 
 def learn_on(engine: Engine, options: Options) -> tuple[Race, StopReason]:
     """`learn` on the signals of an engine: the last state, with statistics, and why it ended."""
     n_nonzero = sparsity_of(options.n_nonzero, engine.n_signals, engine.n_features)
     warn_of_bound(engine, options.method)
-    with Latest() as latest, single_threaded_blas():
-        problem = Problem(engine, options.method, n_nonzero, options.tol)
-        race = _race_from(options.init, problem)
-        if race.best.records:  # of a result that is resumed
-            latest.race = race
-            problem.n_passes += race.n_passes
-        race = latest.race = with_statistics(race, problem)
-        for _ in range(options.max_iter):
-            race = latest.race = step(race, problem)
-            reason = _stop_reason(race, problem)
-            if asks_to_stop(options.callback, race):
-                reason = reason or StopReason.CALLBACK
-            if reason:
-                return race, reason
-        # In a race the leader counts, whether or not others might still overtake it.
-        return race, race.best.converged or StopReason.MAX_ITER
+    latest = Latest()
+    try:
+        with single_threaded_blas():
+            problem = Problem(engine, options.method, n_nonzero, options.tol)
+            race = _race_from(options.init, problem)
+            if race.best.records:  # of a result that is resumed
+                latest.race = race
+                problem.n_passes += race.n_passes
+            race = latest.race = with_statistics(race, problem)
+            for _ in range(options.max_iter):
+                race = latest.race = step(race, problem)
+                reason = _stop_reason(race, problem)
+                if asks_to_stop(options.callback, race):
+                    reason = reason or StopReason.CALLBACK
+                if reason:
+                    return race, reason
+            # In a race the leader counts, whether or not others might still overtake it.
+            return race, race.best.converged or StopReason.MAX_ITER
+    except (Exception, KeyboardInterrupt) as error:
+        latest.carry(error)
+        raise
 
 
 def _race_from(init: Any, problem: Problem) -> Race:
@@ -144,7 +153,8 @@ def _race_from(init: Any, problem: Problem) -> Race:
     resumed = resumable(init, method, n_nonzero, len(gram))
     if resumed is not None and not resumed.is_stream:
         return resumed
-    starts = starts_for(init, method, StartContext(gram, n_nonzero, problem.run_pass))
+    context = StartContext(gram, n_nonzero, problem.run_pass, problem=problem)
+    starts = starts_for(init, method, context)
     return Race(method, n_nonzero, tuple(Candidate(*start) for start in starts))
 
 

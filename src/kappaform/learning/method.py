@@ -29,7 +29,7 @@ _EPS = float(np.finfo(np.float64).eps)
 # Range of the largest singular value: squares of coefficients neither vanish nor overflow.
 _LEAST_SCALE, _LARGEST_SCALE = 1e-100, 1e100
 
-Updater = Callable[[Statistics, Any, Steps], Any]  #: (statistics, transform, steps) -> transform
+Updater = Callable[[Any, Any, Steps], Any]  #: (statistics, transform, steps) -> transform
 
 
 class MethodFailed(RuntimeError):  # noqa: N818 - says what happened, as LearningInterrupted does
@@ -130,7 +130,7 @@ class Method:
         """Scale of the loss, of which rounding is a fraction."""
         return max(abs(record.loss), record.coef_norm)
 
-    def checked_loss(self, statistics: Statistics, transform: Any) -> float:
+    def checked_loss(self, statistics: Any, transform: Any) -> float:
         value = self._call("loss", _seen(statistics), _read_only(transform))
         if not isinstance(value, numbers.Real) or math.isnan(value):
             raise MethodFailed(f"{_title(self)}.loss gave {value!r}: give a number.")
@@ -158,6 +158,10 @@ class Method:
     def starts(self, context: StartContext) -> Sequence[Start] | None:  # noqa: ARG002
         """Starts that race by default; None: the DCT basis alone."""
         return None
+
+    def shape(self, n_features: int) -> tuple[int, ...]:
+        """Shape of the transform as an array."""
+        return n_features, n_features
 
     def as_array(self, transform: Any) -> NDArray:
         """The transform as learning returns it."""

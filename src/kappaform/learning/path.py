@@ -1,19 +1,20 @@
-"""Errors over the bound on the condition number, and the choice of the bound."""
+"""Errors over a parameter: paths in general, and the one over the bound on the condition number."""
 
 from __future__ import annotations
 
 import math
+from abc import ABC
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.checks import Coding, as_real_array, checked_coding, sparsity_of
 from kappaform.engines import Engine, engine_for
-from kappaform.learning.evaluate import evaluate_on
+from kappaform.learning.evaluate import Evaluation, evaluate_on, evaluate_union_on
 from kappaform.learning.learn import (
     MAX_ITER,
     Callback,
@@ -29,6 +30,7 @@ from kappaform.learning.methods import Conditioned
 from kappaform.learning.race import Latest, result_of
 from kappaform.learning.result import LearnResult
 from kappaform.learning.starts import WarmStart
+from kappaform.learning.union_result import UnionResult
 
 _EQUAL = 1e-6  # relative difference of errors that is not significant
 
@@ -36,7 +38,41 @@ ErrorName = Literal["reconstruction", "relative", "absolute"]
 
 
 @dataclass(frozen=True, eq=False)
-class ConditionPath:
+class Path(ABC):
+    """Results over the values of a parameter, and their errors."""
+
+    table: dict[str, NDArray]
+    results: tuple[LearnResult, ...] = field(repr=False)
+    choose_by: ErrorName = "reconstruction"
+
+    parameter: ClassVar[str]  #: the column of its values, ascending
+
+    @property
+    def chosen(self) -> Any:
+        errors = self.table.get(f"validation_{self.choose_by}")
+        return None if errors is None else self[self.parameter][number_of_least(errors)].item()
+
+    @property
+    def best(self) -> Any:
+        """The result of the value that was chosen, if there is one."""
+        at = np.flatnonzero(self[self.parameter] == self.chosen)
+        return self.results[at[0]] if len(at) and self.results else None
+
+    def __getitem__(self, column: str) -> NDArray:
+        if column not in self.table:
+            raise KeyError(f"{column!r} is not a column: choose one of {tuple(self.table)}.")
+        return self.table[column]
+
+    def __str__(self) -> str:
+        names = list(self.table)
+        rows = [[f"{value:.6g}" for value in row] for row in zip(*self.table.values(), strict=True)]
+        widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
+        lines = ["  ".join(map(str.rjust, row, widths)) for row in [names, *rows]]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, eq=False)
+class ConditionPath(Path):
     """Transforms over a range of bounds, and their errors.
 
     Attributes
@@ -55,32 +91,10 @@ class ConditionPath:
         None without validation.
     """
 
-    table: dict[str, NDArray]
-    results: tuple[LearnResult, ...] = field(repr=False)
-    choose_by: ErrorName = "reconstruction"
+    parameter = "max_condition"
 
-    @property
-    def chosen(self) -> float | None:
-        errors = self.table.get(f"validation_{self.choose_by}")
-        return None if errors is None else float(self["max_condition"][number_of_least(errors)])
 
-    @property
-    def best(self) -> LearnResult | None:
-        """The result of the bound that was chosen, if there is one."""
-        at = np.flatnonzero(self["max_condition"] == self.chosen)
-        return self.results[at[0]] if len(at) and self.results else None
-
-    def __getitem__(self, column: str) -> NDArray:
-        if column not in self.table:
-            raise KeyError(f"{column!r} is not a column: choose one of {tuple(self.table)}.")
-        return self.table[column]
-
-    def __str__(self) -> str:
-        names = list(self.table)
-        rows = [[f"{value:.6g}" for value in row] for row in zip(*self.table.values(), strict=True)]
-        widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
-        lines = ["  ".join(map(str.rjust, row, widths)) for row in [names, *rows]]
-        return "\n".join(lines)
+PathT = TypeVar("PathT", bound=Path)
 
 
 def number_of_least(errors: NDArray) -> int:
@@ -163,25 +177,32 @@ def condition_path(
     """
     methods = methods_over(max_conditions, method)
     sparsity = single_sparsity(n_nonzero_coefs, "a path")
-    stopped = False
-
-    def watch(result: LearnResult) -> bool:
-        nonlocal stopped
-        stopped = bool(callback(result)) if callback is not None else False
-        return stopped
-
     options = checked_options(methods[0], sparsity, "auto", callback, max_iter, tol)
     measured = checked_coding(coding), checked_error(choose_by)
     engine = engine_for(signals)
     warn_of_little(engine, sparsity)
     others = None if validation is None else validation_engine(validation, engine.n_features)
-    return path_on(
-        (engine, others),
-        methods,
-        options._replace(callback=callback and watch),
-        *measured,
-        after_bound=lambda _: stopped,
-    )
+    return watched_path((engine, others), methods, options, *measured)
+
+
+def watched_path(
+    engines: tuple[Engine, Engine | None],
+    methods: Sequence[Method],
+    options: Options,
+    coding: Coding,
+    choose_by: ErrorName,
+    kind: type[PathT] = ConditionPath,  # type: ignore[assignment]
+) -> PathT:
+    """A path that ends when the callback of the options returns True."""
+    stopped = False
+
+    def watch(result: LearnResult) -> bool:
+        nonlocal stopped
+        stopped = bool(options.callback and options.callback(result))
+        return stopped
+
+    watched = options._replace(callback=options.callback and watch)
+    return path_on(engines, methods, watched, coding, choose_by, kind, after_each=lambda _: stopped)
 
 
 def path_on(
@@ -190,28 +211,34 @@ def path_on(
     options: Options,
     coding: Coding,
     choose_by: ErrorName,
+    kind: type[PathT] = ConditionPath,  # type: ignore[assignment]
     *,
-    after_bound: Callable[[dict[str, float]], bool] = lambda _: False,
-) -> ConditionPath:
-    """`condition_path` on the signals of an engine, and on validation signals.
+    after_each: Callable[[dict[str, float]], bool] = lambda _: False,
+) -> PathT:
+    """A path of methods on the signals of an engine, and on validation signals.
 
-    `after_bound` receives the row of the table after each bound; returning True ends the path.
+    `after_each` receives the row of the table after each method; returning True ends the path.
     """
     engine, _ = engines
     n_nonzero = int(sparsity_of(options.n_nonzero, engine.n_signals, engine.n_features))
     rows: list[dict[str, float]] = []
-    with Latest() as latest:
+    latest = Latest()
+    try:
         for method in methods:
             init = WarmStart(latest.finished[-1]) if latest.finished else "auto"
             race, reason = learn_on(engine, options._replace(method=method, init=init))
             # Its errors cost one more pass over the signals.
             result = result_of(replace(race, n_passes=race.n_passes + 1), reason)
             latest.finished += (result,)
-            rows.append(_row(result, engines, n_nonzero, coding))
-            if after_bound(rows[-1]):
+            value = getattr(method, kind.parameter, math.nan)
+            rows.append({kind.parameter: value} | _row(result, engines, n_nonzero, coding))
+            if after_each(rows[-1]):
                 break
         table = {name: np.array([row[name] for row in rows]) for name in rows[0]}
-        return ConditionPath(table, latest.finished, choose_by)
+        return kind(table, latest.finished, choose_by)
+    except (Exception, KeyboardInterrupt) as error:
+        latest.carry(error)
+        raise
 
 
 def mean_path(paths: Sequence[ConditionPath]) -> ConditionPath:
@@ -229,19 +256,29 @@ def methods_over(max_conditions: Any, method: Any = None) -> list[Method]:
             f"method={method!r}: give Conditioned(...), or a custom method with a field "
             "max_condition; the path varies this bound."
         )
-    bounds = np.atleast_1d(as_real_array(max_conditions, "max_conditions")).astype(np.float64)
-    if bounds.ndim != 1 or bounds.size == 0:
-        what = "empty" if bounds.size == 0 else f"of shape {bounds.shape}"
-        raise ValueError(f"max_conditions is {what}: give a sequence of at least one bound >= 1.")
+    bounds = values_of(max_conditions, "max_conditions", "bound").astype(np.float64)
     methods = [_bounded(method, bound) for bound in bounds.tolist()]
-    for before, bound in pairwise(bounds):
-        if bound <= before:
-            how = "repeats" if bound == before else "is not above"
-            raise ValueError(
-                f"max_conditions has {bound:g} after {before:g}, which it {how}: give each bound "
-                f"once, in ascending order, {np.unique(bounds).tolist()}."
-            )
+    check_ascending(bounds, "max_conditions", "bound")
     return methods
+
+
+def values_of(given: Any, name: str, what: str) -> NDArray:
+    """The values of a parameter along a path."""
+    values = np.atleast_1d(as_real_array(given, name))
+    if values.ndim != 1 or values.size == 0:
+        how = "empty" if values.size == 0 else f"of shape {values.shape}"
+        raise ValueError(f"{name} is {how}: give a sequence of at least one {what} >= 1.")
+    return values
+
+
+def check_ascending(values: NDArray, name: str, what: str) -> None:
+    for before, value in pairwise(values):
+        if value <= before:
+            how = "repeats" if value == before else "is not above"
+            raise ValueError(
+                f"{name} has {value:g} after {before:g}, which it {how}: give each {what} "
+                f"once, in ascending order, {np.unique(values).tolist()}."
+            )
 
 
 def _bounded(method: Any, bound: float) -> Method:
@@ -277,14 +314,16 @@ def validation_engine(validation: Any, n_features: int) -> Engine:
 def _row(
     result: LearnResult, engines: tuple[Engine, Engine | None], n_nonzero: int, coding: Coding
 ) -> dict[str, float]:
-    """The row of the table for one bound."""
-    row = {
-        "max_condition": getattr(result.method, "max_condition", math.nan),
-        "condition_number": result.condition_number,
-        "n_iter": result.n_iter,
-    }
+    """The row of the table for one result, without the parameter."""
+    row = {"condition_number": result.condition_number, "n_iter": result.n_iter}
     for prefix, data in zip(("", "validation_"), engines, strict=True):
         if data is not None:
-            errors = evaluate_on(data, result.transform, n_nonzero, coding)._asdict()
+            errors = _errors(data, result, n_nonzero, coding)._asdict()
             row |= {f"{prefix}{name}": value for name, value in errors.items()}
     return row
+
+
+def _errors(engine: Engine, result: LearnResult, n_nonzero: int, coding: Coding) -> Evaluation:
+    if isinstance(result, UnionResult):
+        return evaluate_union_on(engine, result, n_nonzero, coding)
+    return evaluate_on(engine, result.transform, n_nonzero, coding)

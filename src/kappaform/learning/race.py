@@ -9,17 +9,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.engines import Engine, Statistics
+from kappaform.learning.members import Members, UnionStatistics
 from kappaform.learning.method import Method, Updater, same_method
 from kappaform.learning.result import LearningInterrupted, LearnResult, Record, StopReason
 from kappaform.learning.starts import Start
-from kappaform.learning.updates import Steps, Transform, as_matrix
+from kappaform.learning.union_result import UnionResult
+from kappaform.learning.updates import Steps, as_matrix
 
 # Constants of the race (docs/mathematics.md, section 9: how they were chosen, what they reach).
 _FAR = 100  # times the lowest loss: a start that is not tried
@@ -44,14 +45,14 @@ _SAME_LOSS = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-4}
 class Momentum:
     """How far the next step extrapolates beyond its update."""
 
-    last: Transform | None = None  #: result of the last update; None: no extrapolation
+    last: Any = None  #: result of the last update; None: no extrapolation
     factor: float = _FIRST_FACTOR  #: of the difference between the next update and the last one
 
-    def extrapolate(self, updated: Transform, method: Method) -> Transform:
+    def extrapolate(self, updated: Any, method: Method) -> Any:
         """Where a step ends whose update gave `updated`."""
         return updated if self.last is None else method.extrapolate(self.last, updated, self.factor)
 
-    def after(self, updated: Transform, extrapolated: bool = True) -> Momentum:
+    def after(self, updated: Any, extrapolated: bool = True) -> Momentum:
         """Momentum of the next step, after one that lowered the loss."""
         change = 1.0 if self.last is None else _LONGER if extrapolated else _SHORTER
         return Momentum(updated, min(change * self.factor, LARGEST_FACTOR))
@@ -65,10 +66,10 @@ class Momentum:
 class Candidate:
     """One start: the transform it has led to, and its history."""
 
-    transform: Transform
+    transform: Any  #: a matrix, its factors, or the members of a union
     explore: Steps | None = None  #: kind of the first steps; None: those of the method
     records: tuple[Record, ...] = ()
-    statistics: Statistics | None = None
+    statistics: Any = None  #: `Statistics`, or those of a union
     converged: StopReason | None = None  #: why it would stop if it were alone
     momentum: Momentum = field(default_factory=Momentum)
 
@@ -124,7 +125,7 @@ class Race:
 
     @property
     def n_features(self) -> int:
-        return len(as_matrix(self.candidates[0].transform))
+        return as_matrix(self.candidates[0].transform).shape[-1]
 
     @property
     def races(self) -> bool:
@@ -146,14 +147,14 @@ def result_of(race: Race, reason: StopReason) -> LearnResult:
     if not race.is_stream:
         bare = tuple(replace(candidate, statistics=None) for candidate in race.candidates)
         race = replace(race, candidates=bare)
-    return LearnResult(transform, reason, race)
+    kind = LearnResult if transform.ndim == 2 else UnionResult
+    return kind(transform, reason, race)
 
 
 class Latest:
-    """Context in which every error carries what has been learned so far.
+    """What has been learned so far, for an error to carry.
 
-    Ctrl-C becomes `LearningInterrupted`; any other exception gets the attribute `result` and, for
-    several bounds, `finished`. Errors that carry a result already keep it.
+    It is not a context: Ctrl-C while a successful block is left would lose what was learned.
     """
 
     def __init__(self) -> None:
@@ -166,12 +167,11 @@ class Latest:
             return result_of(self.race, StopReason.INTERRUPTED)
         return self.finished[-1] if self.finished else None
 
-    def __enter__(self) -> Self:
-        return self
+    def carry(self, error: BaseException) -> None:
+        """Ctrl-C becomes `LearningInterrupted`; any other exception gets the attribute `result`.
 
-    def __exit__(self, _: Any, error: BaseException | None, __: TracebackType | None) -> None:
-        if not isinstance(error, Exception | KeyboardInterrupt):
-            return
+        And, for several bounds, `finished`. Errors that carry a result already keep it.
+        """
         result = getattr(error, "result", None) or self.result
         if result is None:
             return
@@ -191,18 +191,26 @@ class Problem:
         self.engine, self.method, self.n_nonzero, self.tol = engine, method, n_nonzero, tol
         self.n_passes = 0  # including those of a result that is resumed
         self._exact = engine.n_features * float(np.finfo(engine.dtype).eps)
-        self._last: tuple[Transform, Statistics] | None = None
+        self._last: tuple[Any, Any] | None = None
 
     @cached_property
     def update(self) -> Updater:
         return self.method.updater(self.engine.gram)
 
-    def run_pass(self, transform: Transform) -> Statistics:
+    def run_pass(self, transform: Any) -> Any:
         """Pass over the data, unless the last pass was with the same transform."""
         if self._last is None or self._last[0] is not transform:
             self.n_passes += 1
-            self._last = transform, self.engine.run_pass(as_matrix(transform), self.n_nonzero)
+            self._last = transform, pass_with(self.engine, transform, self.n_nonzero)
         return self._last[1]
+
+    def reached(self, transform: Any) -> tuple[Any, Any]:
+        """A transform with its statistics; a union may be replaced by one of lower loss."""
+        statistics = self.run_pass(transform)
+        if isinstance(transform, Members):
+            union: Any = self.method
+            return union.reseeded(transform, statistics, self)
+        return transform, statistics
 
     def rises(self, old: Record, new: Record) -> bool:
         """Whether the loss of a monotone method rose by more than rounding explains."""
@@ -226,22 +234,35 @@ class Problem:
         return all(abs(one - other) <= rounding * abs(other) for one, other in pairs)
 
 
-def errors_of(
-    method: Method, transform: Transform, now: Statistics, before: Statistics | None = None
-) -> Record:
+def pass_with(engine: Engine, transform: Any, n_nonzero: int | NDArray) -> Any:
+    """Statistics of the signals of an engine with the codes of a transform or of a union."""
+    if isinstance(transform, Members):
+        return transform.run_pass(engine, n_nonzero)
+    return engine.run_pass(as_matrix(transform), n_nonzero)
+
+
+def no_statistics(transform: Any) -> Any:
+    """Statistics of no signals."""
+    matrix = as_matrix(transform)
+    nothing = Statistics.empty(matrix.shape[-1])
+    return nothing if matrix.ndim == 2 else UnionStatistics((nothing,) * len(matrix))
+
+
+def errors_of(method: Method, transform: Any, now: Any, before: Any = None) -> Record:
     """Errors of a transform with its own codes, and with those of the transform before it."""
     error, scale = math.sqrt(now.discarded_energy), math.ldexp(1.0, now.exponent)
     coef_norm = math.sqrt(now.discarded_energy + now.code_energy)
-    error_before = math.nan if before is None else error_with_codes(before, transform)
+    error_before = math.nan if before is None else error_with_codes(before, as_matrix(transform))
     absolute, absolute_before = error / scale, error_before / scale
     relative, relative_before = error / (coef_norm or 1.0), error_before / (coef_norm or 1.0)
     loss = method.checked_loss(now, transform)
     return Record(loss, absolute, relative, absolute_before, relative_before, coef_norm / scale)
 
 
-def error_with_codes(codes: Statistics, transform: Transform) -> float:
-    """Error of any transform with the codes of the given statistics, at their scale."""
-    matrix = as_matrix(transform)
+def error_with_codes(codes: Any, matrix: NDArray) -> float:
+    """Error of any transform, or union, with the codes of the given statistics, at their scale."""
+    if isinstance(codes, UnionStatistics):
+        return math.hypot(*map(error_with_codes, codes.parts, matrix))
     fit = float(np.vdot(matrix @ codes.gram, matrix) - 2 * np.vdot(matrix, codes.cross))
     return math.sqrt(max(fit + codes.code_energy, 0.0))
 
@@ -261,9 +282,9 @@ def step(race: Race, problem: Problem) -> Race:
     assert old.statistics is not None  # `with_statistics` has seen to it
     method = problem.method
     updated = problem.update(old.statistics, old.transform, old.steps or method.steps)
-    transform = old.momentum.extrapolate(updated, method)
-    extrapolated = transform is not updated
-    statistics = problem.run_pass(transform)
+    proposed = old.momentum.extrapolate(updated, method)
+    extrapolated = proposed is not updated
+    transform, statistics = problem.reached(proposed)
     record = errors_of(method, transform, statistics, old.statistics)
     # Only an update is known not to raise the loss: a small rise after it is rounding.
     rises = record.loss > old.loss if extrapolated else problem.rises(old.records[-1], record)
@@ -271,6 +292,7 @@ def step(race: Race, problem: Problem) -> Race:
     new = old
     if not rises:
         momentum = old.momentum.after(updated, extrapolated) if method.momentum else old.momentum
+        momentum = momentum if transform is proposed else Momentum()
         records = (*old.records, record)
         new = Candidate(transform, old.explore, records, statistics, momentum=momentum)
     if rises or is_within_tol:

@@ -63,7 +63,7 @@ class Errors(NamedTuple):
     relative_before: NDArray
 
 
-_RECOMPUTED = ("inverse", "refit")  # rather than pickled
+_RECOMPUTED = ("inverse", "inverses", "refit")  # rather than pickled
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -264,4 +264,11 @@ def learned(item: Any, name: str) -> Any:
 def transform_of(item: Any, name: str) -> Any:
     """The matrix of a fitted estimator or of a LearnResult; an array as it is."""
     found = learned(item, name)
-    return found.transform if isinstance(found, LearnResult) else found
+    if not isinstance(found, LearnResult):
+        return found
+    if found.transform.ndim > 2:
+        raise ValueError(
+            f"{name} is a union of {len(found.transform)} transforms: give one of them, such as "
+            "result.transforms[0]."
+        )
+    return found.transform

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.checks import as_transform
+from kappaform.checks import as_real_array, as_transform
 from kappaform.engines import Statistics
 from kappaform.learning.result import LearnResult, learned
 from kappaform.learning.updates import Factors, Steps, Transform, kappa_of, least_squares
@@ -20,6 +20,7 @@ from kappaform.linalg import dct_basis, polar
 if TYPE_CHECKING:
     from kappaform.learning.method import Method
     from kappaform.learning.methods import Conditioned
+    from kappaform.learning.race import Problem
 
 Init = Literal["auto", "dct", "identity", "least-squares", "procrustes"]
 
@@ -27,12 +28,12 @@ Init = Literal["auto", "dct", "identity", "least-squares", "procrustes"]
 class Start(NamedTuple):
     """A transform to start from, and the kind of the first steps."""
 
-    transform: Transform
+    transform: Any
     explore: Steps | None = None  #: None: that of the method
 
 
 class WarmStart(NamedTuple):
-    """As `init`: the result of another bound, or of a part of the signals, and fresh starts."""
+    """As `init`: a result of another bound, of fewer transforms or signals, and fresh starts."""
 
     found: LearnResult
 
@@ -44,7 +45,8 @@ class StartContext:
     gram: NDArray
     n_nonzero: int | NDArray
     codes_of: Callable[[Transform], Statistics]  #: a pass over the signals
-    warm: bool = False  #: whether the starts race with a warm start
+    warm: LearnResult | None = None  #: the warm start that the starts race with
+    problem: Problem | None = None  #: of which they are, for passes of other kinds
 
     @property
     def n_features(self) -> int:
@@ -67,7 +69,9 @@ class StartContext:
 def starts_for(init: Any, method: Method, context: StartContext) -> list[Start]:
     """Starts to try, in order."""
     if isinstance(init, WarmStart):
-        init, context = (init.found, "auto"), replace(context, warm=True)
+        found, context = init.found, replace(context, warm=init.found)
+        is_whole = found.transform.shape == method.shape(context.n_features)
+        init = (found, "auto") if is_whole else "auto"  # a smaller union is for its starts to grow
     if isinstance(init, tuple):
         if not init:
             raise ValueError("init=(): give at least one start, or 'auto'.")
@@ -76,11 +80,13 @@ def starts_for(init: Any, method: Method, context: StartContext) -> list[Start]:
     if not isinstance(init, str):
         found = learned(init, "init")
         if not isinstance(found, LearnResult):
-            return [Start(method.to_feasible(_as_matrix(found, n_features)))]
-        as_transform(found.transform, n_features, "init")
+            return [Start(method.to_feasible(_as_matrices(found, method, n_features)))]
+        _check_shape(found.transform, method, n_features)
         return [Start(method.to_feasible(found.state.best.transform))]
-    if init not in get_args(Init):
-        raise ValueError(f"init={init!r} is unknown: {_accepted(n_features)}")
+    if init != "auto":
+        shape = method.shape(n_features)
+        if init not in get_args(Init) or len(shape) > 2:
+            raise ValueError(f"init={init!r} is unknown: {_accepted(shape)}")
     several = method.starts(context) if init == "auto" else None
     return list(several or [Start(method.to_feasible(_named(init, context)))])
 
@@ -109,7 +115,7 @@ def portfolio(method: Conditioned, context: StartContext) -> list[Start]:
     if method.steps == "relative":
         return [*strong, Start(dct)][:4]
     weak, strong = Start(weak_start(method, context)), strong[:2]
-    if context.warm:
+    if context.warm is not None:
         lowest = min(
             (weak, *strong), key=lambda start: context.codes_of(start.transform).discarded_energy
         )
@@ -148,11 +154,28 @@ def weak_start(method: Conditioned, context: StartContext) -> Transform:
     return method.to_feasible(Factors(context.basis @ directions, spectrum, directions))
 
 
+def _as_matrices(init: Any, method: Method, n_features: int) -> NDArray:
+    """A matrix to start from, or for a union all of its matrices."""
+    if len(method.shape(n_features)) == 2:
+        return _as_matrix(init, n_features)
+    matrices = as_real_array(init, "init")
+    _check_shape(matrices, method, n_features)
+    return np.stack([_as_matrix(matrix, n_features) for matrix in matrices])
+
+
+def _check_shape(transform: NDArray, method: Method, n_features: int) -> None:
+    if transform.shape != method.shape(n_features):
+        raise ValueError(
+            f"init has shape {transform.shape}: for {n_features} features it must be "
+            f"{method.shape(n_features)} here."
+        )
+
+
 def _as_matrix(init: Any, n_features: int) -> NDArray:
     try:
         matrix = as_transform(init, n_features, "init").copy()  # theirs may change
     except TypeError as error:
-        raise TypeError(f"{error} As a start, {_accepted(n_features)}") from error
+        raise TypeError(f"{error} As a start, {_accepted((n_features,) * 2)}") from error
     largest = float(np.abs(matrix).max())
     if largest == 0:
         raise ValueError("init is zero: give a matrix that is not, or 'identity'.")
@@ -164,8 +187,9 @@ def _as_matrix(init: Any, n_features: int) -> NDArray:
     return matrix
 
 
-def _accepted(n_features: int) -> str:
+def _accepted(shape: tuple[int, ...]) -> str:
+    words = f"one of {get_args(Init)}" if len(shape) == 2 else "'auto'"
     return (
-        f"choose one of {get_args(Init)}, an array of shape ({n_features}, {n_features}), a "
-        "LearnResult or a fitted estimator, or a tuple of these."
+        f"choose {words}, an array of shape {shape}, a LearnResult or a fitted estimator, or a "
+        "tuple of these."
     )

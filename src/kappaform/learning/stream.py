@@ -29,6 +29,8 @@ from kappaform.learning.race import (
     Race,
     error_with_codes,
     errors_of,
+    no_statistics,
+    pass_with,
     result_of,
     resumable,
 )
@@ -127,7 +129,8 @@ def learn_stream(
     _check_batches(batches)
     stream: Stream | None = None
     reason = StopReason.STREAM_END
-    with Latest() as latest:
+    latest = Latest()
+    try:
         for index, batch in _numbered(batches):
             name = f"batches[{index}]"
             stream = latest.race = _with_batch(stream, batch, name, options, forgetting, n_updates)
@@ -138,6 +141,9 @@ def learn_stream(
         if stream is None:
             raise ValueError("batches is empty: at least one batch is needed.")
         return result_of(stream, reason)
+    except (Exception, KeyboardInterrupt) as error:
+        latest.carry(error)
+        raise
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,16 +176,18 @@ def begin_stream(options: Options, engine: Engine) -> Stream:
     if isinstance(resumed, Stream):
         return resumed
     problem = Problem(engine, method, n_nonzero)
-    starts = starts_for(init, method, StartContext(engine.gram, n_nonzero, problem.run_pass))
-    nothing = Statistics.empty(n_features)
-    candidates = tuple(Candidate(*start, statistics=nothing) for start in starts)
+    context = StartContext(engine.gram, n_nonzero, problem.run_pass, problem=problem)
+    starts = starts_for(init, method, context)
+    candidates = tuple(
+        Candidate(*start, statistics=no_statistics(start.transform)) for start in starts
+    )
     return Stream(method, n_nonzero, candidates, n_passes=problem.n_passes)
 
 
 def as_stream(race: Race) -> Stream:
     """The stream that continues `learn`, with its signals, if they are known, as one batch."""
     best = race.best
-    statistics = best.statistics or Statistics.empty(race.n_features)
+    statistics = best.statistics or no_statistics(best.transform)
     return Stream(
         race.method,
         race.n_nonzero,
@@ -231,17 +239,20 @@ def _followed(
     """A candidate after some updates; its new record is the error before them, on the batch."""
     method, n_nonzero, transform = stream.method, int(stream.n_nonzero), candidate.transform
     older = _remembered(candidate).decay(factor)
-    batch = engine.run_pass(as_matrix(transform), n_nonzero)
+    batch = pass_with(engine, transform, n_nonzero)
     record = errors_of(method, transform, batch)
     statistics = older.merge(batch)
     update = method.updater(statistics.gram)
     for i in range(n_updates):
         if i > 0:
-            statistics = older.merge(engine.run_pass(as_matrix(transform), n_nonzero))
+            statistics = older.merge(pass_with(engine, transform, n_nonzero))
         updated = update(statistics, transform, method.steps)
         if candidate.explore is not None and stream.n_updates + i < EXPLORING_STEPS:
             explored = update(statistics, transform, candidate.explore)
-            if error_with_codes(statistics, explored) <= error_with_codes(statistics, transform):
+            explored_error, error = (
+                error_with_codes(statistics, as_matrix(each)) for each in (explored, transform)
+            )
+            if explored_error <= error:
                 updated = explored
         transform = updated
     records = (*candidate.records[1 - _MOST_RECORDS :], record)

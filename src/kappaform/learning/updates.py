@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,8 +70,9 @@ Transform = NDArray | Factors
 Steps = Literal["exact", "rescale", "relative"]
 
 
-def as_matrix(transform: Transform) -> NDArray:
-    return transform.matrix if isinstance(transform, Factors) else transform
+def as_matrix(transform: Any) -> NDArray:
+    """The matrix of a transform, or those of the transforms of a union."""
+    return transform if isinstance(transform, np.ndarray) else transform.matrix
 
 
 def norm_of(norm: float | str | None, n_features: int) -> float | None:

@@ -90,7 +90,7 @@ def seed_of(name: str) -> int:
 
 
 def clean_pictures(folder: Path) -> dict[str, Path]:
-    """Files of the clean pictures img/NAME and NAME.png, by their names in lower case."""
+    """Files of the clean images img/NAME and NAME.png, by their names in lower case."""
     found = {path.stem.lower(): path for path in folder.glob("*.png")}
     for path in sorted(folder.glob(f"img/*/*/{_CLEAN}"), reverse=True):  # equal for all levels
         found[path.parts[-3].lower()] = path
@@ -98,12 +98,12 @@ def clean_pictures(folder: Path) -> dict[str, Path]:
 
 
 def signals_of(pictures: Iterable[Path], side: int = 8) -> NDArray:
-    """Non-overlapping mean-free patches of clean pictures, one per row."""
+    """Non-overlapping mean-free patches of clean images, one per row."""
     blocks = []
     for path in pictures:
         picture = _read_clean(path) if path.suffix == ".mat" else read_image(path).pixels
         if picture.ndim != 2:
-            raise ValueError(f"{path} has shape {picture.shape}: a grey picture is expected.")
+            raise ValueError(f"{path} has shape {picture.shape}: a grey image is expected.")
         height, width = (size // side * side for size in picture.shape)
         blocks.append(extract_patches(picture[:height, :width], side, side))
     return mean_free(np.concatenate(blocks))
@@ -112,7 +112,7 @@ def signals_of(pictures: Iterable[Path], side: int = 8) -> NDArray:
 def _read_clean(path: Path) -> NDArray:
     values = _read_mat(path)
     if values.min() < 0 or values.max() > 255 or (values != np.rint(values)).any():
-        raise ValueError(f"{path}: a clean picture consists of integers from 0 to 255.")
+        raise ValueError(f"{path}: a clean image consists of integers from 0 to 255.")
     if min(values.shape) < _LEAST_SIDE:
         raise ValueError(
             f"{path} has shape {values.shape}: at least {_LEAST_SIDE} pixels per side are needed."
@@ -129,10 +129,10 @@ def _read_mat(path: Path) -> NDArray:
         if isinstance(error, MemoryError) or getattr(error, "errno", None) is not None:
             raise
         reason = " ".join(str(error).split())
-        raise ValueError(f"{path} is not a MAT file of one picture ({reason}).") from error
+        raise ValueError(f"{path} is not a MAT file of one image ({reason}).") from error
     if values.ndim != 2 or not values.size or values.dtype.kind not in "uif":
         raise ValueError(
-            f"{path} contains {values.dtype} of shape {values.shape}: a picture is expected."
+            f"{path} contains {values.dtype} of shape {values.shape}: an image is expected."
         )
     if not np.isfinite(values).all():
         raise ValueError(f"{path} contains NaN or inf: every pixel must be finite.")

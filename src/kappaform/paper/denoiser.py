@@ -22,7 +22,7 @@ from kappaform.imaging.noise.estimate import check_kind
 from kappaform.imaging.noise.kinds import White
 from kappaform.imaging.options import Callback, DenoiseResult, Options, Quality, checked_range
 from kappaform.imaging.patches import grid_of, patches_at
-from kappaform.imaging.work import SILENT, Progress
+from kappaform.imaging.progress import SILENT, Progress
 from kappaform.learning import Conditioned, LearnResult, LogDet, Method, Orthonormal, learn
 from kappaform.learning.methods import Variant
 from kappaform.linalg import dct_basis

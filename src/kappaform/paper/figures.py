@@ -96,7 +96,7 @@ def reproduce_figures(
 
 
 def _chosen(data: Path, wanted: Sequence[str] | None) -> tuple[dict[str, Path], list[str]]:
-    """Existing pictures by name, and the names of missing ones."""
+    """Existing images by name, and the names of missing ones."""
     there = paper.clean_pictures(data)
     names = [name.lower() for name in wanted or paper.FIGURE_IMAGES]
     found = {name: there[name] for name in names if name in there}

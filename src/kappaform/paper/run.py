@@ -70,6 +70,7 @@ def run_parts(
 def _computed(parts: Sequence[Part], folder: Path, n_workers: int) -> Iterator[Record]:
     """Records of the parts in their order; each is on disk as soon as it is finished."""
     computed = Parallel(min(n_workers, len(parts)) or 1, return_as="generator")
+    folder = folder.absolute()  # joblib's processes may have started in another one
     try:
         with warnings.catch_warnings():
             # Workers whose memory grows, as it does by compilation, are replaced with a warning.

@@ -20,7 +20,7 @@ from kappaform.paper.run import Part, Watch, run_parts
 Choice = TypeVar("Choice")
 Cell = dict[str, Any]
 
-_SSIM_SIDE = 256  # approximate side at which pictures are compared
+_SSIM_SIDE = 256  # approximate side at which images are compared
 
 
 class Table(NamedTuple):

@@ -1,4 +1,4 @@
-"""Figures of transforms, of their errors, and of denoised pictures.
+"""Figures of transforms, of their errors, and of denoised images.
 
 Every function returns a new matplotlib ``Figure`` that belongs to no window and no global state:
 ``figure.savefig("spectrum.png")`` writes it, a notebook shows it.

@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, starmap
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import (
+    FixedLocator,
+    FuncFormatter,
+    LogLocator,
+    MaxNLocator,
+    NullFormatter,
+    NullLocator,
+)
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
-from kappaform.learning import ConditionPath
+from kappaform.learning.path import Path
 from kappaform.learning.result import learned
+from kappaform.learning.union import UnionOf
 
 # Okabe and Ito's palette without its yellow: distinct for colour-blind readers, and in print.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
-#: Labels of the errors, which are also columns of a `ConditionPath`.
+#: Labels of the errors, which are also columns of a path.
 LABELS = {
     error: rf"{error} error  ${formula}$"
     for error, formula in {
@@ -85,9 +95,10 @@ def plot_spectrum(transforms: Any, labels: Sequence[str] | None = None) -> Figur
     Parameters
     ----------
     transforms : LearnResult, fitted estimator or (n, n) array, or several
-        Several are a sequence of them, or a mapping from label to them.
+        Several are a sequence of them, or a mapping from label to them. A union has a curve for
+        each of its transforms.
     labels : sequence of str, optional
-        One for each transform; by default its method, or "transform".
+        One for each transform or union; by default its method, or "transform".
 
     Returns
     -------
@@ -102,7 +113,7 @@ def plot_spectrum(transforms: Any, labels: Sequence[str] | None = None) -> Figur
     >>> kf.plots.plot_spectrum(results).savefig("spectrum.png")
     """
     figure, axes = _one_panel()
-    items = _named(transforms, labels)
+    items = dict(chain.from_iterable(starmap(_members, _named(transforms, labels).items())))
     spectra = draw_spectra(axes, list(items.values()))
     notes = [
         f"{name}\ncondition {np.linalg.cond(matrix_of(item)):.4g}" for name, item in items.items()
@@ -130,15 +141,16 @@ def draw_spectra(axes: Axes, items: Sequence[object]) -> list[NDArray]:
     return spectra
 
 
-def plot_path(path: ConditionPath) -> Figure:
-    """Errors along a `kappaform.condition_path`, for training and (if any) validation signals.
+def plot_path(path: Path) -> Figure:
+    """Errors along a path, for training and (if any) validation signals.
 
-    The bound chosen by the validation signals is marked by a line, and by a ring in the panel of
-    the error that chose it.
+    The bound, or the number of transforms, that was chosen by the validation signals is marked by
+    a line, and by a ring in the panel of the error that chose it.
 
     Parameters
     ----------
-    path : ConditionPath
+    path : ConditionPath or UnionPath
+        The result of `kappaform.condition_path` or `kappaform.union_path`.
 
     Returns
     -------
@@ -152,23 +164,30 @@ def plot_path(path: ConditionPath) -> Figure:
     >>> path = kf.condition_path(signals[::2], [1, 2, 4], tol=1e-2, validation=signals[1::2])
     >>> kf.plots.plot_path(path).savefig("path.png")
     """
-    if not isinstance(path, ConditionPath):
+    if not isinstance(path, Path):
         raise TypeError(
-            f"path is of type {type(path).__name__}: give a result of kappaform.condition_path."
+            f"path is of type {type(path).__name__}: give a result of kappaform.condition_path or "
+            "kappaform.union_path."
         )
     figure = Figure(figsize=(11.0, 3.8), layout="constrained")
     lines = [("", {"label": "training", "color": COLOURS[0], "marker": "o"})]
     if "validation_absolute" in path.table:
         lines.append(("validation_", {"label": "validation", "color": COLOURS[1], "marker": "s"}))
-    draw_path_errors(figure, ((path.table, prefix, style) for prefix, style in lines))
+    curves = [(path.table, prefix, style) for prefix, style in lines]
+    draw_path_errors(figure, curves, path.parameter)
+    if path.parameter == "n_transforms":
+        for axes in figure.axes:  # they are few: each has its tick
+            axes.xaxis.set_major_locator(FixedLocator(path["n_transforms"].tolist()))
+            axes.xaxis.set_minor_locator(NullLocator())
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     if len(lines) > 1:
         figure.axes[0].legend(frameon=False)
     _mark_choice(figure, path)
     return figure
 
 
-def _mark_choice(figure: Figure, path: ConditionPath) -> None:
-    """Draw a line at the chosen bound, and a ring around the error that chose it."""
+def _mark_choice(figure: Figure, path: Path) -> None:
+    """Draw a line at what was chosen, and a ring around the error that chose it."""
     if path.chosen is None:
         return
     for axes, error in zip(figure.axes, LABELS, strict=True):
@@ -182,9 +201,11 @@ def _mark_choice(figure: Figure, path: ConditionPath) -> None:
 
 
 def draw_path_errors(
-    figure: Figure, lines: Iterable[tuple[Mapping[str, Any], str, dict[str, Any]]]
+    figure: Figure,
+    lines: Iterable[tuple[Mapping[str, Any], str, dict[str, Any]]],
+    parameter: str = "max_condition",
 ) -> None:
-    """Three panels of errors over the bound.
+    """Three panels of errors over the bound, or over another parameter.
 
     A line is a table, the prefix of the columns to take from it, and a style.
     """
@@ -192,11 +213,11 @@ def draw_path_errors(
     for axes, (error, label) in zip(figure.subplots(1, 3), LABELS.items(), strict=True):
         plain_axes(axes)
         for table, prefix, style in lines:
-            axes.plot(table["max_condition"], table[prefix + error], markersize=4, **style)
+            axes.plot(table[parameter], table[prefix + error], markersize=4, **style)
         log_scale(axes, "x")
         log_scale(axes, "y")
         axes.set_title(label, fontsize=10, loc="left")
-        axes.set(xlabel="max_condition", ylabel=f"{axes.get_yscale()} scale")
+        axes.set(xlabel=parameter, ylabel=f"{axes.get_yscale()} scale")
 
 
 def matrix_of(item: object) -> NDArray:
@@ -206,6 +227,15 @@ def matrix_of(item: object) -> NDArray:
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"transform has shape {matrix.shape}: give a result or an (n, n) array.")
     return matrix
+
+
+def matrices_of(item: object) -> NDArray:
+    """The matrices of a union, (K, n, n), or the only one of anything else."""
+    item = learned(item, "transform")
+    matrices = np.asarray(getattr(item, "transform", item))
+    if matrices.ndim == 3 and len(matrices) and matrices.shape[1] == matrices.shape[2]:
+        return matrices
+    return matrix_of(item)[np.newaxis]
 
 
 def plain_axes(axes: Axes) -> Axes:
@@ -263,8 +293,21 @@ def _named(items: Any, labels: Sequence[str] | None) -> dict[str, Any]:
     return dict(zip(names, items, strict=True))
 
 
+def _members(name: str, item: Any) -> list[tuple[str, Any]]:
+    """The transforms of a union, with names; anything else as it is."""
+    matrices = np.asarray(getattr(item, "transform", item))
+    if matrices.ndim != 3:
+        return [(name, item)]
+    method = getattr(item, "method", None)
+    return [
+        (f"{name}, {number}", SimpleNamespace(method=method, transform=matrix))
+        for number, matrix in enumerate(matrices)
+    ]
+
+
 def _description(item: object) -> str:
     method, bound = getattr(item, "method", None), _bound_of(item)
+    method = method.method if isinstance(method, UnionOf) else method
     name = "transform" if method is None else type(method).__name__
     return f"{name}, $\\kappa \\leq$ {bound:g}" if bound < math.inf else name
 

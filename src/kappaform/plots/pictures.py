@@ -1,4 +1,4 @@
-"""Pictures: the rows of a transform as patches, and the result of denoising."""
+"""Images: the rows of a transform as patches, and the result of denoising."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from matplotlib.image import AxesImage
 from numpy.typing import NDArray
 from scipy.fft import dctn
 
-from kappaform.plots.curves import draw_spectra, matrix_of, plain_axes
+from kappaform.plots.curves import draw_spectra, matrices_of, matrix_of, plain_axes
 
 if TYPE_CHECKING:
     from kappaform.imaging import DenoiseResult
@@ -26,11 +26,12 @@ _TITLE_WIDTH = 110  # letters: they fit into 12 inches at the default font size
 def plot_atoms(transform: Any, patch_shape: int | Sequence[int] | None = None) -> Figure:
     """The rows of a transform as patches, from low to high spatial frequency.
 
-    Each atom has its own scale, symmetric about zero, which is mid-grey.
+    Each atom has its own scale, symmetric about zero, which is mid-grey. The transforms of a union
+    are shown side by side, in their order.
 
     Parameters
     ----------
-    transform : LearnResult, fitted estimator or (n, n) array
+    transform : LearnResult, fitted estimator, (n, n) array or (K, n, n) array
     patch_shape : int or sequence of 1 to 3 ints, optional
         Shape of the patches, flattened in C order; by default square. The slices of a
         three-dimensional patch along its first axis are shown side by side.
@@ -44,11 +45,18 @@ def plot_atoms(transform: Any, patch_shape: int | Sequence[int] | None = None) -
     >>> import kappaform as kf
     >>> kf.plots.plot_atoms(kf.dct_basis((8, 8))).savefig("atoms.png")
     """
-    atoms = _sorted_atoms(transform, patch_shape)
-    height, width = atoms.shape
-    longest = 6.0 / max(height, width)
+    matrices = matrices_of(transform)
+    mosaics = [_sorted_atoms(matrix, patch_shape) for matrix in matrices]
+    columns = math.ceil(math.sqrt(len(mosaics)))
+    rows = -(-len(mosaics) // columns)
+    height, width = rows * mosaics[0].shape[0], columns * mosaics[0].shape[1]
+    longest = (6.0 if len(mosaics) == 1 else 9.0) / max(height, width)
     figure = Figure(figsize=(width * longest, height * longest), layout="constrained")
-    _show_atoms(figure.subplots(), atoms)
+    panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    for number, (axes, atoms) in enumerate(zip(panels, mosaics, strict=False)):
+        _show_atoms(axes, atoms, f"transform {number}" if len(mosaics) > 1 else "")
+    for axes in panels[len(mosaics) :]:
+        axes.set_axis_off()
     return figure
 
 
@@ -71,7 +79,7 @@ def plot_denoising(
     result : DenoiseResult
         The result of `kappaform.denoise_with_details` for it.
     reference : array, optional
-        The picture without noise: titles then show the PSNR of the others.
+        The image without noise: titles then show the PSNR of the others.
     channel_axis : int, optional
         The axis of the colours, as for `kappaform.denoise`.
 
@@ -98,7 +106,7 @@ def plot_denoising(
     figure.suptitle(fill(f"noise: {noise}", _TITLE_WIDTH))
     pictures, inside = figure.subplots(2, 3)
     for axes in (*pictures, *inside):
-        axes.set_anchor("N")  # aligns the titles of a row, whatever the shape of its pictures
+        axes.set_anchor("N")  # aligns the titles of a row, whatever the shape of its images
     noisy, denoised = np.asarray(noisy), np.asarray(result.image)
     before, after = (_middle_slice(image, channel_axis) for image in (noisy, denoised))
     limits = np.quantile(after, (0.001, 0.999))
@@ -165,7 +173,7 @@ def frequency_of(atom: NDArray) -> float:
 
 
 def _tile(atom: NDArray) -> NDArray:
-    """An atom as a picture with values in [-1, 1], slices of a volume separated by a thin line."""
+    """An atom as an image with values in [-1, 1], slices of a volume separated by a thin line."""
     atom = atom / (np.abs(atom).max() or 1.0)
     if atom.ndim < 3:
         return np.atleast_2d(atom)
@@ -182,7 +190,7 @@ def _psnr(reference: NDArray | None, image: NDArray) -> str:
 
 
 def _middle_slice(image: NDArray, channel_axis: int | None) -> NDArray:
-    """A picture of two dimensions, with channels last, if any."""
+    """An image of two dimensions, with channels last, if any."""
     if channel_axis is not None:
         image = np.moveaxis(image, channel_axis, -1)
     while image.ndim > 2 + (channel_axis is not None):
@@ -191,7 +199,7 @@ def _middle_slice(image: NDArray, channel_axis: int | None) -> NDArray:
 
 
 def _draw_picture(axes: Axes, image: NDArray, limits: NDArray, title: str) -> None:
-    """Draw a picture; the limits are black and white."""
+    """Draw an image; the limits are black and white."""
     span = float(limits[1] - limits[0]) or 1.0
     scaled = np.clip((image.astype(np.float64) - limits[0]) / span, 0, 1)
     if scaled.ndim == 3 and scaled.shape[2] != 3:

@@ -25,7 +25,7 @@ from kappaform.imaging.cleaning.tiles import (
 )
 from kappaform.imaging.options import Quality
 from kappaform.imaging.patches import Grid, grid_of, rows_at
-from kappaform.imaging.work import Progress
+from kappaform.imaging.progress import Progress
 from kappaform.threads import at_most_threads, single_threaded_blas
 
 

@@ -36,8 +36,7 @@ def fill_groups(
 
     The patches of a group are samples of a normal distribution with the mean and covariance of its
     patches in the guide, plus white noise of this variance. A patch becomes its conditional mean
-    given its known pixels. Groups about a patch without missing pixels are left out, unless known
-    pixels are denoised as well.
+    given its known pixels. Groups about a patch without missing pixels are left out.
 
     guide, given : flat images: the best estimate so far, and the image with its missing pixels
     known : flat, which pixels are given
@@ -61,10 +60,9 @@ def fill_groups(
     absent = np.empty(n, np.int64)
     places = np.empty(k, np.int64)
     for group in range(starts.shape[0]):
-        if not denoises and _is_complete(known, starts[group], offsets):
+        if _is_complete(known, starts[group], offsets):
             continue
-        for i in range(k):
-            places[i] = starts[group] + steps[members[group, i]]
+        _place(starts[group], members[group], steps, places)
         _moments(guide, places, offsets, columns, mean, covariance)
         _add_variance(covariance, k, variance, rounding)
         has_inverse = False
@@ -73,20 +71,28 @@ def fill_groups(
             if n_known == n and not denoises:
                 continue
             _residual(given, places[i], offsets, mean, there, n_known, residual)
-            if 2 * n_known <= n:
-                _from_known(covariance, there, absent, n_known, residual, factor, dual, estimate)
-            else:
+            solved = False
+            if 2 * n_known > n:
                 if not has_inverse:
                     _invert(covariance, inverse)
                     has_inverse = True
-                _from_inverse(inverse, there, absent, n_known, residual, factor, estimate)
-                if denoises:
+                solved = _from_inverse(inverse, there, absent, n_known, residual, factor, estimate)
+                if denoises and solved:
                     _dual(inverse, there, absent, n_known, residual, estimate, dual)
+            if not solved:  # the smaller system, or an inverse that rounding has spoiled
+                _from_known(covariance, there, absent, n_known, residual, factor, dual, estimate)
             _add(estimate, mean, absent, n - n_known, places[i], offsets, values, weights)
             if denoises:
                 _add_denoised(
                     given, variance, dual, there, n_known, places[i], offsets, values, weights
                 )
+
+
+@_inlined
+def _place(start, members, steps, places):
+    """First pixels of the members of a group."""
+    for i in range(places.shape[0]):
+        places[i] = start + steps[members[i]]
 
 
 @_inlined
@@ -115,11 +121,16 @@ def _add_denoised(given, variance, dual, there, n_known, start, offsets, values,
 
 @_inlined
 def _from_known(covariance, there, absent, n_known, residual, factor, dual, estimate):
-    """Conditional mean of the missing pixels (less their mean) by a system of the known ones."""
+    """Conditional mean of the missing pixels (less their mean) by a system of the known ones.
+
+    If rounding spoils that as well, the mean of the group is all that is known.
+    """
     _part(covariance, there, n_known, factor)
     for j in range(n_known):
         dual[j] = residual[j]
-    _solve(factor, dual, n_known)
+    if not _solve(factor, dual, n_known):
+        for j in range(n_known):
+            dual[j] = 0
     for j in range(covariance.shape[0] - n_known):
         total = covariance[0, 0] * 0
         for m in range(n_known):
@@ -129,7 +140,10 @@ def _from_known(covariance, there, absent, n_known, residual, factor, dual, esti
 
 @_inlined
 def _from_inverse(inverse, there, absent, n_known, residual, factor, estimate):
-    """The same by a system of the missing pixels, given the inverse of the covariance."""
+    """The same by a system of the missing pixels, given the inverse of the covariance.
+
+    Returns whether that is positive definite, as it is but for rounding.
+    """
     n_absent = inverse.shape[0] - n_known
     _part(inverse, absent, n_absent, factor)
     for j in range(n_absent):
@@ -137,7 +151,7 @@ def _from_inverse(inverse, there, absent, n_known, residual, factor, estimate):
         for m in range(n_known):
             total -= inverse[absent[j], there[m]] * residual[m]
         estimate[j] = total
-    _solve(factor, estimate, n_absent)
+    return _solve(factor, estimate, n_absent)
 
 
 @_inlined
@@ -213,8 +227,13 @@ def _part(matrix, chosen, number, part):
 
 @_inlined
 def _solve(matrix, vector, number):
-    """Solve a positive definite system in place, given its upper triangle: Cholesky."""
+    """Solve a positive definite system in place, given its upper triangle: Cholesky.
+
+    Returns whether it is positive definite.
+    """
     for j in range(number):
+        if not matrix[j, j] > 0:
+            return False
         scale = 1 / np.sqrt(matrix[j, j])
         for m in range(j, number):
             matrix[j, m] *= scale
@@ -229,6 +248,7 @@ def _solve(matrix, vector, number):
         for m in range(j + 1, number):
             total -= matrix[j, m] * vector[m]
         vector[j] = total / matrix[j, j]
+    return True
 
 
 @_inlined

@@ -24,7 +24,7 @@ from kappaform.imaging.cleaning.fill_kernels import fill_groups
 from kappaform.imaging.cleaning.kernels import denoise_groups, nearest
 from kappaform.imaging.cleaning.vector_kernels import LANES, RUN
 from kappaform.imaging.patches import Grid, grid_of
-from kappaform.imaging.work import SILENT, Progress
+from kappaform.imaging.progress import SILENT, Progress
 from kappaform.threads import Workspace, mapped_in_order
 
 _BLOCK_COLUMNS = 126  # references in a row that are matched at once: with two blocks, 8 vectors

@@ -14,7 +14,7 @@ from kappaform.imaging.cleaning.groups import Rounds, Search, noise_of_groups, r
 from kappaform.imaging.cleaning.patchwise import Rule, rule_of
 from kappaform.imaging.cleaning.scales import MOST_SCALES, can_be_halved, halved, with_smooth_part
 from kappaform.imaging.options import Quality
-from kappaform.imaging.work import SILENT, Progress
+from kappaform.imaging.progress import SILENT, Progress
 
 
 @dataclass(frozen=True, eq=False)

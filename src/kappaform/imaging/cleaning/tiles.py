@@ -24,7 +24,7 @@ from kappaform.imaging.cleaning.patchwise import patch_denoiser, sweep
 from kappaform.imaging.cleaning.stages import Recipe, denoised, is_movie
 from kappaform.imaging.options import Quality
 from kappaform.imaging.patches import Grid
-from kappaform.imaging.work import SILENT, Progress
+from kappaform.imaging.progress import SILENT, Progress
 
 #: Denoised components, and the mean number of coefficients over each of their pixels.
 Outputs = tuple[list[Any], list[Any]]
@@ -140,6 +140,15 @@ def like(array: NDArray, values: Any) -> Any:
     import torch
 
     return torch.tensor(array, device=values.device)
+
+
+def chosen(condition: Any, one: Any, other: Any) -> Any:
+    """Entries of one array or tensor where a condition holds, and of another elsewhere."""
+    if library_of(one) != "torch":
+        return np.where(condition, one, other)
+    import torch
+
+    return torch.where(condition, one, other)
 
 
 # --- Tiles

@@ -8,25 +8,22 @@ axis by axis.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.checks import library_of
-from kappaform.engines.torch import check_tensor
+from kappaform.imaging import tensors
 from kappaform.imaging.cleaning.groups import over_pixels
 from kappaform.imaging.cleaning.patchwise import Rule, strides_of
 from kappaform.imaging.cleaning.scales import halved_patches
 from kappaform.imaging.cleaning.tiles import HostBackend, cast, like
 from kappaform.imaging.cleaning.torch_groups import TensorGroups, report
 from kappaform.imaging.patches import Grid, grid_of, mean_free
-from kappaform.imaging.work import SILENT, Progress
+from kappaform.imaging.progress import SILENT, Progress
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
 _SLAB_ENTRIES = 2**25  # of the patches that are denoised at once
@@ -40,7 +37,7 @@ class TorchBackend(HostBackend):
     def __init__(self, components: Sequence[NDArray], device: Any) -> None:
         super().__init__(components)
         self.components = [
-            to_device(np.ascontiguousarray(image, dtype), device)
+            tensors.to_device(np.ascontiguousarray(image, dtype), device)
             for image, dtype in zip(components, self.dtypes, strict=True)
         ]
 
@@ -69,7 +66,7 @@ class TorchBackend(HostBackend):
             yield cast(patches, np.float32)
 
     def on_host(self, image: Tensor) -> NDArray:
-        return to_host(image)
+        return tensors.to_host(image)
 
     @staticmethod
     def patch_denoiser(rule: Rule, image: Tensor) -> Rule:
@@ -117,61 +114,6 @@ class TorchBackend(HostBackend):
             report(progress, rows.stop / positions[0], image)
         weights, counts, ones = (over_pixels(w, patch_shape) for w in (weights, counts, ones))
         return total / weights, counts / ones
-
-
-def as_array(values: Any, name: str) -> Any:
-    """Array of the entries of a tensor; anything else as it is."""
-    import torch
-
-    if library_of(values) != "torch":
-        return values
-    check_tensor(values, name)
-    values = values.detach()
-    return to_host(values.float() if values.dtype == torch.bfloat16 else values)
-
-
-def to_host(tensor: Tensor) -> NDArray:
-    """The entries of a tensor, which leave its device here and nowhere else."""
-    array: NDArray = tensor.cpu().numpy()
-    return array
-
-
-def to_device(array: NDArray, device: Any) -> Tensor:
-    """A tensor of the pixels of an array, which arrive on a device here and nowhere else."""
-    import torch
-
-    return torch.as_tensor(array, device=device)
-
-
-def as_given(image: NDArray, given: Tensor) -> Tensor:
-    """Tensor of an image on the device of the given one, and of its dtype where that is a float."""
-    import torch
-
-    tensor = to_device(np.ascontiguousarray(image), given.device)
-    if not given.dtype.is_floating_point:
-        return tensor
-    info = torch.finfo(given.dtype)
-    return tensor.clamp(info.min, info.max).to(given.dtype)
-
-
-def device_named(name: str) -> torch.device:
-    """Device of torch, from an argument of the user."""
-    if not re.fullmatch(r"(cpu|cuda)(:\d+)?", name):
-        raise ValueError(
-            f"device {name!r} is unknown: choose 'cpu', 'cuda' or, by its number, 'cuda:1'."
-        )
-    try:
-        import torch
-    except ImportError as error:
-        raise ImportError(
-            f"device {name!r} needs the package torch: pip install 'kappaform[torch]'"
-        ) from error
-    device = torch.device(name)
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device {name!r}: torch finds no CUDA GPU here; choose 'cpu'.")
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise ValueError(f"device {name!r}: torch finds only {torch.cuda.device_count()} GPU(s).")
-    return device
 
 
 def _denoised(rule: Rule, patches: Tensor, guides: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:

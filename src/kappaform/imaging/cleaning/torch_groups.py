@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from kappaform.imaging.cleaning.groups import Layout, Search, over_pixels
 from kappaform.imaging.cleaning.kernels import LEAST_LEFT, LEAST_TRUST
-from kappaform.imaging.work import SILENT, Progress
+from kappaform.imaging.cleaning.torch_fill import sums_of_estimates
+from kappaform.imaging.progress import SILENT, Progress
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -110,6 +111,23 @@ class TensorGroups:
         total, left_over = (over_pixels(each, self.layout.grid.patch_shape) for each in sums[2:])
         report(progress, 1.0, total)
         return sums[0] / total, (sums[1] + left_over * partial) / total
+
+    def filled(
+        self,
+        guide: Tensor,
+        given: Tensor,
+        known: Tensor,
+        variance: float,
+        denoises: bool,
+        progress: Progress = SILENT,
+    ) -> tuple[Tensor, Tensor]:
+        """Sum of the estimates of each pixel from the known ones of its patches, and their number.
+
+        Known pixels have white noise of this variance; they are estimated if `denoises`.
+        """
+        found = sums_of_estimates(self, guide, given, known, variance, denoises)
+        report(progress, 1.0, guide)
+        return found
 
     def _parts(self, entries: int) -> Iterator[slice]:
         size = max(1, _GROUP_ENTRIES // entries)

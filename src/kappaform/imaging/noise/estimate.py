@@ -13,11 +13,10 @@ import numpy.typing as npt
 from kappaform.checks import Array, as_real_array, library_of
 from kappaform.errors import warn
 from kappaform.imaging.axes import check_not_colour, checked_axes
-from kappaform.imaging.noise.correlated import Correlated
-from kappaform.imaging.noise.impulses import warn_of_impulses
+from kappaform.imaging.noise.correlated import MOST_TOGETHER, Correlated
 from kappaform.imaging.noise.kinds import Noise, Shot, White
 from kappaform.imaging.noise.quiet_patches import look_at
-from kappaform.imaging.noise.scale_mixture import mixture_noise, within_a_fifth
+from kappaform.imaging.noise.scale_mixture import Evidence, mixture_noise, within_a_fifth
 from kappaform.imaging.noise.shot import shot_of
 from kappaform.imaging.noise.wavelets import (
     WAVELET_LENGTH,
@@ -27,6 +26,7 @@ from kappaform.imaging.noise.wavelets import (
     deviation,
     quietest_fifth,
     sample_of,
+    warn_of_impulses,
 )
 from kappaform.imaging.options import default_patch_shape
 from kappaform.imaging.patches import Size, check_axis, checked_patch_shape
@@ -185,7 +185,7 @@ def noise_of(image: Any, kind: str | None, patch_shape: tuple[int, ...]) -> Nois
 def _noise_of(
     samples: list[Sample], details: list[Details], kind: str | None, patch_shape: tuple[int, ...]
 ) -> Noise:
-    sigmas = [_sigma(*each) for each in zip(samples, details, strict=True)]
+    sigmas = _with_certain([_sigma(*each) for each in zip(samples, details, strict=True)], details)
     units = [math.ldexp(s, each.exponent) for s, each in zip(sigmas, samples, strict=True)]
     measured = _measured(details, max(sigmas))
     white = White(_per_channel(units), _correlation(details, sigmas), **measured)
@@ -194,11 +194,25 @@ def _noise_of(
         return white
     if min(sigmas) == 0:
         return _without_empty(samples, details, sigmas, kind, patch_shape) or white
-    shots = _shots(samples, details, kind)
+    shots, judged = _shots(samples, details, kind)
     found = white if shots is None else replace(Shot.of_channels(shots), **measured)
-    if kind == "shot":
+    if kind != "shot":
+        found = _correlated(found, samples, units, shots, kind, patch_shape)
+    if isinstance(found, Correlated) or not judged.evidence:
         return found
-    return _correlated(found, samples, units, shots, kind, patch_shape)
+    if isinstance(found, White) and judged.confidence > found.confidence:
+        return found
+    sure = min(judged.confidence, found.confidence)
+    return replace(found, confidence=sure, evidence=judged.evidence)
+
+
+def _with_certain(sigmas: list[float], details: list[Details]) -> list[float]:
+    """Deviations of colours; where one is in doubt, at most that of the colours which are not."""
+    certain = [s for s, each in zip(sigmas, details, strict=True) if not _is_doubtful(each)]
+    if not certain or len(sigmas) > MOST_TOGETHER:
+        return sigmas
+    limits = (max(certain) if _is_doubtful(each) else math.inf for each in details)
+    return [min(pair) for pair in zip(sigmas, limits, strict=True)]
 
 
 def _measured(details: list[Details], sigma: float) -> dict[str, Any]:
@@ -297,29 +311,36 @@ def _correlation(details: list[Details], sigmas: list[float]) -> Array | None:
 # --- Shot
 
 
-def _shots(samples: list[Sample], details: list[Details], kind: str | None) -> list[Shot] | None:
-    """Shot noise of each channel, if most of them have it; in units of the image."""
+def _shots(
+    samples: list[Sample], details: list[Details], kind: str | None
+) -> tuple[list[Shot] | None, Evidence]:
+    """Shot noise of each channel, if most of them have it, in units of the image; the evidence."""
     doubted = kind != "shot"
     pairs = zip(samples, details, strict=True)
     found = [_shot_in_units(*pair, doubted) for pair in pairs]
-    known = [shot for shot in found if shot is not None]
+    known = [shot for shot, _ in found if shot is not None]
     if not known and not doubted:
         raise ValueError(
             "noise='shot': the noise of this image does not grow with its brightness, or the image "
             "is too small to see it; give gain and read noise, noise=Shot(gain, read_noise)."
         )
-    if 2 * len(known) <= len(found):
-        return None
+    have_it = 2 * len(known) > len(found)
+    judged = min(
+        (each for shot, each in found if (shot is not None) == have_it),
+        key=lambda each: each.confidence,
+    )
+    if not have_it:
+        return None, judged
     # A channel in doubt has what the others have: it is of the same sensor.
     names = ("gain", "read_noise", "offset")
     usual = Shot(*(float(np.median([getattr(shot, name) for shot in known])) for name in names))
-    return [shot or usual for shot in found]
+    return [shot or usual for shot, _ in found], judged
 
 
-def _shot_in_units(sample: Sample, details: Details, doubted: bool) -> Shot | None:
-    shot = shot_of(sample, details, doubted=doubted)
+def _shot_in_units(sample: Sample, details: Details, doubted: bool) -> tuple[Shot | None, Evidence]:
+    shot, evidence = shot_of(sample, details, doubted=doubted)
     # In two steps: 2**exponent may be just beyond the largest number.
-    return None if shot is None else shot.scaled(math.ldexp(0.5, sample.exponent)).scaled(2.0)
+    return shot and shot.scaled(math.ldexp(0.5, sample.exponent)).scaled(2.0), evidence
 
 
 def _per_channel(numbers: list[float]) -> float | Array:
@@ -344,7 +365,7 @@ def _correlated(
     """
     asked = kind == "correlated"
     look = look_at(samples, units, shots, patch_shape)
-    is_certain = look is not None and look.quiet.is_correlated_noise
+    is_certain = look is not None and look.is_large and look.quiet.is_correlated_noise
     varies = shots is not None or (look is not None and look.stabiliser is not None)
     if not (is_certain and varies):
         mixture, judged = mixture_noise(samples)
@@ -359,7 +380,7 @@ def _correlated(
                 "give noise=Correlated(autocovariance=...)."
             )
         return found
-    if not (asked or look.quiet.is_correlated_noise):
+    if not (asked or is_certain):
         if look.quiet.is_structure:
             words = "the noise could not be told from texture, which is everywhere in this image"
             found = replace(found, confidence=min(found.confidence, 0.5), evidence=words)

@@ -24,7 +24,7 @@ from kappaform.imaging.noise.measured import Field, model_of
 from kappaform.imaging.options import default_patch_shape
 from kappaform.threads import single_threaded_blas
 
-Frames = Literal["burst", "flat", "pictures"]
+Frames = Literal["burst", "flat", "any"]
 
 _TILE, _N_TILES = 256, 4  # side, and at most so many along an axis: 1 million pixels of a frame
 _BLOCK = 16  # side of blocks, whose means hardly contain noise
@@ -58,11 +58,11 @@ def measure_noise(
         measure the noise without light.
     dark : sequence of arrays, optional
         Images without light. Their mean is the offset of shot noise.
-    frames : {"burst", "flat", "pictures"}, optional
+    frames : {"burst", "flat", "any"}, optional
         What the images are: two or more of a still scene ("burst", where images of different
         brightness are different scenes), images of an evenly lit surface ("flat"), or any images,
-        for a common estimate like that of `estimate_noise` ("pictures"). None: images of the same
-        scene are recognised, and flat ones; if there are none of both, "pictures".
+        for a common estimate like that of `estimate_noise` ("any"). None: images of the same
+        scene are recognised, and flat ones; if there are none of both, "any".
     channel_axis : int, optional
         Axis of the channels of an image.
 
@@ -106,7 +106,7 @@ def measure_noise(
                     "dark frames are used with a burst or flat frames, and images are neither; say "
                     "so by frames='burst' or 'flat', or leave out dark."
                 )
-            return _of_pictures(bright)
+            return _of_any(bright)
         fields = [field for group in groups for field in _fields(group)]
         if black:
             fields += _fields(black)
@@ -151,7 +151,7 @@ def _groups(images: list[Array], frames: Frames | None) -> list[list[Array]]:
     """Images of the same scene, two or more, and single flat ones; the others are left out."""
     if frames == "flat":
         return [[image] for image in images]
-    if frames == "pictures":
+    if frames == "any":
         return []
     groups: list[list[Array]] = []
     for image in images:
@@ -286,7 +286,7 @@ def _check_still(fields: list[Field]) -> None:
 # --- Pictures
 
 
-def _of_pictures(images: list[Array]) -> Noise:
+def _of_any(images: list[Array]) -> Noise:
     """A common estimate: one picture below the other, cut to the width of the narrowest."""
     width = min(each.shape[1] for each in images)
     starts = [(each.shape[1] - width) // 2 for each in images]

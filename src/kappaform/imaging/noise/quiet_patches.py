@@ -26,15 +26,16 @@ from kappaform.linalg import dct_basis
 _N_PATCHES = 10_000  # that are drawn
 _LEAST_PATCHES = 1000  # of which a tenth says something
 _QUIET_SHARE = 0.1
+_LEAST_QUIET = 2000  # pixels of them, or as many as the covariance of a patch has entries
 _N_DRAWS = 2000  # of normal vectors, to see what a ball leaves of them: within 3 %
 _N_STEPS = 30
 # Mean index of a cosine, in parts of the highest: borders of low, middle and high frequencies.
 _LOW, _MIDDLE = 0.15, 0.4
 
 # Chosen on pictures of scikit-image and 16 photographs with white, blurred and interpolated noise,
-# so that none with white noise was called correlated (benchmarks/bench_noise.py).
-#: Tilts (deviation of middle over high frequencies, or the other way) from which on noise is not
-#: white, with the largest kurtosis of each: the nearer to white, the stricter.
+# so that none with white noise was called correlated (benchmarks/bench_noise.py). Tilts (deviation
+# of middle over high frequencies, or the other way) from which on noise is not white, with the
+# largest kurtosis of each: the nearer to white, the stricter.
 _TILTS = ((1.4, 1.04), (2.0, 1.18), (5.0, math.inf))
 _FILLING = 0.55
 _FILLING_OF_COLOURS = 0.85  # where channels share little, and colours of structure share much
@@ -73,11 +74,12 @@ class Quiet(NamedTuple):
 
     @property
     def is_correlated_noise(self) -> bool:
-        """Whether the patches show noise, beyond doubt, and it is not white."""
+        """Whether the patches show noise, beyond doubt; that of many channels is independent."""
         tilt = max(self.tilt, 1 / self.tilt)
         allowed = [kurtosis for least, kurtosis in _TILTS if tilt >= least]
         return (
             bool(allowed)
+            and (self.covariance.ndim == 4 or self.has_own_colours)
             and self.filling <= (_FILLING_OF_COLOURS if self.has_own_colours else _FILLING)
             and self.kurtosis <= allowed[-1]
             and self.low_kurtosis <= _LOW_KURTOSIS
@@ -107,6 +109,7 @@ class Look(NamedTuple):
 
     quiet: Quiet
     stabiliser: Varying | None
+    is_large: bool  #: whether the quiet patches have enough pixels to be certain of anything
 
 
 def look_at(
@@ -121,20 +124,21 @@ def look_at(
     channels are taken one after the other and count as independent, so that time and memory grow
     in proportion to their number; which patches are quiet is still decided by all of them.
     """
-    n_channels = len(samples)
-    size = n_channels if n_channels <= MOST_TOGETHER else 1
-    groups = [slice(c, c + size) for c in range(0, n_channels, size)]
+    size = len(samples) if len(samples) <= MOST_TOGETHER else 1
+    groups = [slice(c, c + size) for c in range(0, len(samples), size)]
     patches = _drawn_patches(samples, units, shots, patch_shape, groups)
     if patches is None:
         return None
+    n_pixels, n = sum(s.size for each in samples for s in each.slabs), math.prod(patch_shape)
+    is_large = _QUIET_SHARE * n_pixels >= min(_LEAST_QUIET, math.comb(n + 1, 2))
     seen = _quiet_of(patches, groups, patch_shape)
     if shots is None and not seen.is_white and seen.has_own_colours:
         varying = _varying(patches, units)
         if varying is not None:
             even = _quiet_of(_evened(patches, varying, units), groups, patch_shape)
             if even.is_correlated_noise >= seen.is_correlated_noise:
-                return Look(even, varying)
-    return Look(seen, None)
+                return Look(even, varying, is_large)
+    return Look(seen, None, is_large)
 
 
 def _varying(patches: Patches, units: list[float]) -> Varying | None:
@@ -219,8 +223,8 @@ def _quiet_of(patches: Patches, groups: list[slice], patch_shape: tuple[int, ...
     kurtosis = np.concatenate([_kurtosis(each @ basis.T) for each in chosen]).mean(axis=0)
     if len(groups) == 1:
         covariance = moments[0].reshape(n_together, n, n_together, n).transpose(0, 2, 1, 3)
-        total, between = np.einsum("aaij->ij", covariance), _between(covariance)
-        mixtures = _mixtures(covariance)
+        total, mixtures = np.einsum("aaij->ij", covariance), _mixtures(covariance)
+        between = _largest_correlation(np.einsum("abii->ab", covariance))
         spectra = np.einsum("ij,ca,abjk,cb,ik->ci", basis, *mixtures, basis, optimize=True)
     else:
         covariance = np.stack(moments)
@@ -272,11 +276,6 @@ def _mean(values: Array) -> float:
     return float(values.mean()) if values.size else math.nan
 
 
-def _between(covariance: Array) -> float:
-    """Largest correlation of two channels, of all pixels of a patch together."""
-    return _largest_correlation(np.einsum("abii->ab", covariance))
-
-
 def _largest_correlation(traces: Array) -> float:
     sizes = np.sqrt(np.diag(traces))
     others = traces / np.outer(sizes, sizes) - np.eye(len(sizes))
@@ -298,6 +297,8 @@ def _curve_of(patches: Array) -> tuple[Array, Array] | None:
     for group in groups:
         is_quiet, limit = _quietest(_energies(free[group]))
         quietest.append((free[group][is_quiet], limit))
+    if np.ptp(means) == 0 or min(limit for _, limit in quietest) == 0:  # flat areas, as of a JPEG
+        return None
     shape = _gamma_shape(sum(each.T @ each / np.sum(each**2) for each, _ in quietest))
     # The mean energy below a limit, over the limit, falls as the limit rises.
     limits = shape * np.geomspace(0.02, 20, 400)  # in units of the scale of the distribution
