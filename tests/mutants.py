@@ -1392,13 +1392,6 @@ MUTANTS = [
         "next(iterations)",
         ("imaging/test_progress.py::test_it_moves_while_learning_and_while_denoising_every_part",),
     ),
-    Mutant(
-        "rows between steps are not left out",
-        "imaging/cleaning/patchwise.py",
-        "strides[rows] = max(1, min(step, patch_shape[rows] // 2))",
-        "strides[rows] = 1",
-        ("imaging/test_sweep.py::test_rows_between_steps_are_left_out",),
-    ),
     # --- groups of similar patches
     Mutant(
         "groups are looked for without the guide",
