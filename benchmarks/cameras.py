@@ -19,7 +19,7 @@ PICTURES = ("astronaut", "coffee", "chelsea", "rocket")
 _READ_NOISE = 2.0  # electrons
 _SIDE = 256
 _GAMMA = 2.2
-_REACH = 8  # pixels, of the covariance of the noise that is given
+_REACH = 20  # pixels, of the covariance of the noise that is given
 
 _BILINEAR = np.array([[1, 2, 1], [2, 4, 2], [1, 2, 1]]) / 4
 # Malvar, He and Cutler 2004: at a pixel of one colour, the correction of the others.
@@ -54,7 +54,10 @@ def photographed(
 
 
 def true_noise(clean: np.ndarray, noisy: np.ndarray) -> kf.Correlated:
-    """The covariance of what differs, over all pixels, without negative eigenvalues."""
+    """The covariance of what differs, over all pixels.
+
+    A triangular window over distances keeps it positive; that of neighbours is 5 % too small.
+    """
     residual = np.moveaxis(noisy - clean, -1, 0)
     residual = residual - residual.mean(axis=(1, 2), keepdims=True)
     size = [n + _REACH for n in residual.shape[1:]]
@@ -62,16 +65,8 @@ def true_noise(clean: np.ndarray, noisy: np.ndarray) -> kf.Correlated:
     lags = np.fft.ifft2(spectra[:, np.newaxis].conj() * spectra).real
     for axis in (-2, -1):
         lags = np.roll(lags, _REACH, axis).take(range(2 * _REACH + 1), axis)
-    lags /= residual[0].size
-    spectrum = np.fft.fft2(np.fft.ifftshift(lags, (-2, -1)))
-    matrices = np.moveaxis(spectrum, (0, 1), (-2, -1))
-    values, vectors = np.linalg.eigh((matrices + matrices.conj().swapaxes(-1, -2)) / 2)
-    matrices = (vectors * np.maximum(values, 0)[..., np.newaxis, :]) @ vectors.conj().swapaxes(
-        -1, -2
-    )
-    found = np.fft.ifft2(np.moveaxis(matrices, (-2, -1), (0, 1))).real
-    found = np.fft.fftshift(found, (-2, -1))
-    return kf.Correlated(autocovariance=(found + np.flip(found.swapaxes(0, 1), (-2, -1))) / 2)
+    window = 1 - np.abs(np.arange(-_REACH, _REACH + 1)) / (_REACH + 1)
+    return kf.Correlated(autocovariance=lags * np.outer(window, window) / residual[0].size)
 
 
 def _developed(light: np.ndarray, demosaicing: str) -> np.ndarray:

@@ -1126,8 +1126,8 @@ MUTANTS = [
     Mutant(
         "many channels have one covariance together",
         "imaging/noise/quiet_patches.py",
-        "size = n_channels if n_channels <= MOST_TOGETHER else 1",
-        "size = n_channels",
+        "size = len(samples) if len(samples) <= MOST_TOGETHER else 1",
+        "size = len(samples)",
         (
             "imaging/test_many_channels.py::test_memory_of_an_estimate_grows_in_proportion_to_the_channels",
             "imaging/test_many_channels.py::test_no_matrix_of_all_channels_is_decomposed_to_estimate_noise",
@@ -1391,6 +1391,13 @@ MUTANTS = [
         "progress(next(iterations) / N_ITER)",
         "next(iterations)",
         ("imaging/test_progress.py::test_it_moves_while_learning_and_while_denoising_every_part",),
+    ),
+    Mutant(
+        "rows between steps are not left out",
+        "imaging/cleaning/patchwise.py",
+        "strides[rows] = max(1, min(step, patch_shape[rows] // 2))",
+        "strides[rows] = 1",
+        ("imaging/test_sweep.py::test_rows_between_steps_are_left_out",),
     ),
     # --- groups of similar patches
     Mutant(

@@ -56,7 +56,7 @@ def mixed(noises, image):
 )
 def test_noise_that_is_known_is_removed_better_than_as_white_noise(camera, kind, quality):
     noise = KINDS[kind]
-    clean = camera[:96, :96]
+    clean = camera[50:146, :96]  # edges: in plain sky a strong white filter may do as well
     noisy = kf.add_noise(clean, noise=noise, rng=1)
     options = {**PATCHES, "quality": quality}
     known = psnr(clean, kf.denoise(noisy, noise=noise, **options))

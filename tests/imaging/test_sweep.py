@@ -151,3 +151,28 @@ def test_threads_do_not_change_a_sweep(rng, monkeypatch, threads):
     monkeypatch.setenv("KAPPAFORM_NUM_THREADS", threads)
     many = sweep(image, (5, 5), clean)
     np.testing.assert_array_equal(one, many)
+
+
+@pytest.mark.parametrize(("shape", "patch_shape"), [*SHAPES, ((3, 9, 8), (1, 4, 4))])
+@pytest.mark.parametrize("step", [2, 3])
+def test_rows_between_steps_are_left_out(rng, shape, patch_shape, step):
+    """Sums over the patches that begin at every few rows, and at the last one that fits."""
+    image = rng.standard_normal(shape)
+    rows = next(axis for axis, side in enumerate(patch_shape) if side > 1)
+    strides = [1] * len(shape)
+    strides[rows] = max(1, min(step, patch_shape[rows] // 2))
+    corners = naive.patch_corners(shape, patch_shape, strides)
+    total, overlaps = np.zeros(shape), np.zeros(shape)
+    for corner in corners:
+        window = tuple(slice(c, c + p) for c, p in zip(corner, patch_shape, strict=True))
+        total[window] += 2 * image[window].mean()
+        overlaps[window] += 1
+
+    def means_alone(patches, _guides, _workspace):
+        patches[:] = 0
+        return np.ones(len(patches)), np.full(len(patches), 2.0)
+
+    found, counts = sweep(2 * image, patch_shape, means_alone, step=step)
+    assert overlaps.min() >= 1
+    np.testing.assert_allclose(found, total / overlaps, atol=1e-12)
+    np.testing.assert_allclose(counts, 2)

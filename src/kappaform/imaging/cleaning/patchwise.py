@@ -66,19 +66,23 @@ def sweep(
     guide: NDArray | None = None,
     bounds: tuple[float, float] = (-math.inf, math.inf),
     progress: Progress = SILENT,
+    step: int = 1,
 ) -> tuple[NDArray, NDArray]:
     """The denoised image, and for each pixel the mean number of coefficients of its patches.
 
-    Patches are clipped to `bounds` before they are averaged.
+    Patches are taken from every row of the image, or only every `step` rows, and clipped to
+    `bounds` before they are averaged.
     """
-    grid = grid_of(image.shape, patch_shape)
+    grid = grid_of(image.shape, patch_shape, strides_of(patch_shape, step))
     row_pixels, row_patches = math.prod(grid.shape[1:]), math.prod(grid.counts[1:])
+    places = grid.places[0]
     flat, flat_guide = image.reshape(-1), None if guide is None else guide.reshape(-1)
     low_high = np.array(bounds, image.dtype)
 
     def sums_of(part: slice, workspace: Workspace) -> NDArray:
         """Sums of values, weights and counts of the patches that begin in some rows."""
-        height = part.stop - part.start + patch_shape[0] - 1
+        first_row = int(places[part.start])
+        height = int(places[part.stop - 1]) - first_row + patch_shape[0]
         sums = np.zeros((3, height * row_pixels), image.dtype)
         last = part.stop * row_patches
         for first in range(part.start * row_patches, last, _BLOCK_PATCHES):
@@ -88,7 +92,7 @@ def sweep(
             if flat_guide is not None:
                 guides, _ = _gathered(flat_guide, starts, grid.offsets, workspace, "guides")
             weights, counts = denoise(patches, guides, workspace)
-            within = starts - part.start * row_pixels
+            within = starts - first_row * row_pixels
             scatter(patches, means, weights, counts, within, grid.offsets, low_high, sums)
         return sums.reshape(3, height, *grid.shape[1:])
 
@@ -99,10 +103,22 @@ def sweep(
 
     def add(some: NDArray) -> None:
         part = next(rows)
-        sums[:, part.start : part.stop + patch_shape[0] - 1] += some
+        first_row = int(places[part.start])
+        sums[:, first_row : first_row + some.shape[1]] += some
 
     mapped_in_order(sums_of, parts, progress.over(len(parts)), add)
     return sums[0] / sums[1], sums[2] / grid.overlaps().astype(np.float32)
+
+
+def strides_of(patch_shape: tuple[int, ...], step: int) -> tuple[int, ...]:
+    """Strides of patches that begin every `step` rows, or half of a patch if that is less.
+
+    Rows are along the first axis on which a patch is longer than 1.
+    """
+    rows = next((axis for axis, side in enumerate(patch_shape) if side > 1), 0)
+    strides = [1] * len(patch_shape)
+    strides[rows] = max(1, min(step, patch_shape[rows] // 2))
+    return tuple(strides)
 
 
 def patch_denoiser(rule: Rule, image: NDArray) -> PatchDenoiser:

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from kappaform.imaging import tensors
 from kappaform.imaging.cleaning.groups import over_pixels
-from kappaform.imaging.cleaning.patchwise import Rule
+from kappaform.imaging.cleaning.patchwise import Rule, strides_of
 from kappaform.imaging.cleaning.scales import halved_patches
-from kappaform.imaging.cleaning.tiles import HostBackend, cast
+from kappaform.imaging.cleaning.tiles import HostBackend, cast, like
 from kappaform.imaging.cleaning.torch_groups import TensorGroups, report
-from kappaform.imaging.patches import Grid, mean_free
+from kappaform.imaging.patches import Grid, grid_of, mean_free
 from kappaform.imaging.progress import SILENT, Progress
 
 if TYPE_CHECKING:
@@ -83,10 +83,15 @@ class TorchBackend(HostBackend):
         guide: Tensor | None = None,
         bounds: tuple[float, float] = (-math.inf, math.inf),
         progress: Progress = SILENT,
+        step: int = 1,
     ) -> tuple[Tensor, Tensor]:
-        """What `patchwise.sweep` does, a slab of patches at a time."""
+        """What `patchwise.sweep` does, a slab of patches at a time; those between steps weigh 0."""
         positions = [size - side + 1 for size, side in zip(image.shape, patch_shape, strict=True)]
         total, weights, counts, ones = image.new_zeros((4, *image.shape))
+        places = grid_of(tuple(image.shape), patch_shape, strides_of(patch_shape, step)).places
+        taken = np.zeros(positions, bool)
+        taken[np.ix_(*places)] = True
+        is_taken = like(taken.astype(np.float32), image).to(image.dtype)
         others = tuple(slice(length) for length in positions[1:])
         height = max(1, _SLAB_ENTRIES // math.prod((*patch_shape, *positions[1:])))
         for first in range(0, positions[0], height):
@@ -98,11 +103,14 @@ class TorchBackend(HostBackend):
             estimates += means
             if bounds != (-math.inf, math.inf):
                 estimates.clamp_(*bounds)
-            estimates *= weight
             grid = (rows.stop - rows.start, *positions[1:])
+            here = is_taken[rows].reshape(weight.shape)
+            weight, count = weight * here, count * here
+            estimates *= weight
             total[pixels] += _overlapped(estimates.view(*patch_shape, *grid), image.ndim)
-            here = (rows, *others)
-            weights[here], counts[here], ones[here] = weight.view(grid), count.view(grid), 1
+            where = (rows, *others)
+            weights[where], counts[where] = weight.view(grid), count.view(grid)
+            ones[where] = is_taken[rows]
             report(progress, rows.stop / positions[0], image)
         weights, counts, ones = (over_pixels(w, patch_shape) for w in (weights, counts, ones))
         return total / weights, counts / ones

@@ -8,8 +8,10 @@ the noise u of channels a and b has the covariance
 at distance d. Rounding and few pixels make this function slightly indefinite: negative eigenvalues
 of its spectrum, a Hermitian matrix of all channels for each frequency, are set to zero.
 
-A simpler model replaces a more general one if it is as good for all practical purposes. A standard
-deviation that is wrong by 5 % costs less than 0.01 dB: the loss is quadratic, and 20 % cost 0.1 dB.
+A simpler model replaces a more general one if its standard deviations are right within 5 %. Errors
+are not symmetric: over four images of scikit-image (256 x 256 pixels, white noise of 10 and 25),
+5 % too little cost 0.30 dB in the mean and 1.0 at most, 20 % too little 4.1; 5 % too much gained
+0.07, 20 % too much cost 0.15. A fitted model is too low at one brightness and too high at another.
 """
 
 from __future__ import annotations
@@ -32,8 +34,9 @@ _MOST_CLIPPED = 0.01  # of the pixels in a bin: more would lower its variance
 _N_POINTS = 16  # of the curve of a channel
 _N_ROUNDS = 5  # of reweighting
 _MOST_DISTANCE = 15  # pixels: patches of up to 16 x 16 are described completely
-#: Pixels, or channels, are independent if their correlation is below. Beyond what chance explains,
-#: the neighbours of white noise that was blurred by a Gaussian of a quarter pixel have less.
+#: Pixels, or channels, are independent if their correlation is below, beyond what chance explains.
+#: On the images above, noise whose neighbours have a correlation of 0.05 was removed better as
+#: white than with its covariance (by 0.11 dB in the mean), with 0.1 worse (by 0.19 dB).
 _LEAST_CORRELATION = 0.05
 
 

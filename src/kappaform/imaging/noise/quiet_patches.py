@@ -124,15 +124,13 @@ def look_at(
     channels are taken one after the other and count as independent, so that time and memory grow
     in proportion to their number; which patches are quiet is still decided by all of them.
     """
-    n_channels = len(samples)
-    size = n_channels if n_channels <= MOST_TOGETHER else 1
-    groups = [slice(c, c + size) for c in range(0, n_channels, size)]
+    size = len(samples) if len(samples) <= MOST_TOGETHER else 1
+    groups = [slice(c, c + size) for c in range(0, len(samples), size)]
     patches = _drawn_patches(samples, units, shots, patch_shape, groups)
     if patches is None:
         return None
-    n_quiet = _QUIET_SHARE * sum(slab.size for each in samples for slab in each.slabs)
-    n_entries = math.comb(math.prod(patch_shape) + 1, 2)
-    is_large = n_quiet >= min(_LEAST_QUIET, n_entries)
+    n_pixels, n = sum(s.size for each in samples for s in each.slabs), math.prod(patch_shape)
+    is_large = _QUIET_SHARE * n_pixels >= min(_LEAST_QUIET, math.comb(n + 1, 2))
     seen = _quiet_of(patches, groups, patch_shape)
     if shots is None and not seen.is_white and seen.has_own_colours:
         varying = _varying(patches, units)
