@@ -609,3 +609,12 @@ def test_patch_sizes_that_are_no_integers_are_rejected():
 def test_images_that_are_no_numbers_are_rejected():
     with pytest.raises(TypeError, match="image has dtype"):
         kf.denoise(np.array([["a", "b"]]))
+
+
+@pytest.mark.parametrize("dtype", [">f4", ">f8", ">u2"])
+def test_any_byte_order_is_denoised(dtype):
+    """As files of other machines, FITS and memory-maps have it."""
+    image = np.random.default_rng(0).integers(0, 255, (40, 40)).astype(dtype)
+    native = image.astype(image.dtype.newbyteorder("="))
+    found, expected = (kf.denoise(each, 30.0, quality="fast") for each in (image, native))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=0.1)

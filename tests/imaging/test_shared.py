@@ -164,6 +164,8 @@ def test_masks_of_several_images_are_checked():
     mask = np.zeros(noisy.shape, bool)
     with pytest.raises(ValueError, match="mask has 1 entries, fewer than images"):
         kf.learn_from_images([noisy, noisy], 20, mask=[mask])
+    with pytest.raises(ValueError, match="mask has more entries than images"):
+        kf.learn_from_images([noisy], 20, mask=[mask, mask])
     with pytest.raises(ValueError, match="'all' is unknown"):
         kf.learn_from_images([noisy], 20, mask="all")
     mask[::5, ::5] = True

@@ -118,6 +118,15 @@ def test_a_union_of_other_transforms_is_a_start(two_kinds):
     assert tighter.condition_number <= 1.5 * (1 + 1e-9)
 
 
+def test_a_relative_union_starts_where_another_one_ended(two_kinds):
+    first = kf.learn_union(two_kinds, METHODS[2], n_transforms=3, n_nonzero_coefs=2, max_iter=30)
+    again = kf.learn_union(
+        two_kinds, kf.Conditioned(2.0, norm=5.0, objective="relative", n_rounds=4),
+        n_transforms=3, n_nonzero_coefs=2, init=first, max_iter=1,
+    )  # fmt: skip
+    assert again.loss[0] == pytest.approx(first.loss[-1], rel=1e-9)
+
+
 @each_method
 def test_the_order_of_the_transforms_does_not_matter(method, two_kinds, rng):
     init = rng.standard_normal((3, 9, 9))

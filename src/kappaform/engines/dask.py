@@ -253,6 +253,8 @@ def _remembered_thresholds(chunk: _Chunk, dtype: np.dtype) -> Array:
         if chunk in _thresholds:
             return _thresholds[chunk]
         new, most = np.zeros(chunk[:1:-1], BITS[dtype]), blocks.MOST_THRESHOLD_BYTES
+        for other in [other for other in _thresholds if other[:3] == chunk[:3]]:
+            del _thresholds[other]  # of another number of transforms
         if _bytes_with(new) > most:
             for other in [other for other in _thresholds if other[0] != chunk[0]]:
                 del _thresholds[other]

@@ -126,6 +126,8 @@ def _with_masks(images: Iterable[Any], mask: Any) -> Iterator[tuple[Any, Any]]:
         if its is missing:
             raise ValueError(f"mask has {number} entries, fewer than images: give one for each.")
         yield image, its
+    if next(masks, missing) is not missing:
+        raise ValueError("mask has more entries than images: give one for each.")
 
 
 def _noisy_image(

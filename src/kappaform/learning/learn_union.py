@@ -69,7 +69,8 @@ def learn_union(
     n_starts : int
         Starts of "auto", the first of which is the one that grows.
     max_iter, tol, callback
-        As for `learn`.
+        As for `learn`. With "auto", the union that grows takes up to 60 + 10 (K - 1) passes before
+        the first iteration; `max_iter` does not count them, and Ctrl-C there has nothing to keep.
     rng : int, Generator or None
         Seed or generator of the random starts; None is 0.
 

@@ -37,7 +37,7 @@ class UnionOf(Method):
 
     method: Method
     n_transforms: int
-    n_starts: int = 3  #: of the starts and of the seed nothing depends that has begun
+    n_starts: int = 3  #: matters at the start only, as the seed: equality ignores both
     seed: int = 0
 
     def __eq__(self, other: object) -> bool:
@@ -156,8 +156,10 @@ class UnionOf(Method):
         return tried, statistics
 
     def to_feasible(self, transform: Any) -> Members:
-        each = transform.each if isinstance(transform, Members) else transform
-        return Members(tuple(self.method.to_feasible(one) for one in each))
+        members = isinstance(transform, Members)
+        each = transform.each if members else transform
+        ratio = transform.ratio if members else 0.0
+        return Members(tuple(self.method.to_feasible(one) for one in each), ratio)
 
     def shape(self, n_features: int) -> tuple[int, ...]:
         return self.n_transforms, n_features, n_features

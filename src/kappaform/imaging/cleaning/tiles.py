@@ -119,7 +119,8 @@ def ready_patches(
     places[:, missing:] = corners
     factors = (1,) * missing + tuple(map(floordiv, sides, patch_shape))
     patches = np.empty((len(corners), math.prod(patch_shape)), np.float32)
-    values = image if image.dtype.char in _COMPILED else image.astype(np.float64)
+    compiled = image.dtype.isnative and image.dtype.char in _COMPILED
+    values = image if compiled else image.astype(np.float64)
     three = values[(np.newaxis,) * missing]
     unit *= math.sqrt(math.prod(factors))
     gather_means(three, places, (1,) * missing + patch_shape, factors, unit, patches)

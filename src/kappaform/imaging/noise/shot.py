@@ -26,13 +26,13 @@ from kappaform.imaging.noise.scale_mixture import NO_EVIDENCE, Evidence
 from kappaform.imaging.noise.wavelets import Details, Sample, deviation, quietest_fifth
 from kappaform.linalg import dct_basis
 
-# Chosen on ten pictures of scikit-image with Poisson and with white noise, 128 x 128 pixels and
-# more, so that none with white noise was called shot (benchmarks/bench_noise.py).
-#: Nats, of a line over a constant. By chance there are so many in one of 30,000 images with white
-#: noise; the errors of the model do not average out, so more are needed for many blocks.
+# Chosen on images of scikit-image with Poisson and with white noise, 128 x 128 pixels and more; of
+# those with white noise one was called shot (docs/mathematics.md, variance over brightness).
+#: Nats, of a line that rises over a constant. By chance there are so many in one of 30,000 images
+#: with white noise; errors of the model do not average out, so many blocks need more.
 _LEAST_GAIN = 8.0
 _GAIN_PER_BLOCK = 0.04
-_LEAST_GAIN_ASKED = 2.0  # if shot noise is asked for: by chance, one of 20 images
+_LEAST_GAIN_ASKED = 2.0  # if shot noise is asked for: by chance, one of 44 images
 #: Standard deviation of the quietest details in units of the line: texture may be in either.
 _LEAST_QUIET, _LARGEST_QUIET = 0.8, 1.2
 _LEAST_DETAILS = 50  # whose standard deviation is measured: off by 17 %
