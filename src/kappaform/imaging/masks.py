@@ -60,7 +60,10 @@ def check_some_known(missing: NDArray, axes: Axes) -> None:
 
 def _checked_mask(mask: Any) -> NDArray:
     if isinstance(mask, str):
-        raise ValueError(f"mask={mask!r} is unknown: give an array of booleans, or 'nan'.")
+        raise ValueError(
+            f"mask={mask!r} is unknown: give an array of booleans. NaN are missing without a mask "
+            "in `inpaint`, and with mask='nan' in `denoise`."
+        )
     array = np.asarray(as_array(mask, "mask"))
     if array.dtype != np.bool_:
         raise TypeError(

@@ -67,7 +67,7 @@ def learn_union(
         method, sparsity and number of transforms is resumed, bitwise as if it had never stopped.
         The entries of a tuple race.
     n_starts : int
-        Starts of "auto", the first of which is the one that grows.
+        Starts of "auto", the first of which is the one that grows. All of them share `max_iter`.
     max_iter, tol, callback
         As for `learn`. With "auto", the union that grows takes up to 60 + 10 (K - 1) passes before
         the first iteration; `max_iter` does not count them, and Ctrl-C there has nothing to keep.
