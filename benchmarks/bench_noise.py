@@ -215,7 +215,7 @@ def _demosaiced(light: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def _cameras() -> Part:
-    """Simulated cameras, quality "fast": what estimating costs beside the true covariance."""
+    """Simulated cameras, quality "fast": what estimating costs over the true covariance."""
     found = cameras.cases()
 
     def rows(results: Iterator[tuple[float, float, float]]) -> Iterator[dict]:

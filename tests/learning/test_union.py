@@ -214,7 +214,7 @@ class Scored(Halfway):
         return statistics.discarded_energy / np.trace(statistics.gram)
 
 
-def test_a_loss_of_ones_own_is_averaged_by_energy(two_kinds):
+def test_a_custom_loss_is_averaged_by_energy(two_kinds):
     union = kf.learn_union(two_kinds, Scored(), n_transforms=2, n_nonzero_coefs=2, max_iter=5)
     parts = engine_for(two_kinds).run_union_pass(union.union, 2)
     lost = sum(part.discarded_energy for part in parts)

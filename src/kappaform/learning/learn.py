@@ -108,9 +108,15 @@ def learn(
 
     >>> result = kf.learn(signals[::2], result.method, n_nonzero_coefs=4, init=result)
     """
-    options = checked_options(method, n_nonzero_coefs, init, callback, max_iter, tol)
+    return learn_with(
+        signals, checked_options(method, n_nonzero_coefs, init, callback, max_iter, tol)
+    )
+
+
+def learn_with(signals: Any, options: Options) -> LearnResult:
+    """`learn` with options that are checked: of a transform, or of a union."""
     engine = engine_for(signals)
-    warn_of_little(engine, n_nonzero_coefs)
+    warn_of_little(engine, options.n_nonzero)
     latest = Latest()
     try:
         latest.race, reason = learn_on(engine, options)

@@ -8,19 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.checks import check_count, generator
-from kappaform.engines import engine_for
 from kappaform.learning.learn import (
     MAX_ITER,
     Callback,
     Options,
     checked_method,
     checked_options,
-    learn_on,
-    warn_of_little,
+    learn_with,
 )
 from kappaform.learning.method import Method
 from kappaform.learning.methods import Conditioned, LogDet
-from kappaform.learning.race import Latest, result_of
 from kappaform.learning.union import UnionOf
 from kappaform.learning.union_result import UnionResult
 
@@ -104,17 +101,9 @@ def learn_union(
     options = union_options(
         method, n_transforms, n_nonzero_coefs, init, n_starts, rng, callback, max_iter, tol
     )
-    engine = engine_for(signals)
-    warn_of_little(engine, n_nonzero_coefs)
-    latest = Latest()
-    try:
-        latest.race, reason = learn_on(engine, options)
-        result = result_of(latest.race, reason)
-        assert isinstance(result, UnionResult)
-        return result
-    except (Exception, KeyboardInterrupt) as error:  # after the last iteration, too
-        latest.carry(error)
-        raise
+    result = learn_with(signals, options)
+    assert isinstance(result, UnionResult)
+    return result
 
 
 def union_options(

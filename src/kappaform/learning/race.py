@@ -292,7 +292,8 @@ def step(race: Race, problem: Problem) -> Race:
     new = old
     if not rises:
         momentum = old.momentum.after(updated, extrapolated) if method.momentum else old.momentum
-        momentum = momentum if transform is proposed else Momentum()
+        if transform is not proposed and transform.each is not proposed.each:
+            momentum = Momentum()  # a transform of a union is elsewhere now
         records = (*old.records, record)
         new = Candidate(transform, old.explore, records, statistics, momentum=momentum)
     if rises or is_within_tol:

@@ -48,7 +48,7 @@ _KNOTS = np.array([0.15, 0.45, 0.9])
 _LEAST_FREQUENCY = 0.08  # below, the spectrum is constant
 #: Exponents of the power laws of the signal, and how fast high frequencies are lost.
 _SIGNALS = ((1.2, 0.0), (1.2, 3.0), (2.4, 0.0), (2.4, 3.0))
-_N_ENERGIES = 8  # of the signal, beside none
+_N_ENERGIES = 8  # of the signal, besides none
 _SMOOTHING = np.exp(-0.5 * np.arange(-2, 3) ** 2)  # of the weights of neighbouring energies
 _LEAST_WEIGHT = 0.01  # of the signal, spread over all its kinds
 _LEVELS = np.array([-2.0, -1.0, 0.0, 1.0, 2.0])  # log t in units of tau

@@ -177,7 +177,7 @@ _BANDS = np.array([0.2, 0.3, 0.4, 0.5, 0.6, 0.75, 0.95])  # limits of radial fre
 _MIDDLE = slice(3, 6)  # of the bands
 #: Exponents of the power laws of the signal, and how fast high frequencies are lost.
 _SIGNALS = ((0.6, 0.0), (1.2, 0.0), (1.2, 3.0), (2.4, 0.0), (2.4, 3.0))
-_N_ENERGIES = 16  # of the signal, beside none
+_N_ENERGIES = 16  # of the signal, besides none
 #: Of the weights of neighbouring energies: single ones would imitate a level of noise.
 _SMOOTHING = np.exp(-0.5 * (np.arange(-4, 5) / 1.5) ** 2)
 _LEAST_WEIGHT = 0.01  # of the signals together
@@ -251,7 +251,7 @@ def blocks_of(sample: Sample, low: bool, high: bool) -> Blocks | None:
 
 
 def fit_line(blocks: Blocks, *, start: Fit | None = None, slope: float | None = None) -> Fit:
-    """The likeliest constant; or line, from a `start`; or constant beside a given slope."""
+    """The likeliest constant; or line, from a `start`; or constant with a given slope."""
     _, counts = _bands()
     unit = max(float(np.quantile(blocks.energies[..., -1] / counts[-1], 0.2)), 1e-300)
     energies = blocks.energies / unit
