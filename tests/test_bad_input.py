@@ -313,12 +313,18 @@ def test_unknown_words_are_rejected_with_the_known_ones(signals):
         kf.Conditioned(objective="relative", variant="paper")
 
 
+@pytest.mark.parametrize("learn", [kf.learn, kf.learn_union])
+def test_a_bound_in_place_of_a_method_is_rejected_with_the_method_for_it(learn, signals):
+    with rejected(TypeError, "method=2.0 is a number", "the bound as Conditioned(2.0)"):
+        learn(signals, 2.0)
+
+
 def test_the_class_of_a_method_is_rejected(signals):
     with rejected(TypeError, "method=", "is a class: give an object of it, Conditioned()"):
         kf.learn(signals, kf.Conditioned)
 
 
-@pytest.mark.parametrize("method", ["conditioned", 2.0])
+@pytest.mark.parametrize("method", ["conditioned", True])
 def test_what_is_no_method_is_rejected(method, signals):
     with rejected(TypeError, "method=", "give Conditioned(...), LogDet(...) or Orthonormal()"):
         kf.learn(signals, method)
@@ -343,7 +349,7 @@ def test_what_is_no_method_is_rejected(method, signals):
         ),
         (["dct", "auto"], TypeError, ("init has dtype <U4", "'dct'", "(9, 9)", "tuple of these")),
         ([np.eye(9), "dct"], ValueError, ("init is not an array", "one length")),
-        (np.zeros((9, 9)), ValueError, ("init is zero", "'identity'")),
+        (np.zeros((9, 9)), ValueError, ("init is zero everywhere", "regular matrix, or 'auto'")),
         (1e7 * np.eye(9), ValueError, ("init has entries up to 1e+07", "between 1e-6 and 1e6")),
         (1e-7 * np.eye(9), ValueError, ("init has entries up to 1e-07", "between 1e-6 and 1e6")),
         ("DCT", ValueError, ("init='DCT' is unknown", "'dct'", "(9, 9)", "LearnResult")),

@@ -53,14 +53,14 @@ def save(
 ) -> None:
     """Write a learned transform to a file, under exactly the given name.
 
-    The file appears when it is complete; until then an older one of that name stays.
+    A file that exists is replaced without a warning, but only once the new one is complete.
 
     Parameters
     ----------
     path : str or path
     model : fitted estimator or LearnResult
-        All parameters of an estimator are saved, except the `callback` and an `init` that is not a
-        string.
+        All parameters of an estimator are saved, except the `callback`, an `init` that is not a
+        string, and a `random_state` that is not a seed.
     n_nonzero_coefs : int, optional
         Sparsity of the loaded estimator. By default that of the model; needed where the model has
         one for each signal, which are not stored.
@@ -199,7 +199,8 @@ def _estimator_to_save(model: SparsifyingTransform | LearnResult) -> Sparsifying
     estimator = estimator_of(method)
     shared = set(estimator._get_param_names()) & set(model._get_param_names())
     for name in shared - {"method", *method_parameters(method)}:
-        setattr(estimator, name, getattr(model, name))
+        if not isinstance(value := getattr(model, name), np.random.RandomState):
+            setattr(estimator, name, value)
     return estimator
 
 

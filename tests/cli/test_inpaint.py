@@ -122,6 +122,21 @@ def test_a_movie_is_filled_frame_by_frame_or_together(folder, capsys):
     assert np.abs(found[1].astype(float) - PICTURE).max() < 60
 
 
+@pytest.mark.parametrize("option", ["--movie", "--stack", "--volume"])
+def test_an_option_for_pages_is_reported_where_there_are_none(capsys, option):
+    put("a.png", PICTURE)
+    put("mask.png", MASK)
+    words = ("inpaint", "a.png", "--mask", "mask.png", "-o", "b.png", "--quality", "fast", option)
+    code, _, err = ended(capsys, *words)
+    assert (code, err) == (0, f"kappaform: warning: {option} had no effect: no file has pages.\n")
+
+
+def test_pixels_that_are_not_finite_are_rejected_in_terms_of_the_command(capsys):
+    np.save("a.npy", np.where(MASK, np.nan, PICTURE))
+    line = rejected(capsys, "denoise", "a.npy", "-o", "b.npy", "--sigma", 10)
+    assert line.endswith("fill or replace such pixels. kappaform inpaint fills NaN.\n")
+
+
 def test_an_unknown_device_is_rejected_before_anything_is_written(folder, capsys):
     put("a.png", PICTURE)
     put("mask.png", MASK)

@@ -43,6 +43,18 @@ def test_every_option_of_the_conditioned_method_can_be_given(signals, capsys):
     assert kf.load("p.kf").result_.method == kf.Conditioned(2.0, variant="paper")
 
 
+def test_a_norm_may_be_free(signals, capsys):
+    words = ["learn", "signals.npy", "-o", "m.kf", "--norm", "none", "--max-iter", 5]
+    assert ended(capsys, *words)[0] == 0
+    expected = kf.learn(signals, kf.Conditioned(2.0, norm=None), max_iter=5)
+    assert_array_equal(kf.load("m.kf").result_.transform, expected.transform)
+    words = ["path", "signals.npy", "--bounds", 1.5, 3, "--norm", "none", "--tol", 0.1]
+    assert ended(capsys, *words, "--choose", "--folds", 2, "-o", "p.kf")[0] == 0
+    assert kf.load("p.kf").norm is None
+    line = rejected(capsys, "learn", "signals.npy", "-o", "n.kf", "--norm", "large")
+    assert "argument --norm: large: give a number, auto or none" in line
+
+
 def test_learning_goes_on_from_a_model(signals, capsys):
     words = ["learn", "signals.npy", "--method", "orthonormal", "--tol", 0, "--max-iter", 4]
     assert ended(capsys, *words, "-o", "half.kf")[0] == 0

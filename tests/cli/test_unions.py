@@ -88,6 +88,7 @@ def test_learning_a_union_goes_on_from_a_model(signals, capsys):
         (["--transforms", 201], "--transforms 201 exceeds the 200 signals"),
         (["--transforms", 2, "--method", "log-det"], "--transforms 2 with --method log-det: "),
         (["--transforms", 2, "--variant", "paper"], "--transforms 2 with --variant paper: "),
+        (["--transforms", 2, "--norm", "none"], "--norm none: errors of such transforms cannot"),
         (["--transforms", 2, "--init", "dct"], "--init dct: give auto, or a model file"),
         (["--transforms", 3, "--init", "u.kf"], "u.kf is a union of 2 transforms: give --transf"),
         (["--init", "u.kf"], "--init u.kf is a union of 2 transforms: give --transforms 2"),

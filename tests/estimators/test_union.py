@@ -53,6 +53,39 @@ def test_the_estimator_is_the_functional_core_with_its_result(signals):
     assert estimator.result_.method.method == method
 
 
+def test_a_random_state_is_drawn_from_as_by_other_estimators(signals):
+    options = {"n_transforms": K, "n_starts": 3, "max_iter": 30, "tol": 0.0}
+    state = np.random.RandomState(4)
+    drawn = np.random.RandomState(4).randint(2**31, size=3)
+    estimator = kf.UnionTransform(2, random_state=state, **options)
+    seeds = set()
+    for seed in drawn[:2].tolist():  # every fit draws a seed of its own
+        with pytest.warns(ConvergenceWarning):
+            estimator.fit(signals)
+        with pytest.warns(ConvergenceWarning):
+            same = kf.UnionTransform(2, random_state=seed, **options).fit(signals)
+        assert estimator.result_.method.seed == same.result_.method.seed
+        seeds.add(same.result_.method.seed)
+        np.testing.assert_array_equal(estimator.components_, same.components_)
+    assert len(seeds) == 2
+    assert estimator.get_params()["random_state"] is state
+    estimator.partial_fit(signals[:50])  # resumes: nothing is drawn
+    assert state.randint(2**31) == drawn[2]
+
+
+def test_saving_leaves_a_random_state_alone(signals, tmp_path):
+    state = np.random.RandomState(4)
+    estimator = kf.UnionTransform(2, random_state=state, **FAST).fit(signals)
+    before = state.get_state()[2]
+    kf.save(tmp_path / "union.kf", estimator)
+    assert state.get_state()[2] == before
+    loaded = kf.load(tmp_path / "union.kf")
+    assert loaded.random_state is None
+    np.testing.assert_array_equal(loaded.transform(signals), estimator.transform(signals))
+    clone(estimator).fit(signals)  # a clone has a copy of the state
+    assert state.get_state()[2] == before
+
+
 def test_one_transform_is_that_of_the_single_estimator(signals):
     union = kf.UnionTransform(2, n_transforms=1).fit(signals)
     single = kf.ConditionedTransform(2).fit(signals)
@@ -314,7 +347,7 @@ def test_batches_of_any_scale_are_merged(signals):
         ({"n_transforms": 301}, r"n_transforms=301 exceeds the 300 signals .* fewer transforms"),
         ({"n_starts": 0}, "n_starts=0: give a whole number of starts"),
         ({"random_state": -1}, "random_state=-1: give a seed"),
-        ({"random_state": np.random.RandomState(0)}, "random_state=RandomState.*give a seed"),
+        ({"random_state": np.random.default_rng(0)}, "random_state=Generator.*a .*RandomState"),
         ({"max_condition": 0.5}, "max_condition=0.5: the bound must be"),
         ({"norm": None}, "need a common norm"),
         ({"method": kf.LogDet()}, "no common norm"),

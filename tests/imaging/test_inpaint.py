@@ -487,9 +487,11 @@ def test_bad_masks_are_rejected(mask, kind, message):
 
 def test_infinite_values_and_nan_outside_the_mask_are_rejected():
     with pytest.raises(ValueError, match="NaN or inf"):
-        kf.inpaint(np.where(MASK, np.inf, PICTURE))
-    with pytest.raises(ValueError, match="NaN or inf"):
         kf.denoise(np.where(MASK, np.nan, PICTURE), 1, mask=~MASK)
+    with_inf = np.where(MASK, np.inf, PICTURE)
+    with pytest.raises(ValueError, match=r"with mask=~np.isfinite\(image\) they fill inf, too"):
+        kf.inpaint(with_inf)
+    assert np.isfinite(kf.inpaint(with_inf, ~np.isfinite(with_inf), quality="fast")).all()
     with pytest.raises(ValueError, match=r"denoise\(image, mask='nan'\)"):
         kf.denoise(np.where(MASK, np.nan, PICTURE), 1)
     with pytest.raises(ValueError, match="preset='paper' with mask"):

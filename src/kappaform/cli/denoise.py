@@ -91,16 +91,18 @@ def _summarise(
         ignored = f", {n_ignored} other file{'s' * (n_ignored > 1)} ignored" * bool(n_ignored)
         ignored += files.subfolders_in_words(batch.n_subfolders)
         messages.say(f"{n_denoised} denoised, {skipped}{n_failed} failed{ignored}")
-    has_pages = any(record.get("n_pages", 1) > 1 for record in records)
-    asked = [name for name in ("stack", "volume", "movie") if getattr(arguments, name)]
-    if n_denoised and not has_pages and asked:
-        messages.warn(f"--{asked[0]} had no effect: no file has pages.")
-    if n_denoised and "colour_strength" in arguments.given and not any(map(_is_colour, records)):
+    if n_denoised and not any(record.get("n_pages", 1) > 1 for record in records):
+        warn_about_pages(arguments)
+    has_colours = any(record.get("n_channels", 1) > 1 for record in records)
+    if n_denoised and "colour_strength" in arguments.given and not has_colours:
         messages.warn("--colour-strength had no effect: no image has colours.")
 
 
-def _is_colour(record: dict[str, Any]) -> bool:
-    return bool(record.get("n_channels", 1) > 1)
+def warn_about_pages(arguments: Namespace) -> None:
+    """Warn about an option for pages, where no file has any."""
+    for name in ("stack", "volume", "movie"):
+        if getattr(arguments, name):
+            messages.warn(f"--{name} had no effect: no file has pages.")
 
 
 def _interrupted(n_done: int, number: int) -> KeyboardInterrupt:
@@ -220,14 +222,14 @@ def _denoised(
     options, size = _options(picture, along, settings, arguments), _size(picture)
     n_channels = noisy.shape[-1] if options["channel_axis"] else 1
     image = _floats(noisy)
-    masked = kept = None
-    if arguments.mask or _no_data(picture, arguments) is not None:
-        masked = holes.masked(picture, along, arguments)
-        kept = holes.without_data(picture, along, arguments)
+    masked = holes.masked(picture, along, arguments.mask) if arguments.mask else None
+    kept = picture.without_data(along)
+    if kept is not None and not arguments.preset:
+        number = f"{np.count_nonzero(kept)} values without data ({picture.metadata.no_data:g})"
+        messages.note(f"{job.source}: {number} are left as they are")
     missing = [each for each in (masked, kept) if each is not None]
     if missing and not arguments.preset:
         options["mask"] = np.logical_or.reduce(missing)
-        holes.note_kept(job.source, kept, _no_data(picture, arguments))
     details = _details(job.title, image, options, math.prod(size.values()), n_channels, arguments)
     if is_rough(details, noisy.dtype):
         messages.warn(f"{job.source}: {ROUGH}")
@@ -331,11 +333,6 @@ def along_of(picture: Picture, arguments: Namespace) -> str:
     if not picture.has_pages:
         return ""
     return VOLUME if arguments.volume else MOVIE if arguments.movie else ""
-
-
-def _no_data(picture: Picture, arguments: Namespace) -> float | None:
-    value: float | None = arguments.nodata
-    return picture.metadata.no_data if value is None else value
 
 
 def _reference(

@@ -147,6 +147,9 @@ def picture_with_pages(path: Path, arguments: Namespace, leaves_holes: bool = Fa
     """The image in a file; the arguments say what its pages are, if there are any."""
     declared = arguments.volume or arguments.stack or arguments.movie
     picture = _read(path, declared, leaves_holes)
+    if leaves_holes and arguments.nodata is not None:
+        metadata = picture.metadata._replace(no_data=arguments.nodata)
+        picture = picture._replace(metadata=metadata)
     if picture.has_pages and not picture.page_axes and not declared:
         raise ValueError(
             f"{path} has pages, shape {picture.pixels.shape}: add --stack to denoise each on its "

@@ -1,24 +1,19 @@
-"""Missing pixels of images: those of a mask, values that mean no data, and dead pixels."""
+"""Missing pixels of images: those of a mask, and dead pixels."""
 
 from __future__ import annotations
 
-from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.cli import messages
 from kappaform.image_files import Picture, read_image
 from kappaform.imaging.dead_pixels import dead_pixels
 
 
-def masked(picture: Picture, along: str, arguments: Namespace) -> NDArray | None:
-    """Which pixels a mask says are missing, in the layout of a stack; None without a mask."""
-    if not arguments.mask:
-        return None
-    path = Path(arguments.mask)
-    mask = read_image(path)
+def masked(picture: Picture, along: str, path: str) -> NDArray:
+    """Which pixels are missing by the mask in a file, in the layout of a stack."""
+    mask = read_image(Path(path))
     colours = mask.colours
     marked = (colours != 0).any(axis=-1) if mask.channel_axis else colours != 0
     planes = picture.pixels.shape[: -1 if picture.has_channels else None]
@@ -32,20 +27,6 @@ def masked(picture: Picture, along: str, arguments: Namespace) -> NDArray | None
     return picture._replace(pixels=marked).as_stack(along)
 
 
-def without_data(picture: Picture, along: str, arguments: Namespace) -> NDArray | None:
-    """Which pixels have the value that means no data, given or of the file; None: there is none.
-
-    A pixel that lacks one colour lacks all.
-    """
-    value = picture.metadata.no_data if arguments.nodata is None else arguments.nodata
-    if value is None:
-        return None
-    found = picture._replace(pixels=picture.has_value(value)).as_stack(along)
-    if picture.channel_axis:
-        found = np.broadcast_to(found.any(axis=-1, keepdims=True), found.shape)
-    return found if found.any() else None
-
-
 def dead(picture: Picture, along: str, known: NDArray) -> NDArray:
     """Pixels far from all their neighbours, in the layout of a stack."""
     stack = picture.as_stack(along)
@@ -57,9 +38,3 @@ def dead(picture: Picture, along: str, known: NDArray) -> NDArray:
         )
     ]
     return np.stack(found).reshape(stack.shape)
-
-
-def note_kept(source: Path, kept: NDArray | None, value: float | None) -> None:
-    if kept is not None:
-        number = int(np.count_nonzero(kept))
-        messages.note(f"{source}: {number} values without data ({value:g}) are left as they are")

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.cli import files, holes, messages
-from kappaform.cli.denoise import along_of, name_device
+from kappaform.cli.denoise import along_of, name_device, warn_about_pages
 from kappaform.image_files import Picture, as_stored, check_target, write_image
 from kappaform.image_files.picture import MOVIE
 from kappaform.imaging.inpaint import inpaint_on
@@ -26,6 +26,8 @@ def inpaint(arguments: Namespace) -> None:
     picture = files.picture_with_pages(source, arguments, leaves_holes=True)
     check_target(target, picture)
     name_device(arguments)
+    if not picture.has_pages:
+        warn_about_pages(arguments)
     along = along_of(picture, arguments)
     stack, missing = picture.as_stack(along), _missing(picture, along, arguments)
     number = int(np.count_nonzero(missing))
@@ -55,12 +57,10 @@ def _missing(picture: Picture, along: str, arguments: Namespace) -> NDArray:
     """Which values are missing, for any of the reasons."""
     stack = picture.as_stack(along)
     missing = np.isnan(stack) if stack.dtype.kind == "f" else np.zeros(stack.shape, bool)
-    for some in (
-        holes.masked(picture, along, arguments),
-        holes.without_data(picture, along, arguments),
-    ):
-        if some is not None:
-            missing = missing | some
+    if arguments.mask:
+        missing = missing | holes.masked(picture, along, arguments.mask)
+    if (without := picture.without_data(along)) is not None:
+        missing = missing | without
     if arguments.dead_pixels:
         missing = missing | holes.dead(picture, along, ~missing)
     return missing

@@ -59,9 +59,14 @@ def learn(arguments: Namespace) -> None:
 
 def _check_union(arguments: Namespace) -> None:
     """Reject methods whose transforms have no common norm, or none that is kept."""
-    for name, allowed in (("method", ("conditioned", "orthonormal")), ("variant", ("monotone",))):
+    for name, allowed in (
+        ("method", ("conditioned", "orthonormal")),
+        ("variant", ("monotone",)),
+        ("norm", ("auto", "a number")),
+    ):
         value = getattr(arguments, name)
-        if arguments.n_transforms > 1 and value not in allowed:
+        is_allowed = value in allowed or isinstance(value, float)
+        if arguments.n_transforms > 1 and not is_allowed:
             raise ValueError(
                 f"--transforms {arguments.n_transforms} with {messages.as_option(name)} {value}: "
                 f"errors of such transforms cannot be compared; give {' or '.join(allowed)}."

@@ -102,8 +102,12 @@ def kind_or_file(text: str) -> str:
     return text
 
 
-def number_or_auto(text: str) -> float | str:
-    return text if text == "auto" else float(text)
+def number_or_word(text: str) -> float | str:
+    """The type of --norm: a number, or a word for one that is not given."""
+    try:
+        return text if text in ("auto", "none") else float(text)
+    except ValueError:
+        raise ArgumentTypeError(f"{text}: give a number, auto or none") from None
 
 
 class ShowVersion(Action):
@@ -159,8 +163,9 @@ def _shown(name: str, options: dict[str, Any]) -> str:
 
 
 def chosen(arguments: Namespace, *names: str) -> dict[str, Any]:
-    """Parameters of the library that are arguments of the same name."""
-    return {name: getattr(arguments, name) for name in names}
+    """Parameters of the library that are arguments of the same name; the word none is None."""
+    values = {name: getattr(arguments, name) for name in names}
+    return {name: None if value == "none" else value for name, value in values.items()}
 
 
 def check_patch_size(side: int, n_axes: int) -> None:

@@ -14,7 +14,7 @@ from inspect import cleandoc
 from typing import Any, NoReturn
 
 from kappaform.cli import messages, options
-from kappaform.cli.options import at_least, complete, kind_or_file, number_or_auto
+from kappaform.cli.options import at_least, complete, kind_or_file, number_or_word
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -366,8 +366,8 @@ def _add_method(parser: Parser, bound: float) -> None:
 def _add_conditioned(parser: Parser) -> None:
     add, errors = parser.add, ("absolute", "relative")
     add("--objective", "error to minimise", choices=errors, default="absolute")
-    text = "Frobenius norm of the transform; auto: that of an orthonormal one"
-    add("--norm", text, number_or_auto, default="auto")
+    text = "Frobenius norm of the transform; auto: that of an orthonormal one; none: free"
+    add("--norm", text, number_or_word, default="auto")
     text = "steps that never increase the loss (monotone), or published ones"
     add("--variant", text, choices=_VARIANTS, default="monotone")
     add("--n-rounds", "rounds of monotone steps per iteration", int, default=5)

@@ -101,7 +101,7 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
             state, reason = learn_on(engine, options)
             result = result_of(state, reason)
             found = self._found_in(engine, result)
-            self._take(result, as_stream(state), engine.dtype, learned | found)
+            self._take(result, state, engine.dtype, learned | found)
             if self.verbose:
                 self._say(f"stopped after {state.n_iter} iterations: {reason}")
             self._warn_if_not_converged()
@@ -112,7 +112,7 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
                 kept = result_of(state, StopReason.INTERRUPTED)
             if kept is None or (isinstance(error, MethodFailed) and kept.n_iter == 0):
                 raise
-            self._take(kept, as_stream(state or kept.state), engine.dtype, learned)
+            self._take(kept, state or kept.state, engine.dtype, learned)
             if state is None:
                 raise
             if not isinstance(error, KeyboardInterrupt):
@@ -138,7 +138,7 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         batch that is rejected or interrupted changes nothing. `max_iter` and `tol` have no effect.
         """
         options = self._stream_options()
-        signals, features = self._received(X, reset=not hasattr(self, "_stream"))
+        signals, features = self._received(X, reset=not hasattr(self, "_state"))
         engine = engine_for(signals)
         with single_threaded_blas():
             before = begin_stream(options, engine)
@@ -224,9 +224,14 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     def _fit_options(self) -> Options:
         return self._options(self.init, max_iter=self.max_iter, tol=self.tol)
 
+    @property
+    def _stream(self) -> Stream:
+        """What `partial_fit` resumes."""
+        return as_stream(self._state)
+
     def _stream_options(self) -> Options:
-        before: Stream | None = getattr(self, "_stream", None)
-        init = self.init if before is None else result_of(before, StopReason.RUNNING)
+        is_new = not hasattr(self, "_state")
+        init = self.init if is_new else result_of(self._stream, StopReason.RUNNING)
         check_forgetting(self.forgetting)
         return self._options(init)
 
@@ -269,7 +274,7 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     def _take(
         self,
         result: LearnResult,
-        stream: Stream,
+        state: Race,
         dtype: DTypeLike,
         features: dict[str, Any],
         *,
@@ -281,7 +286,7 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
             **features,
             **self._described(result),
             "result_": result,
-            "_stream": stream,  # which `partial_fit` resumes
+            "_state": state,  # with statistics, which those of the result lack
             "components_": result.transform.astype(dtype),
             "singular_values_": result.spectrum,
             "loss_curve_": result.loss,

@@ -33,7 +33,6 @@ from kappaform.learning.path import (
     validation_engine,
 )
 from kappaform.learning.starts import WarmStart
-from kappaform.learning.stream import as_stream
 from kappaform.threads import at_most_threads, n_threads
 
 BOUNDS = (1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
@@ -252,8 +251,7 @@ class ConditionedTransformCV(SparsifyingTransform):
     def _take_best(self, path: ConditionPath, engine: Engine, features: dict[str, Any]) -> Self:
         result = path.best
         assert result is not None  # validation signals have chosen it
-        stream = as_stream(result.state)
-        self._take(result, stream, engine.dtype, features | _choice(path, (path,)))
+        self._take(result, result.state, engine.dtype, features | _choice(path, (path,)))
         self._warn_if_not_converged()
         return self
 

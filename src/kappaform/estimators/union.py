@@ -12,8 +12,8 @@ from kappaform.checks import Coding, is_seed
 from kappaform.engines import Engine, engine_for
 from kappaform.engines.engine import reading
 from kappaform.estimators.base import SparsifyingTransform
-from kappaform.learning import Conditioned, Method
-from kappaform.learning.learn import MAX_ITER
+from kappaform.learning import Conditioned, LearnResult, Method
+from kappaform.learning.learn import MAX_ITER, Options
 from kappaform.learning.learn_union import N_STARTS, union_of
 from kappaform.learning.methods import Objective
 from kappaform.learning.stream import Forgetting
@@ -62,8 +62,9 @@ class UnionTransform(SparsifyingTransform):
         largest coefficients. Both are of the transform that the signal belongs to.
     sparse_output : bool
         Whether codes are a sparse CSR array.
-    random_state : int, optional
-        Seed of the random starts; None is 0.
+    random_state : int or numpy.random.RandomState, optional
+        Seed of the random starts; None is 0. From a RandomState, `fit` and the first `partial_fit`
+        draw a seed, so that the next fit has other starts.
     callback, verbose
         As for :class:`ConditionedTransform`.
 
@@ -132,7 +133,7 @@ class UnionTransform(SparsifyingTransform):
         forgetting: Forgetting = "auto",
         coding: Coding = "refit",
         sparse_output: bool = False,
-        random_state: int | None = None,
+        random_state: Any = None,
         callback: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -183,13 +184,23 @@ class UnionTransform(SparsifyingTransform):
     def _described(self, result: Any) -> dict[str, Any]:
         return super()._described(result) | {"condition_numbers_": result.condition_numbers}
 
-    def _method(self) -> UnionOf:
-        if self.random_state is not None and not is_seed(self.random_state):
+    def _options(self, init: Any, **others: Any) -> Options:
+        options, state = super()._options(init, **others), self.random_state
+        if not isinstance(state, np.random.RandomState) or isinstance(init, LearnResult):
+            return options
+        return options._replace(method=self._method(int(state.randint(2**31))))
+
+    def _method(self, seed: int | None = None) -> UnionOf:
+        """The method; `seed` is the one that was drawn from a RandomState."""
+        state = self.random_state
+        if is_seed(state):
+            seed = int(state)
+        elif state is not None and not isinstance(state, np.random.RandomState):
             raise ValueError(
-                f"random_state={self.random_state!r}: give a seed, an integer >= 0, or None, which "
-                "is the seed 0."
+                f"random_state={state!r}: give a seed, an integer >= 0, a RandomState of NumPy, or "
+                "None, which is the seed 0."
             )
         method, conditioned = self.method, ("max_condition", "norm", "objective", "n_rounds")
         if method is None:
             method = Conditioned(**{name: getattr(self, name) for name in conditioned})
-        return union_of(method, self.n_transforms, self.n_starts, self.random_state)
+        return union_of(method, self.n_transforms, self.n_starts, seed)

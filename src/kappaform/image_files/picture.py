@@ -94,6 +94,19 @@ class Picture(NamedTuple):
             return np.zeros(self.pixels.shape, bool)  # no pixel can have it
         return np.isnan(self.pixels) if np.isnan(rounded) else np.asarray(self.pixels == rounded)
 
+    def without_data(self, along: str = "") -> NDArray | None:
+        """Which pixels have no data, in the layout of `as_stack`; None if all have some.
+
+        A pixel that lacks one colour lacks all.
+        """
+        if not self.n_without_data:
+            return None
+        value: Any = self.metadata.no_data
+        found = self._replace(pixels=self.has_value(value)).as_stack(along)
+        if self.channel_axis:
+            found = np.broadcast_to(found.any(axis=-1, keepdims=True), found.shape)
+        return found if found.any() else None  # alpha may be all that lacks
+
     @property
     def axes(self) -> str:
         """A letter for each axis of the pixels; Q where the file does not name it."""

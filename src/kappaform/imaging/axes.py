@@ -158,8 +158,8 @@ def check_finite(lowest: NDArray, highest: NDArray, stack: Any = None) -> None:
             place = tuple(map(int, np.unravel_index(bad.argmax(), bad.shape)[1:-1]))
             where = f" in {bad.sum()} of {bad.size} values{where or ', first'} at {place}"
         raise ValueError(
-            f"image contains NaN or inf{where}: fill such pixels first. Missing pixels, such as "
-            "NaN, are filled by inpaint(image), and by denoise(image, mask='nan')."
+            f"image contains NaN or inf{where}: fill or replace such pixels. inpaint(image) and "
+            "denoise(image, mask='nan') fill NaN; with mask=~np.isfinite(image) they fill inf, too."
         )
 
 

@@ -206,6 +206,8 @@ def checked_method(method: Any) -> Method:
     method = Conditioned() if method is None else method
     if isinstance(method, type) and issubclass(method, Method):
         raise TypeError(f"method={method!r} is a class: give an object of it, {method.__name__}().")
+    if is_number(method):
+        raise TypeError(f"method={method!r} is a number: give the bound as Conditioned({method}).")
     if not isinstance(method, Method):
         raise TypeError(
             f"method={method!r}: give Conditioned(...), LogDet(...) or Orthonormal(), or a custom "

@@ -178,7 +178,7 @@ def _as_matrix(init: Any, n_features: int) -> NDArray:
         raise TypeError(f"{error} As a start, {_accepted((n_features,) * 2)}") from error
     largest = float(np.abs(matrix).max())
     if largest == 0:
-        raise ValueError("init is zero: give a matrix that is not, or 'identity'.")
+        raise ValueError("init is zero everywhere: give a regular matrix, or 'auto'.")
     if not 1e-6 <= largest <= 1e6:
         raise ValueError(
             f"init has entries up to {largest:g}: scale it, so that the largest is between 1e-6 "

@@ -185,7 +185,9 @@ def begin_stream(options: Options, engine: Engine) -> Stream:
 
 
 def as_stream(race: Race) -> Stream:
-    """The stream that continues `learn`, with its signals, if they are known, as one batch."""
+    """The stream that continues a race; signals of `learn`, if they are known, count as a batch."""
+    if isinstance(race, Stream):
+        return race
     best = race.best
     statistics = best.statistics or no_statistics(best.transform)
     return Stream(
