@@ -14,7 +14,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from bench_pass import nearby_transforms
+from bench_pass import nearby_transforms, two_unions
 from skimage import data
 
 import kappaform as kf
@@ -30,7 +30,7 @@ REPEATS = 7
 
 def rows(*parts: str) -> Iterator[dict]:
     """Rows as they come, of the chosen parts or all: passes for four patch sizes in both
-    precisions, learning, denoising of a large image, filling of its missing pixels."""
+    precisions, of a union, learning, denoising of a large image, filling of its missing pixels."""
     if not find_spec("torch") or not _has_gpu():
         yield {"skipped": "all: torch finds no CUDA GPU here"}
         return
@@ -76,6 +76,28 @@ def _pass_rows_of(side: int, n_nonzero: int, n_signals: int) -> list[dict]:
     torch.set_float32_matmul_precision("highest")
     gram = _seconds(lambda: engine_for(signals).gram)
     return [*found, _row(f"{name}: look at all signals and gram", 1e3 * gram, "ms")]
+
+
+def _union_rows() -> Iterator[dict]:
+    """A warm pass with four transforms, beside four warm passes with one."""
+    import torch
+
+    signals, n_nonzero = patches(8, 20_000_000), 6
+    unions, singles = two_unions(8), nearby_transforms(8, REPEATS + 1)
+    for precision, setting in (("default", "highest"), ("tf32", "high")):
+        torch.set_float32_matmul_precision(setting)
+        engine: Any = engine_for(signals)
+        engine.run_pass(singles[0], n_nonzero)
+        single = median(_seconds(engine.run_pass, t, n_nonzero) for t in singles[1:])
+        for union in unions:  # compiled, and warm: that is not counted
+            engine.run_union_pass(union, n_nonzero)
+        warm = median(
+            _seconds(engine.run_union_pass, unions[i % 2], n_nonzero) for i in range(REPEATS)
+        )
+        name = f"pass with 4 transforms, 20 M x 64, s={n_nonzero}, {precision}"
+        yield _row(f"{name}, warm", 1e3 * warm, "ms")
+        yield _row(f"{name}, over four passes with one", warm / (4 * single), "of their time", 1.0)
+    torch.set_float32_matmul_precision("highest")
 
 
 def cross_by_torch(signals: Any, transform: np.ndarray, n_nonzero: int) -> Any:
@@ -154,6 +176,7 @@ def _best_of_two(call: Callable, *arguments: Any, **options: Any) -> float:
 
 PARTS = {
     "pass": _pass_rows,
+    "union": _union_rows,
     "learn": _learn_rows,
     "denoise": _denoise_rows,
     "inpaint": _inpaint_rows,

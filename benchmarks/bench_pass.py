@@ -100,10 +100,8 @@ def _code_rows(side: int, n_nonzero: int, dtype: str) -> Iterator[dict]:
 def _union_rows(dtype: str, side: int = 8, n_nonzero: int = 6) -> Iterator[dict]:
     """A warm pass with four transforms, in units of their products and of single passes."""
     signals = patches(side, N_SIGNALS).astype(dtype)
-    bases, turns = np.stack(nearby_transforms(side, 5, 0.3)[1:]), nearby_transforms(side, 2)
-    rotated = bases @ (turns[0].T @ turns[1])  # a little
-    unions = [Union(each, np.tile([1.0, 0.0, 0.0], (4, 1))) for each in (bases, rotated)]
-    out, weights = np.empty_like(signals), [each.astype(dtype).T for each in bases]
+    unions, turns = two_unions(side), nearby_transforms(side, 2)
+    out, weights = np.empty_like(signals), [each.astype(dtype).T for each in unions[0].transforms]
     engine, single = engine_for(signals), engine_for(signals)
     number = count()
     calls: Calls = {
@@ -127,6 +125,13 @@ def _union_rows(dtype: str, side: int = 8, n_nonzero: int = 6) -> Iterator[dict]
         "unit": "warm passes",
         "target": None,
     }
+
+
+def two_unions(side: int) -> list[Union]:
+    """Four transforms, and the same rotated a little."""
+    bases, turns = np.stack(nearby_transforms(side, 5, 0.3)[1:]), nearby_transforms(side, 2)
+    rotated = bases @ (turns[0].T @ turns[1])
+    return [Union(each, np.tile([1.0, 0.0, 0.0], (4, 1))) for each in (bases, rotated)]
 
 
 def _times(signals: np.ndarray, side: int, n_nonzero: int) -> dict[tuple[str, int], float]:

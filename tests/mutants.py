@@ -91,6 +91,20 @@ MUTANTS = [
     ),
     # --- a union of transforms
     Mutant(
+        "a union that grows is lost on Ctrl-C",
+        "learning/growth.py",
+        "race = latest.race = step(race, problem)",
+        "race = step(race, problem)",
+        (f"{UNION}::test_ctrl_c_while_a_union_grows_loses_nothing",),
+    ),
+    Mutant(
+        "a union whose growth was interrupted goes on from its transforms alone",
+        "learning/union.py",
+        "if going_on is not None:",
+        "if going_on is not None and self.is_single:",
+        (f"{UNION}::test_ctrl_c_while_a_union_grows_loses_nothing",),
+    ),
+    Mutant(
         "of equal scores the last transform wins",
         "engines/kernels.py",
         "if score >= best[i, 0]:",

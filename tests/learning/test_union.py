@@ -251,6 +251,47 @@ def test_ctrl_c_loses_nothing(two_kinds):
     np.testing.assert_array_equal(rest.transforms, whole.transforms)
 
 
+@pytest.mark.parametrize(("after", "n_learned"), [(5, 1), (-1, 3)])
+def test_ctrl_c_while_a_union_grows_loses_nothing(after, n_learned, two_kinds, monkeypatch):
+    """Before a second transform joins, and in the last pass before the first iteration."""
+    from kappaform.learning import race
+
+    options = {"n_transforms": 4, "n_nonzero_coefs": 2, "n_starts": 2, "max_iter": 12}
+    started, passes, pass_with = [], [], race.pass_with
+
+    def counted(*arguments):
+        passes.append(None)
+        if len(passes) == stop:
+            raise KeyboardInterrupt
+        return pass_with(*arguments)
+
+    stop = 0
+    monkeypatch.setattr(race, "pass_with", counted)
+    whole = kf.learn_union(
+        two_kinds, callback=lambda result: started.append((len(passes), result.n_iter)), **options
+    )
+    before_learning = started[0][0] - 2  # the start and the first iteration have a pass each
+    stop = after if after > 0 else before_learning
+    passes.clear()
+    with pytest.raises(KeyboardInterrupt) as caught:
+        kf.learn_union(two_kinds, **options)
+    assert isinstance(caught.value, kf.LearningInterrupted)
+    kept = caught.value.result
+    assert len(kept.transforms) == n_learned
+    assert kept.n_iter > 0
+    stop = 0
+    rest = kf.learn_union(two_kinds, init=kept, **options)
+    np.testing.assert_array_equal(rest.transforms, whole.transforms)
+    np.testing.assert_array_equal(rest.loss, whole.loss)
+
+
+def test_a_result_of_fewer_transforms_grows(two_kinds):
+    few = kf.learn_union(two_kinds, n_transforms=2, n_nonzero_coefs=2)
+    more = kf.learn_union(two_kinds, n_transforms=3, n_nonzero_coefs=2, n_starts=1, init=few)
+    assert more.transforms.shape == (3, 9, 9)
+    assert more.loss[0] <= few.loss[-1] * (1 + 1e-9)
+
+
 @pytest.mark.parametrize("n_transforms", [1, 2, 4])
 def test_signals_that_are_hardly_signals_are_learned_from(signals, n_transforms):
     if n_transforms > len(signals):

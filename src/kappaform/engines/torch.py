@@ -23,7 +23,8 @@ from kappaform.engines.engine import (
     scaled_transform,
 )
 from kappaform.engines.torch_codes import Won, competition, keep_largest, refitted
-from kappaform.engines.triton_pass import FusedPass, can_pass_over
+from kappaform.engines.triton_pass import can_pass_over
+from kappaform.engines.triton_union import FusedUnion
 from kappaform.engines.union import ScaledUnion, Union, UnionSums, scaled_union
 from kappaform.errors import NotFinite
 
@@ -44,8 +45,9 @@ class TorchEngine(Engine):
 
     Sums are float64 and come to the host; codes and decoded signals stay on the device, without
     gradients. On an NVIDIA GPU with Triton, fused kernels pass over signals of at most 256 features
-    that are float32 or shorter. Beyond the data a pass needs less than 256 MB and, with these
-    kernels, 4 bytes per signal (8, where each has a sparsity of its own). Float32 products follow
+    that are float32 or shorter (a union: 128). Beyond the data a pass needs less than 256 MB and,
+    with these kernels, 4 bytes per signal (8, where each has a sparsity of its own); with a union
+    about 1 GB, and 4 bytes per signal and transform. Float32 products follow
     torch's own setting: TF32 is used if ``torch.set_float32_matmul_precision`` allows it.
     """
 
@@ -56,7 +58,7 @@ class TorchEngine(Engine):
         double = signals.dtype == torch.float64
         super().__init__(signals, name, np.dtype(np.float64 if double else np.float32))
         self._tensor_dtype = torch.float64 if double else torch.float32
-        self._fused: FusedPass | None = None
+        self._fused: FusedUnion | None = None
         self._may_fuse = not double and _can_be_fused(signals)
 
     def encode(
@@ -64,7 +66,7 @@ class TorchEngine(Engine):
     ) -> Tensor:
         """Codes of the signals as given (not scaled), on their device."""
         scaled, sparsity = scaled_transform(transform, self.dtype), self._sparsity(n_nonzero)
-        codes = self._by_kernels("encode", scaled, sparsity) if refit is None else None
+        codes = self._by_kernels("encode", _matrix(scaled), sparsity) if refit is None else None
         if codes is not None:
             return _shifted(codes, -scaled.exponent)
         codes = self._empty()
@@ -82,8 +84,10 @@ class TorchEngine(Engine):
         import torch
 
         sparsity, scaled = self._sparsity(n_nonzero), scaled_union(union, self.dtype)
-        numbers = [won.numbers for *_, won in self._won(scaled, sparsity)]
-        return torch.cat(numbers)
+        numbers = self._by_kernels("assign", scaled, sparsity)
+        if numbers is None:
+            numbers = torch.cat([won.numbers for *_, won in self._won(scaled, sparsity)])
+        return numbers
 
     def encode_union(
         self, union: Union, n_nonzero: Sparsity, refits: Sequence[Refit | None]
@@ -147,7 +151,7 @@ class TorchEngine(Engine):
         import torch
 
         sparsity = self._sparsity(n_nonzero)
-        fused = self._by_kernels("run", transform, sparsity)
+        fused = self._by_kernels("run", _matrix(transform), sparsity)
         if fused is not None:
             return fused
         cross, energies = self._zeros(self.n_features, self.n_features), self._zeros(2)
@@ -161,10 +165,13 @@ class TorchEngine(Engine):
         import torch
 
         n_features, n_transforms = self.n_features, len(union.transforms)
-        scaled = scaled_union(union, self.dtype)
+        scaled, sparsity = scaled_union(union, self.dtype), self._sparsity(n_nonzero)
+        fused = self._by_kernels("run_union", scaled, sparsity)
+        if fused is not None:
+            return fused
         grams = self._zeros(n_transforms, n_features, n_features)
         crosses, energies = torch.zeros_like(grams), self._zeros(n_transforms, 3)
-        for _, block, won in self._won(scaled, self._sparsity(n_nonzero), self.exponent):
+        for _, block, won in self._won(scaled, sparsity, self.exponent):
             for number in range(n_transforms):
                 mine = won.numbers == number
                 signals, codes = block[mine].double(), won.codes[mine].double()
@@ -227,19 +234,18 @@ class TorchEngine(Engine):
             return self._surveyed.peak
         return max(self._checked_peak(rows) for rows in self._rows())
 
-    def _by_kernels(self, operation: str, transform: ScaledTransform, sparsity: Tensor) -> Any:
+    def _by_kernels(self, operation: str, transform: Any, sparsity: Tensor) -> Any:
         """Result of an operation of the fused kernels; None if they do not run here."""
         if self._may_fuse and self._fused is None:
             peak = self._peak()
             self._may_fuse = scale_exponent(peak, self.dtype) == 0
-            self._fused = FusedPass(self.signals, peak) if self._may_fuse else None
+            self._fused = FusedUnion(self.signals, peak) if self._may_fuse else None
         if self._fused is None:
             return None
         from triton.runtime.errors import OutOfResources
 
         try:
-            matrix = np.ascontiguousarray(transform.matrix.T)
-            return getattr(self._fused, operation)(matrix, sparsity, exact=not allows_tf32())
+            return getattr(self._fused, operation)(transform, sparsity, exact=not allows_tf32())
         except OutOfResources as error:
             _logger.info("the fused pass needs a larger GPU (%s): passes use torch", error)
             self._fused, self._may_fuse = None, False
@@ -318,6 +324,10 @@ class TorchEngine(Engine):
         shape = self.n_signals, self.n_features if width is None else width
         device = self.signals.device
         return torch.empty(shape, dtype=self._tensor_dtype, device=device)
+
+
+def _matrix(transform: ScaledTransform) -> Array:
+    return np.ascontiguousarray(transform.matrix.T)
 
 
 def check_tensor(values: Tensor, name: str) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _MAX_FEATURES = 256
-_MAX_FUSED = 128  # features; sums of more do not fit into the registers of a multiprocessor
+MAX_FUSED = 128  #: features; sums of more do not fit into the registers of a multiprocessor
 
 # Halves reach from 2**-24 to 2**16. Signals below 2**11, and transforms whose rows have absolute
 # sums below 2**4, leave coefficients below 2**15 and most of the range to what is small.
@@ -92,7 +92,7 @@ class FusedPass:
         import torch
 
         n, split = self._signals.shape[1], self._split(transform)
-        parts = self._fused_sums if n <= _MAX_FUSED else self._sums_by_codes
+        parts = self._fused_sums if n <= MAX_FUSED else self._sums_by_codes
         total: Any = 0.0
         for cross, energies in parts(split, sparsity, exact):
             total = torch.cat([cross.sum(0)[:n, :n].ravel(), energies.sum(0)]) + total
@@ -122,7 +122,7 @@ class FusedPass:
         from kappaform.engines.triton_kernels import pass_kernel
 
         width, shape = self._left, _SHAPES[self._left]
-        rows_each = _rows_each(len(self._signals), shape)
+        rows_each = self._rows_each(len(self._signals), shape)
         at_once = max(1, _SUM_BYTES // (8 * width**2)) * rows_each
         for rows in split_rows(0, len(self._signals), at_once):
             n_programs = -(-(rows.stop - rows.start) // rows_each)
@@ -254,18 +254,18 @@ class FusedPass:
         """Split a transform, and bring the thresholds to its unit."""
         import torch
 
-        n = len(transform)
-        largest = float(np.abs(transform.astype(np.float64)).sum(axis=1).max())
-        exponent = _ROW_EXPONENT - int(np.frexp(largest)[1])
+        high, low, exponent = split_halves(
+            transform[np.newaxis], self._left + self._right, self._signals.device
+        )
         if exponent != self._threshold_exponent:
             self._thresholds.view(torch.float32).mul_(2.0 ** (exponent - self._threshold_exponent))
             self._threshold_exponent = exponent
-        width = self._left + self._right
-        scaled = np.zeros((-(-width // _CODE_DEPTH) * _CODE_DEPTH, width), np.float32)
-        scaled[:n, :n] = np.ldexp(transform.T, exponent)
-        numbers = torch.from_numpy(scaled).to(self._signals.device)  # NumPy makes halves slowly
-        high = numbers.half()
-        return SplitTransform(high, (numbers - high.float()).half(), exponent)
+        return SplitTransform(high[0], low[0], exponent)
+
+    def _rows_each(self, n_rows: int, shape: Shape) -> int:
+        """Rows of a program: whole blocks, many, but not so many that programs get few."""
+        blocks = -(-n_rows // (_LEAST_PROGRAMS * shape.rows))
+        return min(shape.most_rows, blocks * shape.rows)
 
     def _empty(self, shape: tuple[int, ...], dtype: Any = None) -> Tensor:
         """Memory on the device of the signals, float32 unless another dtype is given."""
@@ -276,7 +276,7 @@ class FusedPass:
 
 def _column_blocks(n_features: int) -> tuple[int, int]:
     """Widths of one block of columns or two: powers of two, of at least 16; the second may be 0."""
-    left = min(n_features, _MAX_FUSED)
+    left = min(n_features, MAX_FUSED)
     right = n_features - left
     return max(16, _power_of_two(left)), max(16, _power_of_two(right)) if right else 0
 
@@ -285,10 +285,22 @@ def _power_of_two(least: int) -> int:
     return 1 << (least - 1).bit_length()
 
 
-def _rows_each(n_rows: int, shape: Shape) -> int:
-    """Rows of a program: whole blocks, many, but not so many that programs get few."""
-    blocks = -(-n_rows // (_LEAST_PROGRAMS * shape.rows))
-    return min(shape.most_rows, blocks * shape.rows)
+def split_halves(transforms: Array, width: int, device: Any) -> tuple[Tensor, Tensor, int]:
+    """Transposed transforms times a power of two, as two halves, padded with zeros; its exponent.
+
+    All have the same scale, that of the largest absolute sum of a row.
+    """
+    import torch
+
+    n = transforms.shape[-1]
+    largest = float(np.abs(transforms.astype(np.float64)).sum(axis=-1).max())
+    exponent = _ROW_EXPONENT - int(np.frexp(largest)[1])
+    depth = -(-width // _CODE_DEPTH) * _CODE_DEPTH
+    scaled = np.zeros((len(transforms), depth, width), np.float32)
+    scaled[:, :n, :n] = np.ldexp(transforms.swapaxes(1, 2), exponent)
+    numbers = torch.from_numpy(scaled).to(device)  # NumPy makes halves slowly
+    high = numbers.half()
+    return high, (numbers - high.float()).half(), exponent
 
 
 def _launch(kernel: Any, grid: tuple[int, ...], shape: Shape, *operands: Any, **sizes: Any) -> None:

@@ -11,7 +11,16 @@ from kappaform.engines import Engine
 from kappaform.engines.union import Union
 from kappaform.learning.members import Members, UnionStatistics
 from kappaform.learning.method import Method
-from kappaform.learning.race import Candidate, Problem, Race, step, with_statistics
+from kappaform.learning.race import (
+    Candidate,
+    Latest,
+    Problem,
+    Race,
+    resumable,
+    step,
+    with_statistics,
+)
+from kappaform.learning.result import LearnResult, StopReason
 from kappaform.learning.starts import StartContext, starts_for
 from kappaform.learning.updates import Steps, Transform, as_matrix
 from kappaform.linalg import random_basis
@@ -38,7 +47,16 @@ def grown(method: UnionOf, context: StartContext) -> Members:
     """
     starts = starts_for("auto", method.method, context)
     candidates = tuple(Candidate(Members((each.transform,)), each.explore) for each in starts)
-    return _grown_from(candidates, method, context, _FIRST_STEPS)
+    return _grown_from(Race(_with(method, 1), context.n_nonzero, candidates), method, context)
+
+
+def grown_on(method: UnionOf, context: StartContext, found: LearnResult) -> Members | None:
+    """A union that goes on growing where `grown` was interrupted; None if it was not, or not so."""
+    if found.stop_reason is not StopReason.INTERRUPTED:
+        return None
+    smaller = _with(method, len(found.transform))
+    race = resumable(found, smaller, context.n_nonzero, context.n_features)
+    return None if race is None or race.is_stream else _grown_from(race, method, context)
 
 
 def grown_further(method: UnionOf, context: StartContext, members: Members) -> Members:
@@ -46,31 +64,54 @@ def grown_further(method: UnionOf, context: StartContext, members: Members) -> M
 
     Its loss is not above that of `members`: they are all among the competitors.
     """
-    return _grown_from((Candidate(members),), method, context, 0)
+    smaller = _with(method, len(members.each))
+    race = Race(smaller, context.n_nonzero, (Candidate(members),))
+    return _grown_from(race, method, context, n_steps=0)
 
 
 def _grown_from(
-    candidates: tuple[Candidate, ...], method: UnionOf, context: StartContext, n_steps: int
+    race: Race, method: UnionOf, context: StartContext, n_steps: int | None = None
 ) -> Members:
-    """The best candidate with as many more transforms as the method has; `n_steps` come first."""
-    whole, n_nonzero = context.problem, context.n_nonzero
+    """The best candidate of a race, with as many more transforms as the method has.
+
+    The race has `n_steps` first, those it has behind it included; by default as many as `grown`
+    gives it. An error carries the last state, from which `grown_on` continues.
+    """
+    whole, n_nonzero, latest = context.problem, context.n_nonzero, Latest()
     assert whole is not None
-    for n_transforms in range(len(candidates[0].transform.each), method.n_transforms):
-        growing = replace(method, n_transforms=n_transforms)
-        problem = Problem(whole.engine, growing, n_nonzero, _TOL)
-        race = with_statistics(Race(growing, n_nonzero, candidates), problem)
-        for _ in range(n_steps):
-            race = step(race, problem)
-            if race.candidate.converged and not race.races:
-                break
-        members: Members = race.best.transform
-        statistics: Any = race.best.statistics or problem.run_pass(members)
-        seed = seed_for(method.method, whole.engine, n_nonzero, members, statistics)
-        new = members.each[0] if seed is None else seed
-        candidates = (Candidate(replace(members, each=(*members.each, new))),)
-        whole.n_passes += problem.n_passes + 1
-        n_steps = _STEPS
-    return candidates[0].transform
+    try:
+        while True:
+            n_transforms = len(race.candidates[0].transform.each)
+            if n_transforms == method.n_transforms:
+                return race.candidates[0].transform
+            problem = Problem(whole.engine, race.method, n_nonzero, _TOL)
+            if race.best.records:  # as `learn` resumes: histories are kept, statistics are not
+                latest.race = race
+            race = with_statistics(race, problem)
+            if n_steps is None:
+                n_steps = _FIRST_STEPS if n_transforms == 1 else _STEPS
+            while race.n_iter < n_steps and not (race.candidate.converged and not race.races):
+                race = latest.race = step(race, problem)
+            race = _with_one_more(race, method, problem)
+            whole.n_passes += problem.n_passes + 1
+            n_steps = None
+    except (Exception, KeyboardInterrupt) as error:
+        latest.carry(error)
+        raise
+
+
+def _with_one_more(race: Race, method: UnionOf, problem: Problem) -> Race:
+    """The race of the best candidate and a transform for the signals that fit it worst."""
+    members: Members = race.best.transform
+    statistics: Any = race.best.statistics or problem.run_pass(members)
+    seed = seed_for(method.method, problem.engine, race.n_nonzero, members, statistics)
+    each = (*members.each, members.each[0] if seed is None else seed)
+    larger = Candidate(replace(members, each=each))
+    return Race(_with(method, len(each)), race.n_nonzero, (larger,))
+
+
+def _with(method: UnionOf, n_transforms: int) -> UnionOf:
+    return replace(method, n_transforms=n_transforms)
 
 
 def seed_for(

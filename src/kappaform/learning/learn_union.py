@@ -62,12 +62,14 @@ def learn_union(
         Initialisation. "auto" races `n_starts` starts: a union that grows from the DCT basis, each
         new transform made for the signals that fit worst, and random bases. A result of the same
         method, sparsity and number of transforms is resumed, bitwise as if it had never stopped.
-        The entries of a tuple race.
+        A result of fewer transforms grows further. The entries of a tuple race.
     n_starts : int
         Starts of "auto", the first of which is the one that grows. All of them share `max_iter`.
     max_iter, tol, callback
         As for `learn`. With "auto", the union that grows takes up to 60 + 10 (K - 1) passes before
-        the first iteration; `max_iter` does not count them, and Ctrl-C there has nothing to keep.
+        the first iteration; `max_iter` does not count them. If it is interrupted there, the result
+        that the error carries has fewer transforms; as `init` it continues, with the same bits as
+        if it had never stopped.
     rng : int, Generator or None
         Seed or generator of the random starts; None is 0.
 

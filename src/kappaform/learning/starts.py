@@ -81,6 +81,8 @@ def starts_for(init: Any, method: Method, context: StartContext) -> list[Start]:
         found = learned(init, "init")
         if not isinstance(found, LearnResult):
             return [Start(method.to_feasible(_as_matrices(found, method, n_features)))]
+        if _is_smaller_union(found.transform.shape, method.shape(n_features)):
+            return starts_for(WarmStart(found), method, context)
         _check_shape(found.transform, method, n_features)
         return [Start(method.to_feasible(found.state.best.transform))]
     if init != "auto":
@@ -161,6 +163,10 @@ def _as_matrices(init: Any, method: Method, n_features: int) -> NDArray:
     matrices = as_real_array(init, "init")
     _check_shape(matrices, method, n_features)
     return np.stack([_as_matrix(matrix, n_features) for matrix in matrices])
+
+
+def _is_smaller_union(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
+    return len(shape) == len(whole) == 3 and shape[1:] == whole[1:] and shape[0] < whole[0]
 
 
 def _check_shape(transform: NDArray, method: Method, n_features: int) -> None:

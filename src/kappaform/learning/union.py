@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.engines import Statistics
-from kappaform.learning.growth import grown, grown_further, random_members, seed_for
+from kappaform.learning.growth import grown, grown_further, grown_on, random_members, seed_for
 from kappaform.learning.members import Members, UnionStatistics
 from kappaform.learning.method import Method, Updater, same_method
 from kappaform.learning.race import Problem
@@ -184,6 +184,9 @@ class UnionOf(Method):
         """A union that has grown: from a warm start, which may have fewer transforms, or afresh."""
         if context.warm is None:
             return grown(self, context)
+        going_on = grown_on(self, context, context.warm)
+        if going_on is not None:
+            return going_on
         members: Members = context.warm.state.best.transform
         each = tuple(map(self.method.to_feasible, members.each))
         return grown_further(self, context, replace(members, each=each, trials=0))
