@@ -2,6 +2,7 @@
 
 import json
 import signal
+from functools import cache
 
 import numpy as np
 import pytest
@@ -14,10 +15,16 @@ import kappaform as kf
 LEARN = ["learn", "signals.npy", "--n-nonzero", 3, "--tol", 1e-2]
 
 
+@cache
+def learned(signals):
+    """What is learned from the bytes of the signals, which all tests share."""
+    values = np.frombuffer(signals).reshape(-1, 16)
+    return kf.learn_union(values, n_nonzero_coefs=3, n_transforms=2, tol=1e-2)
+
+
 @pytest.fixture
 def union(signals):
-    result = kf.learn_union(signals, n_nonzero_coefs=3, n_transforms=2, tol=1e-2)
-    kf.save("u.kf", result)
+    kf.save("u.kf", learned(signals.tobytes()))
     return kf.load("u.kf")
 
 

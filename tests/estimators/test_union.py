@@ -1,6 +1,7 @@
 """The estimator of a union keeps scikit-learn's contract and the promises of `learn_union`."""
 
 import pickle
+from copy import deepcopy
 
 import naive
 import numpy as np
@@ -18,9 +19,8 @@ N_FEATURES, K = 8, 3
 FAST = {"n_transforms": K, "n_starts": 1, "tol": 1e-2}
 
 
-@pytest.fixture
-def signals(rng):
-    """Three kinds: smooth, with few peaks, alternating."""
+def three_kinds(rng):
+    """Signals of three kinds: smooth, with few peaks, alternating."""
     smooth = rng.standard_normal((100, N_FEATURES)).cumsum(axis=1)
     peaks = 3 * rng.standard_normal((100, N_FEATURES)) * (rng.random((100, N_FEATURES)) < 0.2)
     signals = np.concatenate([smooth, peaks, smooth[::-1] * (-1) ** np.arange(N_FEATURES)])
@@ -28,8 +28,19 @@ def signals(rng):
 
 
 @pytest.fixture
-def fitted(signals):
-    return kf.UnionTransform(2, **FAST).fit(signals)
+def signals(rng):
+    return three_kinds(rng)
+
+
+@pytest.fixture(scope="module")
+def learned():
+    return kf.UnionTransform(2, **FAST).fit(three_kinds(np.random.default_rng(0)))
+
+
+@pytest.fixture
+def fitted(learned):
+    """The estimator fitted to `signals`; tests may change it."""
+    return deepcopy(learned)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -424,8 +435,9 @@ def test_strange_signals_give_transforms_within_the_bound(name, objective, rng):
     scale = records[0].coef_norm or 1.0 if objective == "absolute" else 1.0
     rounding = 1e-12 if strange.dtype == np.float64 else 1e-7
     assert (np.diff((estimator.loss_curve_ / scale) ** 2) <= rounding).all()
-    for fit in (estimator.fit, estimator.partial_fit, clone(estimator).partial_fit):
-        found = fit(strange)
+    untouched = clone(estimator)
+    for learn in (lambda _: estimator, estimator.partial_fit, untouched.partial_fit):
+        found = learn(strange)
         assert np.isfinite(found.components_).all()
         assert max(found.condition_numbers_) <= 2 * (1 + 1e-9)
         norms = np.linalg.norm(found.result_.transforms, axis=(1, 2))

@@ -15,8 +15,7 @@ N_FEATURES, K = 6, 3
 OPTIONS = {"n_nonzero_coefs": 2, "n_transforms": K}
 
 
-@pytest.fixture
-def signals(rng):
+def three_kinds(rng):
     smooth = rng.standard_normal((60, N_FEATURES)).cumsum(axis=1)
     peaks = 3 * rng.standard_normal((60, N_FEATURES)) * (rng.random((60, N_FEATURES)) < 0.3)
     signals = np.concatenate([smooth, peaks, smooth[::-1] * (-1) ** np.arange(N_FEATURES)])
@@ -24,8 +23,20 @@ def signals(rng):
 
 
 @pytest.fixture
-def fitted(signals):
-    return kf.UnionTransform(2, n_transforms=K, n_starts=1, tol=1e-2).fit(signals)
+def signals(rng):
+    return three_kinds(rng)
+
+
+@pytest.fixture(scope="module")
+def learned():
+    estimator = kf.UnionTransform(2, n_transforms=K, n_starts=1, tol=1e-2)
+    return estimator.fit(three_kinds(np.random.default_rng(0)))
+
+
+@pytest.fixture
+def fitted(learned):
+    """The estimator fitted to `signals`; tests may change it."""
+    return deepcopy(learned)
 
 
 @pytest.fixture
