@@ -1502,15 +1502,15 @@ MUTANTS = [
     Mutant(
         "a patch with few known pixels is the mean of its group",
         "imaging/cleaning/fill_kernels.py",
-        "total += covariance[absent[j], there[m]] * dual[m]",
-        "total += covariance[absent[j], there[m]] * dual[m] * 0",
+        "_multiply_rows(left, n_many, n_rows, covariance, n, product)",
+        "_multiply_rows(left, n_many, n_many, covariance, n, product)",
         (f"{INPAINT}::test_a_patch_is_its_conditional_mean_given_its_known_pixels",),
     ),
     Mutant(
         "the noise of known pixels is not removed",
         "imaging/cleaning/fill_kernels.py",
-        "values[pixel] += given[pixel] - variance * dual[j]",
-        "values[pixel] += given[pixel]",
+        "product[row, j] -= variance * left[row, j]",
+        "product[row, j] -= variance * left[row, j] * 0",
         (f"{INPAINT}::test_a_patch_is_its_conditional_mean_given_its_known_pixels",),
     ),
     Mutant(

@@ -10,6 +10,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from kappaform.imaging.cleaning.group_kernels import centre, multiply, padded, solve
+from kappaform.imaging.cleaning.lane_kernels import SIDE, solve_systems
+from kappaform.imaging.cleaning.vector_kernels import (
+    REGISTER_BYTES,
+    TILE_COLUMNS,
+    TILE_ROWS,
+    set_tile,
+)
 from kappaform.jit import inlined, kernel
 
 # Sums may be reordered, which makes them fast; on one machine they are always the same.
@@ -18,10 +26,11 @@ _kernel, _inlined = kernel(_FLAGS), inlined(_FLAGS)
 
 
 @_kernel
-def fill_groups(
+def fill_groups(  # noqa: C901  (one after the other: a part would need most of the buffers)
     guide,
     given,
     known,
+    n_known,
     starts,
     members,
     steps,
@@ -30,7 +39,7 @@ def fill_groups(
     rounding,
     denoises,
     values,
-    weights,
+    marks,
 ):
     """Estimate patches from their known pixels, and add them to images of sums.
 
@@ -38,234 +47,248 @@ def fill_groups(
     patches in the guide, plus white noise of this variance. A patch becomes its conditional mean
     given its known pixels. Groups about a patch without missing pixels are left out.
 
+    A patch is a row, less the mean of the group. The system of its missing pixels is a part of the
+    inverse covariance, that of its known pixels a part of the covariance: the smaller one is
+    solved, as many patches at once as a register has lanes. With z the row (known pixels as given,
+    missing ones as estimated) and its dual, the inverse covariance times z, the row without noise
+    is z - variance * dual: at missing pixels the dual is zero.
+
     guide, given : flat images: the best estimate so far, and the image with its missing pixels
     known : flat, which pixels are given
+    n_known : flat, how many pixels are known of the patch that begins at a pixel
     starts, members : the first pixels of the reference patches, and the members of their groups
     steps : how far the first pixel of a member is from that, for each number of a shift
     variance : of the white noise in known pixels, > 0
     rounding : relative rounding error of sums of n products
     denoises : whether known pixels are estimated as well
-    values, weights : flat images that receive the sum of estimates, and their number
+    values : flat image that receives the sum of estimates; at known pixels, if these are not
+        estimated, of no meaning
+    marks : flat image that receives the number of estimated patches that begin at a pixel
     """
-    n, k = offsets.shape[0], members.shape[1]
-    columns = np.empty((n, k), guide.dtype)
-    mean = np.empty(n, guide.dtype)
-    covariance = np.empty((n, n), guide.dtype)
-    inverse = np.empty((n, n), guide.dtype)
-    factor = np.empty((n, n), guide.dtype)
-    residual = np.empty(n, guide.dtype)  # of the known pixels of a patch from the mean
-    dual = np.empty(n, guide.dtype)  # the inverse covariance of the known pixels times that
-    estimate = np.empty(n, guide.dtype)  # of the missing pixels
-    there = np.empty(n, np.int64)
-    absent = np.empty(n, np.int64)
+    n, k, lanes = offsets.shape[0], members.shape[1], REGISTER_BYTES // guide.itemsize
+    rows = padded(n, TILE_ROWS)
+    columns = padded(rows, TILE_COLUMNS)
+    patches = np.zeros((k, columns), guide.dtype)
+    mean = np.zeros(columns, guide.dtype)
+    covariance = np.zeros((rows, columns), guide.dtype)
+    precision = np.zeros((rows, columns), guide.dtype)
+    factor = np.zeros((rows, columns), guide.dtype)
+    triangle = np.zeros((rows, columns), guide.dtype)
+    corner = np.zeros((TILE_ROWS, TILE_ROWS), guide.dtype)
     places = np.empty(k, np.int64)
+    # Patches in the order of their systems; some may be tried twice.
+    order = np.empty(2 * k, np.int64)
+    ends = np.empty(n + 3, np.int64)
+    unknown = np.zeros((2 * k, n), np.uint32)
+    sizes = np.zeros(2 * k, np.int64)
+    left = np.zeros((2 * k + TILE_ROWS, columns), guide.dtype)
+    product = np.zeros((2 * k + TILE_ROWS, columns), guide.dtype)
+    systems = np.empty(0, guide.dtype)
     for group in range(starts.shape[0]):
-        if _is_complete(known, starts[group], offsets):
+        if n_known[starts[group]] == n:
             continue
-        _place(starts[group], members[group], steps, places)
-        _moments(guide, places, offsets, columns, mean, covariance)
-        _add_variance(covariance, k, variance, rounding)
-        has_inverse = False
         for i in range(k):
-            n_known = _divide(known, places[i], offsets, there, absent)
-            if n_known == n and not denoises:
-                continue
-            _residual(given, places[i], offsets, mean, there, n_known, residual)
-            solved = False
-            if 2 * n_known > n:
-                if not has_inverse:
-                    _invert(covariance, inverse)
-                    has_inverse = True
-                solved = _from_inverse(inverse, there, absent, n_known, residual, factor, estimate)
-                if denoises and solved:
-                    _dual(inverse, there, absent, n_known, residual, estimate, dual)
-            if not solved:  # the smaller system, or an inverse that rounding has spoiled
-                _from_known(covariance, there, absent, n_known, residual, factor, dual, estimate)
-            _add(estimate, mean, absent, n - n_known, places[i], offsets, values, weights)
+            places[i] = starts[group] + steps[members[group, i]]
+            for j in range(n):
+                patches[i, j] = guide[places[i] + offsets[j]]
+        centre(patches, k, mean)
+        multiply(patches, (1, columns), patches, k, covariance, True)
+        _add_variance(covariance, n, k, variance, rounding)
+        n_many, n_rows = _order(n_known, places, n, denoises, ends, order)
+        for row in range(n_rows):
+            place = places[order[row]]
+            missing = row < n_many
+            sizes[row] = _choose(known, place, offsets, missing, unknown[row])
+            _residual(given, known, place, offsets, mean, left[row])
+        largest = padded(max(_largest(sizes, 0, n_rows), SIDE), SIDE)
+        if systems.shape[0] < (largest + 1) * largest * lanes:
+            systems = np.empty((largest + 1) * largest * lanes, guide.dtype)
+        if n_many:
+            _invert(covariance, n, triangle, factor, corner, precision)
+            _multiply_rows(left, 0, n_many, precision, n, product)
+            n_few = n_rows
+            for first in range(0, n_many, lanes):
+                last = min(first + lanes, n_many)
+                size = padded(sizes[last - 1], SIDE)
+                _set_systems(precision, unknown, sizes, first, last, lanes, size, systems)
+                _set_right(product, -1, unknown, sizes, first, last, lanes, size, systems)
+                solve_systems(systems, size)
+                for row in range(first, last):
+                    if _take(
+                        systems, unknown[row], sizes[row], row - first, lanes, size, left[row]
+                    ):
+                        continue
+                    # An inverse that rounding has spoiled: known pixels decide.
+                    order[n_few], order[row] = order[row], -1
+                    place = places[order[n_few]]
+                    sizes[n_few] = _choose(known, place, offsets, False, unknown[n_few])
+                    _residual(given, known, place, offsets, mean, left[n_few])
+                    n_few += 1
+            n_rows = n_few
             if denoises:
-                _add_denoised(
-                    given, variance, dual, there, n_known, places[i], offsets, values, weights
-                )
+                _multiply_rows(left, 0, n_many, precision, n, product)
+                for row in range(n_many):
+                    for j in range(n):
+                        left[row, j] -= variance * product[row, j]
+        _add_rows(left, 0, n_many, mean, order, places, offsets, values, marks)
+        largest = padded(max(_largest(sizes, n_many, n_rows), SIDE), SIDE)
+        if systems.shape[0] < (largest + 1) * largest * lanes:
+            systems = np.empty((largest + 1) * largest * lanes, guide.dtype)
+        for first in range(n_many, n_rows, lanes):
+            last = min(first + lanes, n_rows)
+            size = padded(max(_largest(sizes, first, last), SIDE), SIDE)
+            _set_systems(covariance, unknown, sizes, first, last, lanes, size, systems)
+            _set_right(left, 1, unknown, sizes, first, last, lanes, size, systems)
+            solve_systems(systems, size)
+            for row in range(first, last):
+                if not _take(
+                    systems, unknown[row], sizes[row], row - first, lanes, size, left[row]
+                ):
+                    for j in range(n):  # the mean of the group is all that is known
+                        left[row, j] = 0
+        _multiply_rows(left, n_many, n_rows, covariance, n, product)
+        if denoises:
+            for row in range(n_many, n_rows):
+                for j in range(n):
+                    product[row, j] -= variance * left[row, j]
+        _add_rows(product, n_many, n_rows, mean, order, places, offsets, values, marks)
 
 
 @_inlined
-def _place(start, members, steps, places):
-    """First pixels of the members of a group."""
+def _order(n_known, places, n, denoises, ends, order):
+    """Members with few missing pixels, then those with few known ones, each by that number.
+
+    Returns how many there are of the first, and of both. Complete ones are left out, or the first.
+    """
+    ends[:] = 0  # of members whose smaller number is this, after n: in the second part
+    half = (n + 1) // 2
     for i in range(places.shape[0]):
-        places[i] = start + steps[members[i]]
+        here = n_known[places[i]]
+        ends[(n - here if 2 * here > n else half + here) + 1] += 1
+    if not denoises:
+        ends[1] = 0
+    for i in range(1, ends.shape[0]):
+        ends[i] += ends[i - 1]
+    n_many, number = ends[half], ends[ends.shape[0] - 1]
+    for i in range(places.shape[0]):
+        here = n_known[places[i]]
+        if here < n or denoises:
+            key = n - here if 2 * here > n else half + here
+            order[ends[key]] = i
+            ends[key] += 1
+    return n_many, number
 
 
 @_inlined
-def _residual(given, start, offsets, mean, there, n_known, residual):
-    for j in range(n_known):
-        residual[j] = given[start + offsets[there[j]]] - mean[there[j]]
-
-
-@_inlined
-def _add(estimate, mean, absent, n_absent, start, offsets, values, weights):
-    """Add the missing pixels of a patch to the sums."""
-    for j in range(n_absent):
-        pixel = start + offsets[absent[j]]
-        values[pixel] += mean[absent[j]] + estimate[j]
-        weights[pixel] += 1
-
-
-@_inlined
-def _add_denoised(given, variance, dual, there, n_known, start, offsets, values, weights):
-    """Add the known pixels of a patch, less their estimated noise."""
-    for j in range(n_known):
-        pixel = start + offsets[there[j]]
-        values[pixel] += given[pixel] - variance * dual[j]
-        weights[pixel] += 1
-
-
-@_inlined
-def _from_known(covariance, there, absent, n_known, residual, factor, dual, estimate):
-    """Conditional mean of the missing pixels (less their mean) by a system of the known ones.
-
-    If rounding spoils that as well, the mean of the group is all that is known.
-    """
-    _part(covariance, there, n_known, factor)
-    for j in range(n_known):
-        dual[j] = residual[j]
-    if not _solve(factor, dual, n_known):
-        for j in range(n_known):
-            dual[j] = 0
-    for j in range(covariance.shape[0] - n_known):
-        total = covariance[0, 0] * 0
-        for m in range(n_known):
-            total += covariance[absent[j], there[m]] * dual[m]
-        estimate[j] = total
-
-
-@_inlined
-def _from_inverse(inverse, there, absent, n_known, residual, factor, estimate):
-    """The same by a system of the missing pixels, given the inverse of the covariance.
-
-    Returns whether that is positive definite, as it is but for rounding.
-    """
-    n_absent = inverse.shape[0] - n_known
-    _part(inverse, absent, n_absent, factor)
-    for j in range(n_absent):
-        total = inverse[0, 0] * 0
-        for m in range(n_known):
-            total -= inverse[absent[j], there[m]] * residual[m]
-        estimate[j] = total
-    return _solve(factor, estimate, n_absent)
-
-
-@_inlined
-def _dual(inverse, there, absent, n_known, residual, estimate, dual):
-    """The inverse covariance of the known pixels times their residual, from that of all pixels."""
-    for j in range(n_known):
-        row = there[j]
-        total = inverse[0, 0] * 0
-        for m in range(n_known):
-            total += inverse[row, there[m]] * residual[m]
-        for m in range(inverse.shape[0] - n_known):
-            total += inverse[row, absent[m]] * estimate[m]
-        dual[j] = total
-
-
-@_inlined
-def _is_complete(known, start, offsets):
-    n_known = 0
+def _choose(known, start, offsets, missing, chosen):
+    """Indices of the missing pixels of a patch, or of the others; returns how many there are."""
+    number = 0
     for j in range(offsets.shape[0]):
-        n_known += known[start + offsets[j]]
-    return n_known == offsets.shape[0]
+        chosen[number] = j
+        number += known[start + offsets[j]] != missing
+    return number
 
 
 @_inlined
-def _divide(known, start, offsets, there, absent):
-    """Indices of the known pixels of a patch and of the others; returns how many are known."""
-    n_known = 0
+def _residual(given, known, start, offsets, mean, row):
+    """The known pixels of a patch, less the mean; missing ones are zero."""
     for j in range(offsets.shape[0]):
-        if known[start + offsets[j]]:
-            there[n_known] = j
-            n_known += 1
-        else:
-            absent[j - n_known] = j
-    return n_known
+        pixel = start + offsets[j]
+        row[j] = given[pixel] - mean[j] if known[pixel] else 0
 
 
 @_inlined
-def _moments(image, places, offsets, columns, mean, products):
-    """Mean of some patches, and the sum of products of their differences from it."""
-    n, k = columns.shape
-    for i in range(k):
-        for j in range(n):
-            columns[j, i] = image[places[i] + offsets[j]]
-    for j in range(n):
-        total = columns[j, 0] * 0  # not of `mean`: what is in there may be NaN
-        for i in range(k):
-            total += columns[j, i]
-        mean[j] = total / k
-        for i in range(k):
-            columns[j, i] -= mean[j]
-    np.dot(columns, columns.T, products)
+def _largest(sizes, first, last):
+    largest = 0
+    for i in range(first, last):
+        largest = max(largest, sizes[i])
+    return largest
 
 
 @_inlined
-def _add_variance(products, k, variance, rounding):
+def _set_systems(matrix, unknown, sizes, first, last, lanes, size, systems):
+    """The lower triangles of parts of a matrix, one in each lane; beyond them, the identity."""
+    for lane in range(lanes):
+        number = sizes[first + lane] if first + lane < last else 0
+        chosen = unknown[min(first + lane, last - 1)]
+        for i in range(number):
+            row, place = matrix[chosen[i]], i * size * lanes + lane
+            for j in range(i + 1):
+                systems[place + j * lanes] = row[chosen[j]]
+        for i in range(number, size):
+            place = i * size * lanes + lane
+            for j in range(i):
+                systems[place + j * lanes] = 0
+            systems[place + i * lanes] = 1
+
+
+@_inlined
+def _set_right(rows, sign, unknown, sizes, first, last, lanes, size, systems):
+    """Right-hand sides: entries of some rows, after the systems."""
+    right = size * size * lanes
+    for lane in range(lanes):
+        row = first + lane
+        number = sizes[row] if row < last else 0
+        for j in range(number):
+            systems[right + j * lanes + lane] = sign * rows[row, unknown[row, j]]
+        for j in range(number, size):
+            systems[right + j * lanes + lane] = 0
+
+
+@_inlined
+def _take(systems, chosen, number, lane, lanes, size, row):
+    """Write a solution into a row; returns whether it is finite."""
+    right = size * size * lanes + lane
+    total = row[0] * 0
+    for j in range(number):
+        value = systems[right + j * lanes]
+        row[chosen[j]] = value
+        total += value * 0
+    return total == 0
+
+
+@_inlined
+def _add_rows(rows, first, last, mean, order, places, offsets, values, marks):
+    for row in range(first, last):
+        if order[row] >= 0:
+            start = places[order[row]]
+            marks[start] += 1
+            for j in range(offsets.shape[0]):
+                values[start + offsets[j]] += rows[row, j] + mean[j]
+
+
+@_inlined
+def _add_variance(products, n, k, variance, rounding):
     """Make a covariance of sums over k patches, plus white noise and what rounding may hide."""
     largest = products[0, 0]
-    for j in range(products.shape[0]):
-        largest = max(largest, products[j, j])
-    for j in range(products.shape[0]):
-        for m in range(products.shape[0]):
-            products[j, m] /= k
-        products[j, j] += variance + rounding * largest / k
-
-
-@_inlined
-def _part(matrix, chosen, number, part):
-    """The upper triangle of some rows and columns of a matrix."""
-    for j in range(number):
-        for m in range(j, number):
-            part[j, m] = matrix[chosen[j], chosen[m]]
-
-
-@_inlined
-def _solve(matrix, vector, number):
-    """Solve a positive definite system in place, given its upper triangle: Cholesky.
-
-    Returns whether it is positive definite.
-    """
-    for j in range(number):
-        if not matrix[j, j] > 0:
-            return False
-        scale = 1 / np.sqrt(matrix[j, j])
-        for m in range(j, number):
-            matrix[j, m] *= scale
-        vector[j] *= scale
-        for row in range(j + 1, number):
-            ratio = matrix[j, row]
-            vector[row] -= ratio * vector[j]
-            for m in range(row, number):
-                matrix[row, m] -= ratio * matrix[j, m]
-    for j in range(number - 1, -1, -1):
-        total = vector[j]
-        for m in range(j + 1, number):
-            total -= matrix[j, m] * vector[m]
-        vector[j] = total / matrix[j, j]
-    return True
-
-
-@_inlined
-def _invert(matrix, inverse):
-    """The inverse of a positive definite matrix: Gauss and Jordan, which need no pivoting here."""
-    n = matrix.shape[0]
     for j in range(n):
-        for m in range(n):
-            inverse[j, m] = matrix[j, m]
-    for step in range(n):
-        scale = 1 / inverse[step, step]
-        inverse[step, step] = 1
-        for m in range(n):
-            inverse[step, m] *= scale
-        for j in range(n):
-            if j != step:
-                ratio = inverse[j, step]
-                inverse[j, step] = 0
-                for m in range(n):
-                    inverse[j, m] -= ratio * inverse[step, m]
+        largest = max(largest, products[j, j])
+    for j in range(n):
+        products[j, j] += k * variance + rounding * largest
+        for m in range(j, n):
+            products[j, m] /= k
+            products[m, j] = products[j, m]
+
+
+@_inlined
+def _multiply_rows(left, first, last, matrix, n, out):
+    """Some rows times a matrix; up to a tile of rows after them is written as well."""
+    columns = matrix.shape[1]
+    for i in range(first, last, TILE_ROWS):
+        for j in range(0, columns, TILE_COLUMNS):
+            place = i * columns + j
+            set_tile(left, i * columns, columns, 1, matrix, j, columns, n, out, place, columns)
+
+
+@_inlined
+def _invert(matrix, n, triangle, factor, corner, inverse):
+    """The inverse of a positive definite matrix, by its Cholesky factor."""
+    for i in range(matrix.shape[0]):
+        for j in range(matrix.shape[1]):
+            triangle[i, j] = matrix[i, j]
+            factor[i, j] = i == j and i < n
+    solve(triangle, factor, n, corner)
+    multiply(factor, (1, factor.shape[1]), factor, n, inverse, True)
+    for i in range(n):
+        for j in range(i):
+            inverse[i, j] = inverse[j, i]

@@ -215,7 +215,10 @@ class Groups:
         Known pixels have white noise of this variance; they are estimated if `denoises`.
         """
         grid, shape = self.layout.grid, guide.shape
-        images = [np.ascontiguousarray(image).reshape(-1) for image in (guide, given, known)]
+        n_known = _over_patches(known.astype(np.int32), grid.patch_shape)
+        images = [
+            np.ascontiguousarray(image).reshape(-1) for image in (guide, given, known, n_known)
+        ]
         rounding = grid.offsets.size * float(np.finfo(guide.dtype).eps)
         sums = np.zeros((2, 1, guide.size), guide.dtype)
 
@@ -228,7 +231,9 @@ class Groups:
             )  # fmt: skip
 
         self._add(images, add_groups, shape, sums, progress)
-        return sums[0].reshape(shape), sums[1].reshape(shape)
+        values, marks = sums[:, 0].reshape(2, *shape)
+        weights = over_pixels(marks, grid.patch_shape)
+        return (values, weights) if denoises else (values * ~known, weights * ~known)
 
     def _add(
         self,
@@ -311,6 +316,12 @@ def over_pixels(weights: Any, patch_shape: Sequence[int]) -> Any:
             total[(*others, slice(offset, None))] += weights[(*others, slice(-offset))]
         weights = total
     return weights
+
+
+def _over_patches(values: NDArray, patch_shape: Sequence[int]) -> NDArray:
+    """Sum over the pixels of the patch that begins at each pixel, within the image."""
+    reverse = (slice(None, None, -1),) * values.ndim
+    return np.asarray(over_pixels(values[reverse], patch_shape)[reverse])
 
 
 def _shifts(radius: Sequence[int]) -> NDArray:

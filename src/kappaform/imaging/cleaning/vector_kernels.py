@@ -29,12 +29,13 @@ LANES = 16
 
 _intrinsic: Any = intrinsic  # its types are those of the function, which gets one argument more
 
-_REGISTER_BYTES = 64
+#: Of a vector that is kept in one register, or in two of half the length.
+REGISTER_BYTES = 64
 _LARGEST = {4: 2.0**127, 8: 2.0**1023}  # powers of two, by bytes of a number
 _FUSED = ("contract",)  # product and sum may be one instruction
 
 
-class _Vectors:
+class Vectors:
     """Vectors of entries of arrays of one type, in a function that is being written."""
 
     def __init__(self, context, builder, array_type, length):
@@ -90,7 +91,7 @@ def _tile_function(subtracts):
         def write(context, builder, signature, values):
             a, a_place, a_row, a_column, b, b_place, b_row, depth, c, c_place, c_row = values
             size = signature.args[0].dtype.bitwidth // 8
-            vectors = _Vectors(context, builder, signature.args[0], _REGISTER_BYTES // size)
+            vectors = Vectors(context, builder, signature.args[0], REGISTER_BYTES // size)
             ours = vectors.pointer(signature.args[0], a, a_place)
             theirs = vectors.pointer(signature.args[4], b, b_place)
             out = vectors.pointer(signature.args[8], c, c_place)
@@ -145,7 +146,7 @@ def transpose_square(_, source, source_place, source_row, target, target_place, 
 
     def write(context, builder, signature, values):
         source, source_place, source_row, target, target_place, target_row = values
-        vectors = _Vectors(context, builder, signature.args[0], n)
+        vectors = Vectors(context, builder, signature.args[0], n)
         first = vectors.pointer(signature.args[0], source, source_place)
         rows = [vectors.load(row) for row in vectors.pointers(first, source_row, n)]
         half = n // 2
@@ -173,7 +174,7 @@ def copy_run(_, source, source_place, target, target_place):
 
     def write(context, builder, signature, values):
         source, source_place, target, target_place = values
-        vectors = _Vectors(context, builder, signature.args[0], RUN)
+        vectors = Vectors(context, builder, signature.args[0], RUN)
         run = vectors.load(vectors.pointer(signature.args[0], source, source_place))
         vectors.store(run, vectors.pointer(signature.args[2], target, target_place))
         return context.get_dummy_value()
@@ -188,7 +189,7 @@ def add_run(_, values, values_place, means, means_place, weights, target, target
 
     def write(context, builder, signature, arguments):
         values, values_place, means, means_place, weights, target, target_place = arguments
-        vectors = _Vectors(context, builder, signature.args[0], RUN)
+        vectors = Vectors(context, builder, signature.args[0], RUN)
         run = vectors.load(vectors.pointer(signature.args[0], values, values_place))
         mean = vectors.load(vectors.pointer(signature.args[2], means, means_place))
         first = ir.Constant(ir.IntType(64), 0)
@@ -232,7 +233,7 @@ def _squares_function(adds):
             image, ours, our_steps, theirs, their_steps, at, first, last, row, *rest = values
             n_rows, out, start, place = rest
             zero = ir.Constant(ir.IntType(64), 0)
-            vectors = _Vectors(context, builder, signature.args[0], LANES)
+            vectors = Vectors(context, builder, signature.args[0], LANES)
             pointers = [vectors.pointer(signature.args[0], image, each) for each in (ours, theirs)]
             steps = [
                 vectors.pointer(signature.args[j], each, begin)
@@ -270,22 +271,32 @@ set_squares, add_squares = _squares_function(adds=False), _squares_function(adds
 
 def _write_sum(vectors, first, last, start, add):
     """Write a loop in which `add` adds to a vector, for numbers from first to before last."""
-    builder = vectors.builder
+
+    def add_one(which, totals):
+        return [add(which, totals[0])]
+
+    return write_loop(vectors.builder, first, last, [start], add_one)[0]
+
+
+def write_loop(builder, first, last, starts, change):
+    """Write a loop in which `change` changes some values, for numbers from first to before last."""
     before = builder.block
-    head, body, end = (builder.append_basic_block(f"sum.{name}") for name in ("if", "do", "end"))
+    head, body, end = (builder.append_basic_block(f"loop.{name}") for name in ("if", "do", "end"))
     builder.branch(head)
     builder.position_at_end(head)
-    which, total = builder.phi(ir.IntType(64)), builder.phi(vectors.type)
+    which, values = builder.phi(ir.IntType(64)), [builder.phi(start.type) for start in starts]
     which.add_incoming(first, before)
-    total.add_incoming(start, before)
+    for value, start in zip(values, starts, strict=True):
+        value.add_incoming(start, before)
     builder.cbranch(builder.icmp_signed("<", which, last), body, end)
     builder.position_at_end(body)
-    more = add(which, total)
+    changed = change(which, values)
     which.add_incoming(builder.add(which, ir.Constant(ir.IntType(64), 1)), builder.block)
-    total.add_incoming(more, builder.block)
+    for value, new in zip(values, changed, strict=True):
+        value.add_incoming(new, builder.block)
     builder.branch(head)
     builder.position_at_end(end)
-    return total
+    return values
 
 
 @_intrinsic
@@ -299,7 +310,7 @@ def sums_below(_, terms, place, steps, n_terms, limits, limits_place, out):
     def write(context, builder, signature, values):
         terms, place, steps, n_terms, limits, limits_place, out = values
         zero = ir.Constant(ir.IntType(64), 0)
-        vectors = _Vectors(context, builder, signature.args[0], LANES)
+        vectors = Vectors(context, builder, signature.args[0], LANES)
         here = vectors.pointer(signature.args[0], terms, place)
         step_pointer = vectors.pointer(signature.args[2], steps, zero)
 
