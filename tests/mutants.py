@@ -1164,6 +1164,16 @@ MUTANTS = [
         ),
     ),
     Mutant(
+        "components of an image are those of its first rows",
+        "imaging/components.py",
+        "sum(products) - sum(numbers) * np.outer(means, means)",
+        "products[0] - numbers[0] * np.outer(means, means)",
+        (
+            "imaging/test_noise_kinds.py"
+            "::test_components_of_a_large_image_are_those_of_its_blocks_of_rows",
+        ),
+    ),
+    Mutant(
         "stabilised chunks have more digits than an array",
         "imaging/components.py",
         "values = values.astype(np.result_type(low, high), copy=False)",

@@ -387,11 +387,27 @@ def test_components_know_the_correlated_noise_that_is_in_them(rng):
         np.testing.assert_allclose(np.cov(patches.T), expected, atol=0.05 * expected[0, 0])
 
 
-def test_components_lead_back_to_the_image(rng):
+@pytest.mark.parametrize(("scale", "dtype"), [(1.0, np.float32), (1e-4, np.float64)])
+def test_components_lead_back_to_the_image(scale, dtype, rng):
+    """They are single where its rounding is far below the noise, and double otherwise."""
     samples = rng.multivariate_normal(np.zeros(3), BETWEEN, (40, 30))
-    components = components_of_noise(White([3.0, 4.0, 2.0]), samples)
+    components = components_of_noise(White(scale * np.array([3.0, 4.0, 2.0])), samples)
+    assert {part.image.dtype for part in components.parts} == {np.dtype(dtype)}
     restored = components.restored([part.image for part in components.parts])
-    np.testing.assert_allclose(restored, samples, atol=1e-12)
+    np.testing.assert_allclose(restored, samples, atol=1e-6 if dtype == np.float32 else 1e-12)
+
+
+def test_components_of_a_large_image_are_those_of_its_blocks_of_rows(rng, monkeypatch):
+    samples = rng.multivariate_normal([5.0, -3.0, 80.0], BETWEEN, (41, 30))
+    whole = components_of_noise(White(2.0), samples)
+    monkeypatch.setattr("kappaform.imaging.components._BLOCK", 1000)
+    blocks = components_of_noise(White(2.0), samples)
+    for one, other in zip(blocks.parts, whole.parts, strict=True):
+        sign = np.sign(np.sum(one.image * other.image))
+        np.testing.assert_allclose(sign * one.image, other.image, atol=1e-5)
+        assert one.sigma == pytest.approx(other.sigma)
+    images = [part.image for part in blocks.parts]
+    np.testing.assert_allclose(blocks.restored(images), samples, atol=1e-4)
 
 
 UNSURE = {"confidence": 0.25, "evidence": "few details"}

@@ -6,7 +6,8 @@ components, which are uncorrelated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
@@ -29,6 +30,7 @@ from kappaform.imaging.progress import Progress
 # rounded by less than the noise adds to them.
 _SINGLE_PRECISION_PEAK = 4096
 _SINGLE_PRECISION_PEAK_OF_GROUPS = 256
+_BLOCK = 2**20  # values of an image that are rotated at a time
 
 
 class Component(NamedTuple):
@@ -260,27 +262,55 @@ def _rotated(
         return Components([channel(0)], lambda images: together(list(images) * n_channels))
     noisy = sigmas > 0
     units, centres = np.where(noisy, sigmas, 1.0), lowest / 2 + highest / 2
-    pixels = (image.reshape(-1, n_channels) - centres) / units
-    means = pixels.mean(axis=0)
-    pixels -= means
-    pixels[:, ~noisy] = 0  # their components come last and are left alone
-    basis = np.linalg.eigh(pixels.T @ pixels)[1][:, ::-1]
-    rotated = (pixels @ basis).reshape(image.shape)
-    del pixels
-    (lows,), (highs,) = extremes_of(rotated[np.newaxis])
-    parts = []
-    for c, ends in enumerate(zip(lows.tolist(), highs.tolist(), strict=True)):
-        sigma, covariance = noise.mixed(basis[:, c] / units * noisy, options.patch_shape)
-        parts.append(Component(rotated[..., c], sigma, covariance, *ends, ANY_VALUE))
 
-    def restored(images: Sequence[Any]) -> Any:
-        flat = together(images).reshape(-1, n_channels)
-        whole = ((flat @ basis.T + means) * units + centres).reshape(image.shape)
-        whole = whole if noisy.all() else np.where(noisy, whole, image)
-        dtype = float_dtype(image.dtype)
-        return within(whole, value_range, dtype).astype(dtype, copy=False)
+    def in_units(pixels: NDArray) -> NDArray:
+        values: NDArray = (pixels.reshape(-1, n_channels) - centres) / units
+        values[:, ~noisy] = 0  # their components come last and are left alone
+        return values
+
+    means, basis = _principal_axes(in_units(image[rows]) for rows in _blocks(image.shape))
+    mixed = [noise.mixed(row / units * noisy, options.patch_shape) for row in basis.T]
+    # Nothing is farther from the mean.
+    reach = 2 * math.sqrt(n_channels) * float(np.max((highest - centres) / units * noisy))
+    least = min((sigma for sigma, _ in mixed if sigma > 0), default=1.0)
+    dtype = np.float32 if reach <= least * _SINGLE_PRECISION_PEAK else np.float64
+    rotated = np.empty((n_channels, *image.shape[:-1]), dtype)
+    for rows in _blocks(image.shape):
+        rotated[:, rows] = ((in_units(image[rows]) - means) @ basis).T.reshape(
+            n_channels, -1, *image.shape[1:-1]
+        )
+    (lows,), (highs,) = extremes_of(np.moveaxis(rotated, 0, -1)[np.newaxis])
+    parts = []
+    for c, (sigma, covariance) in enumerate(mixed):
+        ends = float(lows[c]), float(highs[c])
+        parts.append(Component(rotated[c], sigma, covariance, *ends, ANY_VALUE))
+
+    def restored(images: Sequence[NDArray]) -> NDArray:
+        whole = np.empty(image.shape, float_dtype(image.dtype))
+        for rows in _blocks(image.shape):
+            given = image[rows]
+            flat = np.stack([each[rows] for each in images], axis=-1).reshape(-1, n_channels)
+            values = ((flat @ basis.T + means) * units + centres).reshape(given.shape)
+            values = values if noisy.all() else np.where(noisy, values, given)
+            whole[rows] = within(values, value_range, whole.dtype)
+        return whole
 
     return Components(parts, restored)
+
+
+def _blocks(shape: Sequence[int]) -> Iterator[slice]:
+    """Rows of an image (*space, channels), a few megabytes at a time."""
+    step = max(1, _BLOCK // math.prod(shape[1:]))
+    yield from (slice(start, start + step) for start in range(0, shape[0], step))
+
+
+def _principal_axes(blocks: Iterable[NDArray]) -> tuple[NDArray, NDArray]:
+    """Mean of the rows of all blocks, and an orthonormal basis, the strongest direction first."""
+    moments = [(len(block), block.sum(axis=0), block.T @ block) for block in blocks]
+    numbers, totals, products = zip(*moments, strict=True)
+    means: NDArray = sum(totals) / sum(numbers)
+    covariance = sum(products) - sum(numbers) * np.outer(means, means)
+    return means, np.linalg.eigh(covariance)[1][:, ::-1]
 
 
 def recipe_of(part: Component, transforms: Sequence[NDArray], options: Options) -> Recipe:

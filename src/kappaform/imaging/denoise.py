@@ -253,7 +253,7 @@ class Denoised(NamedTuple):
     """Denoised images, and the transforms and rounds of learning behind them."""
 
     images: list[Any]
-    counts: list[Any]
+    counts: list[Any]  #: maps whose sum is that of the mean numbers of coefficients
     transforms: list[NDArray]
     history: list[LearnResult]
 
@@ -322,8 +322,7 @@ def _denoised_image(
     by: ComponentsDenoiser,
 ) -> Denoised:
     """One image of a stack: its components together."""
-    components = components_of(*image, options)
-    parts = components.parts
+    parts, restored = components_of(*image, options)
     noisy = [part for part in parts if part.is_noisy]
     masks: Any = [None] * len(parts) if known is None else masked.masks_of(parts, known)
     found = Denoised([], [], [], [])
@@ -333,14 +332,15 @@ def _denoised_image(
     elif noisy:
         found = by(noisy, options, progress)
     progress(1.0)
-    pairs = zip(found.images, found.counts, strict=True)
-    every = [
-        next(pairs) if part.is_noisy else masked.unchanged(part, its, options)
+    of_noisy = iter(found.images)
+    images = [
+        next(of_noisy) if part.is_noisy else masked.unchanged(part, its, options)
         for part, its in zip(parts, masks, strict=True)
     ]
-    images, counts = zip(*every, strict=True)
-    mean = sum(counts) / np.float32(len(counts))
-    return found._replace(images=[components.restored(images)], counts=[mean])
+    counts = sum(found.counts) if noisy else np.zeros_like(parts[0].image, np.float32)
+    mean = counts / np.float32(len(parts))
+    del parts, noisy  # the components as given: memory for the image
+    return found._replace(images=[restored(images)], counts=[mean])
 
 
 def _denoised_components(parts: list[Component], options: Options, progress: Progress) -> Denoised:

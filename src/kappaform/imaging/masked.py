@@ -195,13 +195,12 @@ def filling_of(options: Options) -> Filling:
     return Filling(options.quality, options.seed, options.axes.movie, device=options.device)
 
 
-def unchanged(part: Component, known: NDArray | None, options: Options) -> tuple[Any, Any]:
-    """A component without noise, its holes filled, and its numbers of coefficients."""
+def unchanged(part: Component, known: NDArray | None, options: Options) -> Any:
+    """A component without noise, its holes filled."""
     dtype, values = float_dtype(part.image.dtype), part.image
     if known is not None:
         (values,) = filled([values.astype(np.float64)], [known], filling_of(options))
-    image = within(values.astype(dtype), part.value_range, dtype)
-    return image, np.zeros_like(part.image, np.float32)
+    return within(values.astype(dtype), part.value_range, dtype)
 
 
 def _with_image(part: Component, image: NDArray, known: NDArray) -> Component:

@@ -26,7 +26,7 @@ from kappaform.imaging.options import Quality
 from kappaform.imaging.patches import Grid
 from kappaform.imaging.progress import SILENT, Progress
 
-#: Denoised components, and the mean number of coefficients over each of their pixels.
+#: Denoised components, and maps whose sum is that of their mean numbers of coefficients.
 Outputs = tuple[list[Any], list[Any]]
 
 _COMPILED = "fdBH"  # dtypes of images whose patches a kernel gathers
@@ -71,14 +71,14 @@ class HostBackend:
     def denoised(self, recipes: Sequence[Recipe], quality: Quality, progress: Progress) -> Outputs:
         shape = tuple(self.components[0].shape)
         outs = [np.empty(shape, dtype) for dtype in self.dtypes]
-        counts = [np.empty(shape, np.float32) for _ in outs]
+        counts = np.empty(shape, np.float32)
         tiles = list(tiles_of(shape, recipes[0].patch_shape))
         for tile, its in zip(tiles, progress.sections([1] * len(tiles)), strict=True):
             found = self.denoised_part(tile.outer, recipes, quality, its)
-            for c, (image, numbers) in enumerate(zip(*found, strict=True)):
-                outs[c][tile.inner] = image[tile.within]
-                counts[c][tile.inner] = numbers[tile.within]
-        return outs, counts
+            for out, image in zip(outs, found[0], strict=True):
+                out[tile.inner] = image[tile.within]
+            counts[tile.inner] = sum(numbers[tile.within] for numbers in found[1])
+        return outs, [counts]
 
     def denoised_part(
         self,
