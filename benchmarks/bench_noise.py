@@ -32,7 +32,6 @@ from scipy.ndimage import convolve, gaussian_filter
 from skimage import color, data
 
 import kappaform as kf
-from kappaform.imaging.noise.estimate import Kind
 from kappaform.paper.data import SIGMAS
 
 ANY_MACHINE = True
@@ -315,7 +314,8 @@ def _real_pairs() -> Part:
     files = sorted(folder.glob("*_real.JPG")) if folder else []
     if not files:
         return without_calls(missing("KAPPAFORM_REAL_PAIRS", "pairs of real photographs"))
-    ways = ["noisy", "default", "correlated"] + ["CBM3D, true sigma"] * with_bm3d()
+    ways = ["noisy", "default", "correlated", "covariance given"]
+    ways += ["CBM3D, true sigma"] * with_bm3d()
 
     def rows(results: Iterator[float]) -> Iterator[dict]:
         values = np.reshape(list(results), (len(ways), len(files)))
@@ -342,7 +342,9 @@ def _psnr_of_real(file: str, way: str) -> float:
         return psnr(clean, np.clip(bm3d_rgb(noisy, float((noisy - clean).std())), 0, 255))
     if way == "noisy":
         return psnr(clean, noisy)
-    noise: Kind | None = "correlated" if way == "correlated" else None
+    noise: Any = None if way == "default" else way
+    if way == "covariance given":
+        noise = cameras.true_noise(clean, noisy)
     return psnr(clean, kf.denoise(noisy, noise=noise, channel_axis=-1, value_range=(0, 255)))
 
 
