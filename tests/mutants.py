@@ -1217,15 +1217,15 @@ MUTANTS = [
     Mutant(
         "all patches count alike",
         "imaging/cleaning/patchwise.py",
-        "return 1 / (1 + left), counts",
-        "return np.ones_like(left), counts",
+        "weights = 1 / (1 + left)",
+        "weights = np.ones_like(left)",
         ("imaging/test_sweep.py::test_thresholds_clean_as_the_loop_does",),
     ),
     Mutant(
         "Wiener's rule assumes twice the noise",
         "imaging/cleaning/kernels.py",
-        "factor = power / (power + variances[j])",
-        "factor = power / (power + 2 * variances[j])",
+        "np.divide(power, power + variance)",
+        "np.divide(power, power + 2 * variance)",
         ("imaging/test_sweep.py::test_wieners_rule_denoises_as_the_loop_does",),
     ),
     Mutant(
