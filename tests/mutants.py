@@ -445,6 +445,20 @@ MUTANTS = [
         (f"{POLAR}::test_what_the_matrix_leaves_open_comes_from_near",),
     ),
     Mutant(
+        "the products that give a polar factor end a step early",
+        "linalg/orthogonal.py",
+        "= 2.0, 1e-8, 8",
+        "= 2.0, 1e-4, 8",
+        (f"{POLAR}::test_polar_factor_of_nearly_orthonormal_matrices_is_that_of_the_svd",),
+    ),
+    Mutant(
+        "products give a polar factor of reflected signs",
+        "linalg/orthogonal.py",
+        "        if not error < _SAME_SIGNS:\n            return None\n",
+        "",
+        (f"{POLAR}::test_products_do_not_reflect_what_is_far_from_orthonormal",),
+    ),
+    Mutant(
         "random bases are not uniform: signs are those of the factorisation",
         "linalg/orthogonal.py",
         "return orthonormal * np.copysign(1.0, np.diag(triangular))",
@@ -1227,15 +1241,15 @@ MUTANTS = [
     Mutant(
         "all patches count alike",
         "imaging/cleaning/patchwise.py",
-        "return 1 / (1 + left), counts",
-        "return np.ones_like(left), counts",
+        "weights = 1 / (1 + left)",
+        "weights = np.ones_like(left)",
         ("imaging/test_sweep.py::test_thresholds_clean_as_the_loop_does",),
     ),
     Mutant(
         "Wiener's rule assumes twice the noise",
         "imaging/cleaning/kernels.py",
-        "factor = power / (power + variances[j])",
-        "factor = power / (power + 2 * variances[j])",
+        "np.divide(power, power + variance)",
+        "np.divide(power, power + 2 * variance)",
         ("imaging/test_sweep.py::test_wieners_rule_denoises_as_the_loop_does",),
     ),
     Mutant(

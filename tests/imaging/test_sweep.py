@@ -13,7 +13,13 @@ from kappaform.imaging.patches import grid_of
 from kappaform.paper.denoiser import error_denoiser
 
 DOUBLE = np.dtype(np.float64)
-SHAPES = [((13, 9), (3, 3)), ((5, 5), (5, 5)), ((40, 3), (4, 2)), ((5, 6, 7), (2, 3, 2))]
+SHAPES = [
+    ((13, 9), (3, 3)),
+    ((3, 700), (2, 2)),
+    ((5, 5), (5, 5)),
+    ((40, 3), (4, 2)),
+    ((5, 6, 7), (2, 3, 2)),
+]
 
 
 def conditioned(n, rng):
@@ -29,7 +35,8 @@ def some_covariance(n, rng):
 
 
 def keep_everything(patches, _guides, _workspace):
-    return np.ones(len(patches), patches.dtype), np.full(len(patches), 2, patches.dtype)
+    number = patches.shape[1]
+    return np.ones(number, patches.dtype), np.full(number, 2, patches.dtype)
 
 
 @pytest.mark.parametrize(("shape", "patch_shape"), SHAPES)

@@ -18,6 +18,27 @@ def test_polar_factor_is_that_of_newtons_iteration(n, rng):
     assert_allclose(polar(matrix), naive.polar(matrix), rtol=0, atol=1e-13)
 
 
+@pytest.mark.parametrize("smallest", [0.999, 0.8, 0.4, 0.2, -0.2, -0.4])
+@pytest.mark.parametrize("n", [1, 2, 5, 30, 121])
+def test_polar_factor_of_nearly_orthonormal_matrices_is_that_of_the_svd(n, smallest, rng):
+    """Whether products find it or the SVD; a negative one of the values is a reflection."""
+    left, right = random_basis(n, rng), random_basis(n, rng)
+    values = np.append(rng.uniform(abs(smallest), 1 / abs(smallest), n - 1), smallest)
+    matrix = (left * values) @ right
+    expected = (left * np.sign(values)) @ right
+    for scale in (1.0, 1e-200, 1e200):
+        factor = polar(scale * matrix, near=random_basis(n, rng))
+        assert_allclose(factor @ factor.T, np.eye(n), rtol=0, atol=4e-15)
+        assert_allclose(factor, expected, rtol=0, atol=1e-8)  # `near` counts, if little
+
+
+def test_products_do_not_reflect_what_is_far_from_orthonormal():
+    """Beyond the root of 3 a step changes the sign of a singular value; columns do not show it."""
+    mean = np.full((8, 8), 1 / 8)  # all columns of the matrix have the same norm
+    matrix = np.eye(8) + (np.sqrt(7) - 1) * mean  # scaled, the largest value is 2, and -1 next
+    assert_allclose(polar(matrix, near=np.eye(8)), np.eye(8), rtol=0, atol=1e-13)
+
+
 @pytest.mark.parametrize("near", [False, True], ids=["alone", "near"])
 @pytest.mark.parametrize("n", SIZES)
 def test_polar_factor_is_orthonormal_whatever_the_rank(n, near, rng):

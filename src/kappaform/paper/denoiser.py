@@ -71,7 +71,7 @@ def published_denoise(
             patches = patches_at(image, grid, next(training))
             most = 6 * round(0.1 * n)
             denoise = error_denoiser(result.transform, error, most, damping, image.dtype)
-            _, sparsity = denoise(patches.copy(), None, {})
+            _, sparsity = denoise(patches.T.copy(), None, {})
             progress(learning * number / n_rounds)
             if callback is not None:
                 with users_blas():
@@ -237,11 +237,11 @@ def error_denoiser(
     )
 
     def denoise(patches: NDArray, _: NDArray | None, workspace: Workspace) -> tuple:
-        coefs = product(patches, analysis, workspace, "coefs")
-        gradients = product(patches, gradient, workspace, "gradients")
-        counts = np.empty(len(patches), dtype)
+        coefs = product(patches.T, analysis, workspace, "coefs")
+        gradients = product(patches.T, gradient, workspace, "gradients")
+        counts = np.empty(len(coefs), dtype)
         leave_out(coefs, gradients, form, error * error, most, counts)
-        patches += product(coefs, synthesis, workspace, "gradients")
-        return np.ones(len(patches), dtype), counts
+        patches += product(coefs, synthesis, workspace, "gradients").T
+        return np.ones_like(counts), counts
 
     return denoise

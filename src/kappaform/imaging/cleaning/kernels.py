@@ -1,8 +1,7 @@
 """Compiled kernels that denoise patches, alone or in groups, and aggregate them into an image.
 
 Images are flat. The pixels of a patch are its first pixel (`starts`) plus `offsets`, in C order,
-whatever the dimension of the image. Coefficients are (patches, n); row j of `synthesis` is what
-coefficient j adds to a patch.
+whatever the dimension of the image.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -38,30 +37,53 @@ from kappaform.imaging.cleaning.vector_kernels import (
     add_run,
     transpose_square,
 )
-from kappaform.jit import kernel
+from kappaform.jit import inlined, kernel
+
+_MOST_IN_RUN = 512  # patches: a few rows of the image and of patches stay in the cache
 
 # Below are loops in place of array expressions: those take numba seconds to compile.
 
 # Sums may be reordered: that is what makes them fast, and on one machine they are always the same.
 _FLAGS = {"contract", "reassoc", "nsz", "arcp"}
-_kernel = kernel(_FLAGS)
+_kernel, _inlined = kernel(_FLAGS), inlined(_FLAGS)
+
+
+@_inlined
+def run_of_starts(starts, first):
+    """How many patches from the first on begin next to each other, or as many as cache holds."""
+    last = first + 1
+    most = min(starts.shape[0], first + _MOST_IN_RUN)
+    while last < most and starts[last] == starts[last - 1] + 1:
+        last += 1
+    return last - first
 
 
 @_kernel
 def gather(image, starts, offsets, patches, means):
-    """Patches without their means, and the means."""
+    """Patches (columns) without their means, and the means.
+
+    Patches that begin next to each other are read row by row: pixel j of all of them is one piece
+    of the image.
+    """
     n = offsets.shape[0]
-    for i in range(starts.shape[0]):
-        start = starts[i]
-        total = image[start] * 0
+    first = 0
+    while first < starts.shape[0]:
+        length = run_of_starts(starts, first)
+        whole = means[first : first + length]
+        whole[:] = 0
         for j in range(n):
-            value = image[start + offsets[j]]
-            patches[i, j] = value
-            total += value
-        mean = total / n
-        means[i] = mean
+            there = starts[first] + offsets[j]
+            pixels = image[there : there + length]
+            for i in range(length):
+                whole[i] += pixels[i]
+        for i in range(length):
+            whole[i] /= n
         for j in range(n):
-            patches[i, j] -= mean
+            there = starts[first] + offsets[j]
+            pixels, row = image[there : there + length], patches[j, first : first + length]
+            for i in range(length):
+                row[i] = pixels[i] - whole[i]
+        first += length
 
 
 @_kernel
@@ -93,61 +115,56 @@ def gather_means(image, corners, sides, factors, unit, patches):
 
 
 @_kernel
-def scatter(patches, means, weights, counts, starts, offsets, bounds, sums):
-    """Add weighted patches, their weights and their counts to the three images of `sums`."""
-    n = offsets.shape[0]
+def scatter(patches, means, weights, starts, offsets, bounds, sums):
+    """Add weighted patches (columns) to a flat image of sums."""
     low, high = bounds[0], bounds[1]
-    for i in range(starts.shape[0]):
-        weight, mean, count = weights[i], means[i], counts[i]
-        for j in range(n):
-            pixel = starts[i] + offsets[j]
-            value = min(max(patches[i, j] + mean, low), high)
-            sums[0, pixel] += weight * value
-            sums[1, pixel] += weight
-            sums[2, pixel] += count
+    first = 0
+    while first < starts.shape[0]:
+        length = run_of_starts(starts, first)
+        some = slice(first, first + length)
+        mean, weight = means[some], weights[some]
+        for j in range(offsets.shape[0]):
+            there = starts[first] + offsets[j]
+            row, total = patches[j, some], sums[there : there + length]
+            for i in range(length):
+                total[i] += weight[i] * min(max(row[i] + mean[i], low), high)
+        first += length
 
 
 @_kernel
-def keep_above(coefs, thresholds, energies, synthesis, patches, counts, left):
-    """Patches made of the coefficients above their thresholds, and how many these are.
+def keep_above(coefs, thresholds, energies, counts, left):
+    """Hard thresholding of coefficients (n, patches); `counts` receives how many are kept.
 
     `left` receives the noise that is left in each patch, the sum of their `energies`.
     """
-    n = coefs.shape[1]
-    for i in range(coefs.shape[0]):
-        count = 0
-        energy = coefs[i, 0] * 0
-        for j in range(n):
-            patches[i, j] = 0
-        for j in range(n):
-            value = coefs[i, j]
-            if abs(value) > thresholds[j]:
-                count += 1
-                energy += energies[j]
-                for k in range(n):
-                    patches[i, k] += value * synthesis[j, k]
-        counts[i] = count
-        left[i] = energy
+    counts[:] = 0
+    left[:] = 0
+    for j in range(coefs.shape[0]):
+        row, threshold, energy = coefs[j], thresholds[j], energies[j]
+        for i in range(row.shape[0]):
+            kept = counts.dtype.type(abs(row[i]) > threshold)
+            row[i] *= kept
+            counts[i] += kept
+            left[i] += kept * energy
 
 
 @_kernel
 def shrink(coefs, guides, variances, energies, counts, left):
     """Wiener filter: scale every coefficient by g² / (g² + variance), where g is its guide.
 
-    `counts` receives the sums of the squared factors, `left` those times the energies of the noise:
-    what is left of it in each patch.
+    Coefficients are (n, patches). `counts` receives the sums of the squared factors, `left` those
+    times the energies of the noise: what is left of it in each patch.
     """
-    for i in range(coefs.shape[0]):
-        count = coefs[i, 0] * 0
-        energy = coefs[i, 0] * 0
-        for j in range(coefs.shape[1]):
-            power = guides[i, j] * guides[i, j]
-            factor = power / (power + variances[j])
-            coefs[i, j] *= factor
-            count += factor * factor
-            energy += factor * factor * energies[j]
-        counts[i] = count
-        left[i] = energy
+    counts[:] = 0
+    left[:] = 0
+    for j in range(coefs.shape[0]):
+        row, guide, variance, energy = coefs[j], guides[j], variances[j], energies[j]
+        for i in range(row.shape[0]):
+            power = guide[i] * guide[i]
+            factor = np.divide(power, power + variance)  # unlike `/` without a check for 0
+            row[i] *= factor
+            counts[i] += factor * factor
+            left[i] += factor * factor * energy
 
 
 @_kernel

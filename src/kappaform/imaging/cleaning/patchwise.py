@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kappaform.imaging.cleaning.groups import over_pixels
 from kappaform.imaging.cleaning.kernels import gather, keep_above, scatter, shrink
 from kappaform.imaging.patches import grid_of
 from kappaform.imaging.progress import SILENT, Progress
@@ -25,10 +26,10 @@ NOISE = 0.8  # variance that Wiener filtering assumes: a first estimate has lost
 _LEAST_VARIANCE = 1e-6  # of a coefficient, over the mean of all: the constant patch has none
 
 _PART_ROWS = 32  # rows of patches that one thread processes at a time
-_BLOCK_PATCHES = 2048
+_BLOCK_PATCHES = 2032  # whole lines of the cache, but no power of two: its rows would share some
 
-#: Denoises a block of mean-free patches in place; returns their weights and numbers of
-#: coefficients. `guides` holds the same patches of another image, if there is one.
+#: Denoises a block of mean-free patches, its columns, in place; returns their weights and numbers
+#: of coefficients. `guides` holds the same patches of another image, if there is one.
 PatchDenoiser = Callable[[NDArray, NDArray | None, Workspace], tuple[NDArray, NDArray]]
 
 
@@ -76,33 +77,41 @@ def sweep(
     flat, flat_guide = image.reshape(-1), None if guide is None else guide.reshape(-1)
     low_high = np.array(bounds, image.dtype)
 
-    def sums_of(part: slice, workspace: Workspace) -> NDArray:
-        """Sums of values, weights and counts of the patches that begin in some rows."""
+    def sums_of(part: slice, workspace: Workspace) -> tuple[NDArray, NDArray]:
+        """Weighted sums of the patches that begin in some rows; their weights and counts."""
         height = part.stop - part.start + patch_shape[0] - 1
-        sums = np.zeros((3, height * row_pixels), image.dtype)
-        last = part.stop * row_patches
-        for first in range(part.start * row_patches, last, _BLOCK_PATCHES):
-            starts = grid.starts(np.arange(first, min(first + _BLOCK_PATCHES, last)))
+        sums = np.zeros(height * row_pixels, image.dtype)
+        begin, last = part.start * row_patches, part.stop * row_patches
+        marks = np.empty((2, last - begin), image.dtype)
+        for first in range(begin, last, _BLOCK_PATCHES):
+            numbers = np.arange(first, min(first + _BLOCK_PATCHES, last))
+            starts = grid.starts(numbers)
             patches, means = _gathered(flat, starts, grid.offsets, workspace, "patches")
             guides = None
             if flat_guide is not None:
                 guides, _ = _gathered(flat_guide, starts, grid.offsets, workspace, "guides")
             weights, counts = denoise(patches, guides, workspace)
+            marks[:, numbers - begin] = weights, counts
             within = starts - part.start * row_pixels
-            scatter(patches, means, weights, counts, within, grid.offsets, low_high, sums)
-        return sums.reshape(3, height, *grid.shape[1:])
+            scatter(patches, means, weights, within, grid.offsets, low_high, sums)
+        return sums.reshape(height, *grid.shape[1:]), marks
 
     n_rows = grid.counts[0]
     parts = [slice(row, min(row + _PART_ROWS, n_rows)) for row in range(0, n_rows, _PART_ROWS)]
-    sums = np.zeros((3, *image.shape), image.dtype)
+    sums = np.zeros(image.shape, image.dtype)
+    weights, counts = np.zeros((2, *image.shape), image.dtype)
+    inside = tuple(map(slice, grid.counts[1:]))
     rows = iter(parts)
 
-    def add(some: NDArray) -> None:
-        part = next(rows)
-        sums[:, part.start : part.stop + patch_shape[0] - 1] += some
+    def add(result: tuple[NDArray, NDArray]) -> None:
+        part, (some, marks) = next(rows), result
+        sums[part.start : part.stop + patch_shape[0] - 1] += some
+        for each, of_patches in zip((weights, counts), marks, strict=True):
+            each[(part, *inside)] = of_patches.reshape(-1, *grid.counts[1:])
 
     mapped_in_order(sums_of, parts, progress.over(len(parts)), add)
-    return sums[0] / sums[1], sums[2] / grid.overlaps().astype(np.float32)
+    weights, counts = (over_pixels(each, patch_shape) for each in (weights, counts))
+    return sums / weights, counts / grid.overlaps().astype(np.float32)
 
 
 def patch_denoiser(rule: Rule, image: NDArray) -> PatchDenoiser:
@@ -112,40 +121,43 @@ def patch_denoiser(rule: Rule, image: NDArray) -> PatchDenoiser:
     squared fractions are counted. The more noise is left in a patch, the less it weighs.
     """
     dtype = image.dtype
-    arrays = (np.ascontiguousarray(array.T, dtype) for array in rule)
+    arrays = (np.ascontiguousarray(array, dtype) for array in rule)
     analysis, synthesis, thresholds, variances, energies = arrays
 
     def denoise(patches: NDArray, guides: NDArray | None, workspace: Workspace) -> tuple:
-        coefs = product(patches, analysis, workspace, "coefs")
-        counts, left = np.empty((2, len(patches)), dtype)
+        coefs = product(analysis, patches, workspace, "coefs")
+        counts, left = np.empty((2, patches.shape[1]), dtype)
         if guides is None:
-            keep_above(coefs, thresholds, energies, synthesis, patches, counts, left)
-            return 1 / (1 + left), counts
-        shown = product(guides, analysis, workspace, "shown")
-        shrink(coefs, shown, variances, energies, counts, left)
-        np.matmul(coefs, synthesis, out=patches)
-        return 1 / (dtype.type(1 / len(analysis)) + left), counts
+            keep_above(coefs, thresholds, energies, counts, left)
+            weights = 1 / (1 + left)
+        else:
+            shown = product(analysis, guides, workspace, "shown")
+            shrink(coefs, shown, variances, energies, counts, left)
+            weights = 1 / (dtype.type(1 / len(analysis)) + left)
+        np.matmul(synthesis, coefs, out=patches)
+        return weights, counts
 
     return denoise
 
 
-def product(patches: NDArray, matrix: NDArray, workspace: Workspace, name: str) -> NDArray:
-    """Rows times a matrix, in memory that the thread reuses."""
-    out = _block(workspace, name, len(patches), len(matrix), patches.dtype)
-    return np.matmul(patches, matrix, out=out)
+def product(one: NDArray, other: NDArray, workspace: Workspace, name: str) -> NDArray:
+    """A product of matrices, in memory that the thread reuses."""
+    out = _block(workspace, name, (one.shape[0], other.shape[1]), one.dtype)
+    return np.matmul(one, other, out=out)
 
 
 def _gathered(
     image: NDArray, starts: NDArray, offsets: NDArray, workspace: Workspace, name: str
 ) -> tuple[NDArray, NDArray]:
     """Mean-free patches of a flat image and their means."""
-    patches = _block(workspace, name, starts.size, offsets.size, image.dtype)
+    patches = _block(workspace, name, (offsets.size, starts.size), image.dtype)
     means = np.empty(starts.size, image.dtype)
     gather(image, starts, offsets, patches, means)
     return patches, means
 
 
-def _block(workspace: Workspace, name: str, n_rows: int, n: int, dtype: np.dtype) -> NDArray:
-    if name not in workspace:
-        workspace[name] = np.empty((_BLOCK_PATCHES, n), dtype)
-    return workspace[name][:n_rows]
+def _block(workspace: Workspace, name: str, shape: tuple[int, ...], dtype: np.dtype) -> NDArray:
+    size = math.prod(shape)
+    if len(workspace.get(name, ())) < size:
+        workspace[name] = np.empty(size, dtype)
+    return workspace[name][:size].reshape(shape)
