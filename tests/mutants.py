@@ -70,8 +70,8 @@ MUTANTS = [
     Mutant(
         "errors of a union are those of its first transform for all signals",
         "learning/evaluate.py",
-        "union_energies(union.union, ",
-        "union_energies(union.union._replace(weights=0 * union.union.weights), ",
+        "union_energies(transform.union, ",
+        "union_energies(transform.union._replace(weights=0 * transform.union.weights), ",
         (f"{UNION_PATH}::test_table_holds_the_errors_of_the_definition",),
     ),
     Mutant(
@@ -1604,7 +1604,7 @@ MUTANTS = [
     ),
     Mutant(
         "nothing is taken from the halves of an image",
-        "imaging/cleaning/scales.py",
+        "imaging/cleaning/stages.py",
         "    if half is None:\n",
         "    if True:\n",
         ("imaging/test_scales.py::test_scales_find_what_is_smooth_in_strong_noise",),

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from kappaform.checks import Coding, as_real_array, checked_coding, sparsity_of
 from kappaform.engines import Engine, engine_for
-from kappaform.learning.evaluate import Evaluation, evaluate_on, evaluate_union_on
+from kappaform.learning.evaluate import evaluate_on
 from kappaform.learning.learn import (
     MAX_ITER,
     Callback,
@@ -30,7 +30,6 @@ from kappaform.learning.methods import Conditioned
 from kappaform.learning.race import Latest, result_of
 from kappaform.learning.result import LearnResult
 from kappaform.learning.starts import WarmStart
-from kappaform.learning.union_result import UnionResult
 
 _EQUAL = 1e-6  # relative difference of errors that is not significant
 
@@ -318,12 +317,6 @@ def _row(
     row = {"condition_number": result.condition_number, "n_iter": result.n_iter}
     for prefix, data in zip(("", "validation_"), engines, strict=True):
         if data is not None:
-            errors = _errors(data, result, n_nonzero, coding)._asdict()
+            errors = evaluate_on(data, result, n_nonzero, coding)._asdict()
             row |= {f"{prefix}{name}": value for name, value in errors.items()}
     return row
-
-
-def _errors(engine: Engine, result: LearnResult, n_nonzero: int, coding: Coding) -> Evaluation:
-    if isinstance(result, UnionResult):
-        return evaluate_union_on(engine, result, n_nonzero, coding)
-    return evaluate_on(engine, result.transform, n_nonzero, coding)

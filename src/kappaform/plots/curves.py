@@ -233,9 +233,8 @@ def matrices_of(item: object) -> NDArray:
     """The matrices of a union, (K, n, n), or the only one of anything else."""
     item = learned(item, "transform")
     matrices = np.asarray(getattr(item, "transform", item))
-    if matrices.ndim == 3 and len(matrices) and matrices.shape[1] == matrices.shape[2]:
-        return matrices
-    return matrix_of(item)[np.newaxis]
+    is_union = matrices.ndim == 3 and len(matrices) and matrices.shape[1] == matrices.shape[2]
+    return matrices if is_union else matrix_of(item)[np.newaxis]
 
 
 def plain_axes(axes: Axes) -> Axes:
