@@ -213,6 +213,12 @@ def is_number(value: Any) -> bool:
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
+def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    """Reject what is none of some words."""
+    if value not in choices:
+        raise ValueError(f"{name}={value!r} is unknown: choose one of {choices}.")
+
+
 def check_count(name: str, value: Any, what: str, most: float = math.inf) -> None:
     """Reject what is not a number of things, at least one."""
     is_integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)

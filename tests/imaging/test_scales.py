@@ -126,7 +126,7 @@ def test_scales_find_what_is_smooth_in_strong_noise(quality, monkeypatch):
     assert with_halves < 0.9 * without  # of three seeds 0.67 to 0.77, balanced 0.75 to 0.83
 
 
-def test_noise_that_neighbours_share_is_denoised_at_one_scale(monkeypatch):
+def test_correlated_noise_is_denoised_at_one_scale(monkeypatch):
     clean = np.add.outer(np.arange(60.0), np.arange(60.0))
     noise = kf.Correlated(autocovariance=np.array([[8.0, 16.0, 8.0]]))
     noisy = kf.add_noise(clean, noise=noise, rng=0)

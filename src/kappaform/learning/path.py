@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, TypeVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.checks import Coding, as_real_array, checked_coding, sparsity_of
+from kappaform.checks import Coding, as_real_array, check_choice, checked_coding, sparsity_of
 from kappaform.engines import Engine, engine_for
 from kappaform.learning.evaluate import evaluate_on
 from kappaform.learning.learn import (
@@ -288,10 +288,7 @@ def _bounded(method: Any, bound: float) -> Method:
 
 
 def checked_error(choose_by: Any) -> ErrorName:
-    if choose_by not in get_args(ErrorName):
-        raise ValueError(
-            f"choose_by={choose_by!r} is unknown: choose one of {get_args(ErrorName)}."
-        )
+    check_choice("choose_by", choose_by, get_args(ErrorName))
     return choose_by
 
 

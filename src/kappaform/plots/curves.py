@@ -23,6 +23,7 @@ from matplotlib.ticker import (
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
+from kappaform.checks import check_choice
 from kappaform.learning.path import Path
 from kappaform.learning.result import learned
 from kappaform.learning.union import UnionOf
@@ -71,8 +72,7 @@ def plot_convergence(
     >>> results = {name: kf.learn(signals, method) for name, method in methods.items()}
     >>> kf.plots.plot_convergence(results).savefig("convergence.png")
     """
-    if error not in ("absolute", "relative"):
-        raise ValueError(f"error={error!r} is unknown: give 'absolute' or 'relative'.")
+    check_choice("error", error, ("absolute", "relative"))
     figure, axes = _one_panel()
     items = _named(results, labels)
     errors = [np.asarray(getattr(result.errors, error)) for result in items.values()]

@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from kappaform.checks import Array, as_real_array
+from kappaform.checks import Array, as_real_array, check_choice
 from kappaform.errors import warn
 from kappaform.imaging.axes import check_finite, checked_axes
 from kappaform.imaging.noise.estimate import noise_of
@@ -87,10 +87,8 @@ def measure_noise(
     >>> 9.5 < noise.gain < 10.5
     True
     """
-    if frames is not None and frames not in get_args(Frames):
-        raise ValueError(
-            f"frames={frames!r} is unknown: choose one of {get_args(Frames)}, or None."
-        )
+    if frames is not None:
+        check_choice("frames", frames, get_args(Frames))
     bright, black = (
         _planes(each, channel_axis, name) for each, name in ((images, "images"), (dark, "dark"))
     )
