@@ -178,14 +178,12 @@ def condition_path(
     sparsity = single_sparsity(n_nonzero_coefs, "a path")
     options = checked_options(methods[0], sparsity, "auto", callback, max_iter, tol)
     measured = checked_coding(coding), checked_error(choose_by)
-    engine = engine_for(signals)
-    warn_of_little(engine, sparsity)
-    others = None if validation is None else validation_engine(validation, engine.n_features)
-    return watched_path((engine, others), methods, options, *measured)
+    return watched_path(engine_for(signals), validation, methods, options, *measured)
 
 
 def watched_path(
-    engines: tuple[Engine, Engine | None],
+    engine: Engine,
+    validation: Any,
     methods: Sequence[Method],
     options: Options,
     coding: Coding,
@@ -193,7 +191,9 @@ def watched_path(
     kind: type[PathT] = ConditionPath,  # type: ignore[assignment]
 ) -> PathT:
     """A path that ends when the callback of the options returns True."""
-    stopped = False
+    warn_of_little(engine, options.n_nonzero)
+    others = None if validation is None else validation_engine(validation, engine.n_features)
+    engines, stopped = (engine, others), False
 
     def watch(result: LearnResult) -> bool:
         nonlocal stopped
