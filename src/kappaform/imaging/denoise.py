@@ -241,7 +241,8 @@ def denoise_on(
         if mask is not None:
             raise ValueError(f"preset={preset!r} with mask: leave out one of them.")
         return denoise_as_published(image, sigma, noise, preset, channel_axis, **settings)
-    pixels, device = pixels_of(values_of(image, mask), channel_axis, device)
+    values = image if mask is None else values_of(image)
+    pixels, device = pixels_of(values, channel_axis, device)
     options = Options.checked(pixels, channel_axis=channel_axis, device=device, **settings)
     if mask is not None:
         whole = masked.whole_image(image, mask, sigma, noise, channel_axis, options)

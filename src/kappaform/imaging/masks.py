@@ -38,9 +38,9 @@ def pixels_and_missing(
     return np.where(missing, pixels.dtype.type(0), pixels), missing
 
 
-def values_of(image: Any, mask: Any) -> Any:
-    """The values of a masked array, hidden ones too, where there may be a mask; else the image."""
-    return image.data if mask is not None and isinstance(image, np.ma.MaskedArray) else image
+def values_of(image: Any) -> Any:
+    """The values of a masked array, hidden ones too; any other image as it is."""
+    return image.data if isinstance(image, np.ma.MaskedArray) else image
 
 
 def is_nan(mask: Any) -> bool:

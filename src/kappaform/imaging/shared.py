@@ -85,7 +85,7 @@ def learn_from_images(
     first = next(rest, None)
     if first is None:
         raise ValueError("images is empty: give at least one image.")
-    pixels, device = pixels_of(values_of(first, mask), channel_axis)
+    pixels, device = pixels_of(first if mask is None else values_of(first), channel_axis)
     options = Options.checked(
         pixels,
         method=method,
