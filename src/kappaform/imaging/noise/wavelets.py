@@ -93,7 +93,7 @@ def quietest_fifth(texture: Array, least: int = _LEAST_COEFS) -> Array:
 
 
 def deviation(coefs: Array) -> float:
-    """Deviation of normal numbers; a few large ones among them hardly matter."""
+    """Standard deviation of normal numbers; a few large ones among them hardly matter."""
     return float(np.median(np.abs(coefs))) / _NORMAL_MEDIAN
 
 
@@ -203,12 +203,11 @@ def is_clipped(samples: list[Sample], of_photons: bool, number: int) -> Array:
 
 # --- Salt and pepper: pixels far from all their neighbours, which the denoiser keeps
 
-_IMPULSE = 6.0  # deviations from all neighbours: of normal noise, next to never
-_LEAST_IMPULSES = 1e-3  # share of the pixels
-_DARK = 0.1  # share of pixels with the lowest value, where there are few photons
-_LEAST_STEP = (
-    0.01  # from pixel to pixel, over the range of values: less is no noise to compare with
-)
+_IMPULSE = 6.0  # standard deviations from all neighbours: normal noise is next to never so far
+_LEAST_IMPULSES = 1e-3  # fraction of the pixels
+_DARK = 0.1  # fraction of pixels with the lowest value, where there are few photons
+# From pixel to pixel, over the range of values: less is no noise to compare with.
+_LEAST_STEP = 0.01
 
 
 def warn_of_impulses(samples: list[Sample]) -> None:
