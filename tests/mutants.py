@@ -1240,8 +1240,8 @@ MUTANTS = [
     Mutant(
         "texture is taken for noise",
         "imaging/noise/wavelets.py",
-        "_QUIET_SHARE = 0.2",
-        "_QUIET_SHARE = 1.0",
+        "_QUIET_FRACTION = 0.2",
+        "_QUIET_FRACTION = 1.0",
         ("imaging/test_noise.py::test_texture_is_not_taken_for_noise",),
     ),
     Mutant(
@@ -1798,8 +1798,8 @@ MUTANTS = [
     Mutant(
         "channels of a movie are frames of one",
         "cli/denoise.py",
-        'movies: Any = image if options["movie"] else [image]',
-        "movies = [image.reshape(-1, *image.shape[2:])] if options['movie'] else [image]",
+        "movies, masks = image, ",
+        "movies, masks = image.reshape(1, -1, *image.shape[2:]), ",
         (
             "cli/test_stacks.py::test_frames_of_a_movie_are_along_time_and_never_mix_channels_or_depths",
         ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Sequence
 from copy import deepcopy
@@ -28,7 +27,7 @@ from kappaform.engines.engine import (
 )
 from kappaform.engines.union import Union, UnionSums
 from kappaform.errors import NotFinite, SignalsUnreadable
-from kappaform.threads import single_threaded_blas
+from kappaform.threads import after_fork, single_threaded_blas
 
 _BRANCHES = 32  # of the tree of sums: its order, and so its rounding, depends on nothing else
 
@@ -233,13 +232,10 @@ _thresholds: dict[_Chunk, Array] = {}
 _thresholds_lock = threading.Lock()
 
 
+@after_fork
 def _begin_as_child() -> None:
     global _thresholds_lock
     _thresholds_lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_as_child)
 
 
 def _remembered_thresholds(chunk: _Chunk, dtype: np.dtype) -> Array:

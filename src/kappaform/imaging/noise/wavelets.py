@@ -24,7 +24,7 @@ _LOW_PASS = tuple(
 _HIGH_PASS = tuple(sign * w for sign, w in zip((1, -1, 1, -1), _LOW_PASS[::-1], strict=True))
 WAVELET_LENGTH = 4  # along shorter axes details are not taken
 _WINDOW = 5  # coefficients along each axis over which texture is averaged
-_QUIET_SHARE = 0.2  # of the coefficients, those with the least texture around them
+_QUIET_FRACTION = 0.2  # of the coefficients, those with the least texture around them
 _LEAST_COEFS = 1000  # the median of so many absolute values is off by 4 %
 _LARGEST_SAMPLE = 2**21  # pixels; of larger images evenly spread slabs are seen
 _N_SLABS = 8
@@ -88,7 +88,7 @@ def details_of(sample: Sample) -> Details:
 
 def quietest_fifth(texture: Array, least: int = _LEAST_COEFS) -> Array:
     """Which of the coefficients with this texture around them are the quietest fifth."""
-    n_quiet = max(min(least, texture.size), int(_QUIET_SHARE * texture.size))
+    n_quiet = max(min(least, texture.size), int(_QUIET_FRACTION * texture.size))
     return texture <= np.partition(texture, n_quiet - 1)[n_quiet - 1]
 
 
@@ -232,8 +232,8 @@ def warn_of_impulses(samples: list[Sample]) -> None:
     if not n_pepper and n_lowest > _DARK * n_pixels:  # single photons, or stars
         return
     if n_salt + n_pepper > _LEAST_IMPULSES * n_pixels:
-        share = 100 * (n_salt + n_pepper) / n_pixels
+        percent = 100 * (n_salt + n_pepper) / n_pixels
         warn(
-            f"{share:.2g} % of the pixels are impulses (salt and pepper): this "
+            f"{percent:.2g} % of the pixels are impulses (salt and pepper): this "
             "denoiser keeps them; use a median filter first."
         )
