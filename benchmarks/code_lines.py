@@ -2,6 +2,7 @@
 
 python benchmarks/code_lines.py                    src/kappaform, folder by folder
 python benchmarks/code_lines.py tests --files      another folder, and each of its files
+python benchmarks/code_lines.py --without 'cli/*'  all except these files
 """
 
 from __future__ import annotations
@@ -29,10 +30,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Count lines of code.")
     parser.add_argument("folder", nargs="?", type=Path, default=PACKAGE)
     parser.add_argument("--files", action="store_true", help="each file, too")
+    parser.add_argument("--without", nargs="+", default=[], help="files to leave out, or patterns")
     options = parser.parse_args()
     folders: Counter[str] = Counter()
     for path in sorted(options.folder.rglob("*.py")):
         name = path.relative_to(options.folder)
+        if any(name.match(pattern) for pattern in options.without):
+            continue
         number = code_lines(path.read_text(encoding="utf-8"))
         folders[str(name.parent)] += number
         if options.files:

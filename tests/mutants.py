@@ -70,8 +70,8 @@ MUTANTS = [
     Mutant(
         "errors of a union are those of its first transform for all signals",
         "learning/evaluate.py",
-        "union_energies(union.union, ",
-        "union_energies(union.union._replace(weights=0 * union.union.weights), ",
+        "union_energies(transform.union, ",
+        "union_energies(transform.union._replace(weights=0 * transform.union.weights), ",
         (f"{UNION_PATH}::test_table_holds_the_errors_of_the_definition",),
     ),
     Mutant(
@@ -186,14 +186,14 @@ MUTANTS = [
         "learning/archive.py",
         "own = _gram(arrays, number) if",
         "own = _gram(arrays, 0) if",
-        (f"{UNION_FILES}::test_batches_of_a_union_go_on_from_a_file",),
+        (f"{UNION_FILES}::test_batches_of_a_union_resume_from_a_file",),
     ),
     Mutant(
         "the last updates of a union are those of its first transform",
         "learning/archive.py",
         '"last_", number) for number in numbers)',
         '"last_", numbers[0]) for number in numbers)',
-        (f"{UNION_FILES}::test_a_union_goes_on_from_a_file_of_any_iteration",),
+        (f"{UNION_FILES}::test_a_union_resumes_from_a_file_of_any_iteration",),
     ),
     Mutant(
         "a file may claim any number of transforms",
@@ -266,7 +266,7 @@ MUTANTS = [
         "learning/method.py",
         "all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)",
         "any(names)",
-        (f"{OWN}::test_methods_with_equal_arrays_go_on_from_each_other",),
+        (f"{OWN}::test_methods_with_equal_arrays_resume_from_each_other",),
     ),
     Mutant(
         "a transform whose squares vanish is accepted",
@@ -323,7 +323,7 @@ MUTANTS = [
         "learning/path.py",
         'table["max_condition"] = paths[0]["max_condition"]',
         "pass",
-        (f"{CHOICE}::test_the_bound_is_one_of_those_given_and_a_file_goes_on_with_its_statistics",),
+        (f"{CHOICE}::test_the_bound_is_one_of_those_given_and_a_file_keeps_its_statistics",),
     ),
     Mutant(
         "scattered rows of a Dask array are a chunk each",
@@ -807,21 +807,21 @@ MUTANTS = [
         "learning/archive.py",
         "    race = result.state\n",
         "    race = replace(result.state, candidates=(result.state.best,), active=0)\n",
-        (f"{RESUMING}::test_a_fit_that_ends_within_a_race_goes_on_from_its_file",),
+        (f"{RESUMING}::test_a_fit_that_ends_within_a_race_resumes_from_its_file",),
     ),
     Mutant(
         "a file forgets which candidate explores",
         "learning/archive.py",
         "        explore,\n        _records(",
         "        None,\n        _records(",
-        (f"{RESUMING}::test_a_race_over_batches_goes_on_from_a_file",),
+        (f"{RESUMING}::test_a_race_over_batches_resumes_from_a_file",),
     ),
     Mutant(
         "a file forgets how long the turn has been",
         "learning/archive.py",
         'turn=_count(header, "turn")',
         "turn=0",
-        (f"{RESUMING}::test_a_race_goes_on_from_a_file_of_any_iteration[absolute-float64]",),
+        (f"{RESUMING}::test_a_race_resumes_from_a_file_of_any_iteration[absolute-float64]",),
     ),
     Mutant(
         "factors in a file may break the bound if they are not those of the result",
@@ -1264,8 +1264,8 @@ MUTANTS = [
     Mutant(
         "texture is taken for noise",
         "imaging/noise/wavelets.py",
-        "_QUIET_SHARE = 0.2",
-        "_QUIET_SHARE = 1.0",
+        "_QUIET_FRACTION = 0.2",
+        "_QUIET_FRACTION = 1.0",
         ("imaging/test_noise.py::test_texture_is_not_taken_for_noise",),
     ),
     Mutant(
@@ -1628,7 +1628,7 @@ MUTANTS = [
     ),
     Mutant(
         "nothing is taken from the halves of an image",
-        "imaging/cleaning/scales.py",
+        "imaging/cleaning/stages.py",
         "    if half is None:\n",
         "    if True:\n",
         ("imaging/test_scales.py::test_scales_find_what_is_smooth_in_strong_noise",),
@@ -1822,8 +1822,8 @@ MUTANTS = [
     Mutant(
         "channels of a movie are frames of one",
         "cli/denoise.py",
-        'movies: Any = image if options["movie"] else [image]',
-        "movies = [image.reshape(-1, *image.shape[2:])] if options['movie'] else [image]",
+        "movies, masks = image, ",
+        "movies, masks = image.reshape(1, -1, *image.shape[2:]), ",
         (
             "cli/test_stacks.py::test_frames_of_a_movie_are_along_time_and_never_mix_channels_or_depths",
         ),

@@ -384,7 +384,7 @@ def test_a_result_for_other_signals_is_no_start(signals):
     ],
     ids=["constant", "rank 1", "beyond the bound", "tiny", "integers", "float32"],
 )
-def test_any_other_matrix_is_moved_to_an_admissible_start(method, init, signals):
+def test_any_other_matrix_is_projected_to_a_feasible_start(method, init, signals):
     given = init.copy()
     result = kf.learn(signals, method, init=init, max_iter=5)
     assert_sound(result)

@@ -105,7 +105,7 @@ def test_the_linearisation_majorises_the_error_of_the_right_factor(seed):
 
 
 @pytest.mark.parametrize("seed", CASES)
-def test_the_share_of_energy_in_the_codes_never_falls(seed):
+def test_the_fraction_of_energy_in_the_codes_never_falls(seed):
     _, signals, factors, coefs, codes = _problem(seed)
     G, C = signals.T @ signals, codes.T @ signals
     share = np.sum(codes**2) / np.sum(coefs**2)

@@ -196,8 +196,7 @@ def generator(rng: int | np.random.Generator | None) -> np.random.Generator:
 
 
 def is_seed(value: Any) -> bool:
-    is_integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    return is_integer and int(value) >= 0
+    return is_integer(value) and int(value) >= 0
 
 
 def checked_coding(coding: Any) -> Coding:
@@ -209,13 +208,22 @@ def checked_coding(coding: Any) -> Coding:
     return coding
 
 
+def is_integer(value: Any) -> bool:
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
 def is_number(value: Any) -> bool:
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
+def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    """Reject what is none of some words."""
+    if value not in choices:
+        raise ValueError(f"{name}={value!r} is unknown: choose one of {choices}.")
+
+
 def check_count(name: str, value: Any, what: str, most: float = math.inf) -> None:
     """Reject what is not a number of things, at least one."""
-    is_integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    if not is_integer or not 1 <= value <= most:
+    if not is_integer(value) or not 1 <= value <= most:
         end = "" if most == math.inf else f" and <= {most}"
         raise ValueError(f"{name}={value!r}: give a whole number of {what} >= 1{end}.")

@@ -21,7 +21,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from kappaform.checks import sparsity_of
+from kappaform.checks import check_choice, sparsity_of
 from kappaform.estimators.base import SparsifyingTransform
 from kappaform.estimators.transforms import ESTIMATORS, estimator_of, method_parameters
 from kappaform.files import replaced_when_complete
@@ -339,8 +339,8 @@ def _check_parameters(
     estimator._stream_options()
     sparsity_of(estimator.n_nonzero_coefs, 1, result.transform.shape[-1])
     words = get_args(Init) if result.transform.ndim == 2 else ("auto",)
-    if isinstance(estimator.init, str) and estimator.init not in words:
-        raise ValueError(f"init={estimator.init!r} is unknown: choose one of {words}.")
+    if isinstance(estimator.init, str):
+        check_choice("init", estimator.init, words)
     given, learned = single(estimator._method()), single(result.method)
     is_given = getattr(estimator, "method", None) is not None
     if not (_may_be(given, learned) if is_given else type(given) is type(learned)):
@@ -387,8 +387,7 @@ def _checked_shape(shape: Any, n_features: int) -> tuple[int, ...] | None:
 
 
 def _checked_mean(mean: Any) -> Literal["kept", "removed"]:
-    if mean not in ("kept", "removed"):
-        raise ValueError(f"patch_mean={mean!r}: choose 'kept' or 'removed'.")
+    check_choice("patch_mean", mean, ("kept", "removed"))
     return mean
 
 

@@ -239,16 +239,20 @@ def _follow_blocks() -> None:
         _numbers_outside = None
 
 
+def after_fork(renew: Callable[[], None]) -> Callable[[], None]:
+    """Decorator: a function to be called in each forked process, for its locks."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=renew)
+    return renew
+
+
+@after_fork
 def _begin_as_child() -> None:
     """After a fork only the thread that forked is left, and no one holds the lock."""
     global _lock, _n_inside
     _lock = threading.RLock()
     _n_inside = _inside.blocks[0]
     _follow_blocks()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_as_child)
 
 
 def _set_blas_threads(numbers: Sequence[int]) -> None:

@@ -55,7 +55,7 @@ def test_a_norm_may_be_free(signals, capsys):
     assert "argument --norm: large: give a number, auto or none" in line
 
 
-def test_learning_goes_on_from_a_model(signals, capsys):
+def test_learning_resumes_from_a_model(signals, capsys):
     words = ["learn", "signals.npy", "--method", "orthonormal", "--tol", 0, "--max-iter", 4]
     assert ended(capsys, *words, "-o", "half.kf")[0] == 0
     assert ended(capsys, *words, "-o", "whole.kf", "--init", "half.kf")[0] == 0

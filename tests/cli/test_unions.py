@@ -80,7 +80,7 @@ def test_info_describes_a_union(capsys):
     assert "n transforms" in ended(capsys, "info", "u.kf")[1]
 
 
-def test_learning_a_union_goes_on_from_a_model(signals, capsys):
+def test_learning_a_union_resumes_from_a_model(signals, capsys):
     words = ["learn", "signals.npy", "--transforms", 2, "--tol", 0, "--max-iter", 4]
     assert ended(capsys, *words, "-o", "half.kf")[0] == 0
     assert ended(capsys, *words, "-o", "whole.kf", "--init", "half.kf")[0] == 0

@@ -192,9 +192,7 @@ def test_the_choice_is_kept_by_clones_pickles_and_files(signals, tmp_path):
 
 # Means over six folds of 2.3, and of 1.1, are other numbers.
 @pytest.mark.parametrize("bound", [2.3, 1.1])
-def test_the_bound_is_one_of_those_given_and_a_file_goes_on_with_its_statistics(
-    bound, signals, tmp_path
-):
+def test_the_bound_is_one_of_those_given_and_a_file_keeps_its_statistics(bound, signals, tmp_path):
     found = chooser(max_conditions=(bound,), cv=6, tol=1.0).fit(signals)
     assert found.max_condition_ == found.condition_path_.chosen == bound
     assert found.condition_path_["max_condition"].tolist() == [bound]

@@ -12,7 +12,7 @@ import kappaform as kf
 from kappaform.imaging import training
 from kappaform.imaging.cleaning import tiles
 from kappaform.imaging.cleaning.dask import DaskBackend, _merged
-from kappaform.imaging.cleaning.scales import halved_patches
+from kappaform.imaging.cleaning.stages import halved_patches
 from kappaform.imaging.cleaning.tiles import HostBackend
 from kappaform.imaging.patches import grid_of, patches_at
 

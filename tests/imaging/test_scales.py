@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 import kappaform as kf
-from kappaform.imaging.cleaning import scales, stages
+from kappaform.imaging.cleaning import stages
 from kappaform.imaging.cleaning.patchwise import patch_denoiser, rule_of, sweep
-from kappaform.imaging.cleaning.scales import can_be_halved, halved, halved_patches, n_scales_of
+from kappaform.imaging.cleaning.stages import can_be_halved, halved, halved_patches, n_scales_of
 from kappaform.imaging.cleaning.tiles import HostBackend
 
 SHAPES = {
@@ -39,8 +39,8 @@ def test_halving_keeps_the_lowest_half_of_the_frequencies(
 def test_the_lowest_frequencies_are_those_of_the_half(shape, patch_shape, dtype, tolerance, rng):
     image = rng.standard_normal(shape).astype(dtype)
     half = rng.standard_normal(naive.halved(image, patch_shape).shape).astype(dtype)
-    found = scales.with_smooth_part(image, half)
-    expected = naive.with_smooth_part(image, half, scales._TAKEN)
+    found = stages.with_smooth_part(image, half)
+    expected = naive.with_smooth_part(image, half, stages._TAKEN)
     assert found.dtype == dtype
     np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
 
@@ -49,7 +49,7 @@ def test_the_lowest_frequencies_are_those_of_the_half(shape, patch_shape, dtype,
 def test_an_image_with_the_smooth_part_of_its_own_half_is_the_image(shape, patch_shape, rng):
     image = rng.standard_normal(shape)
     before = image.copy()
-    again = scales.with_smooth_part(image, halved(image, patch_shape))
+    again = stages.with_smooth_part(image, halved(image, patch_shape))
     np.testing.assert_allclose(again, before, rtol=0, atol=1e-12)
     np.testing.assert_array_equal(image, before)  # what is given is not changed
 
@@ -84,7 +84,7 @@ def test_halved_patches_are_scaled_sums_of_neighbours(patch_shape, n_halvings, r
         ((44, 44), (11, 11), 2),
         ((43, 44), (11, 11), 1),
         ((88, 90), (11, 11), 3),
-        ((4000, 4000), (11, 11), scales.MOST_SCALES),
+        ((4000, 4000), (11, 11), stages.MOST_SCALES),
         ((16, 16, 15), (4, 4, 4), 1),
         ((16, 16, 16), (4, 4, 4), 2),
         ((2, 60, 60), (1, 11, 11), 2),
@@ -104,9 +104,9 @@ def test_both_estimates_take_what_is_smooth_from_the_half(shape, patch_shape, rn
     rule = rule_of(kf.dct_basis(patch_shape))
     clean = patch_denoiser(rule, image)
     guide, counts = sweep(image, patch_shape, clean)
-    guide = naive.with_smooth_part(guide, half, scales._TAKEN)
+    guide = naive.with_smooth_part(guide, half, stages._TAKEN)
     expected, _ = sweep(image, patch_shape, clean, guide=guide)
-    expected = naive.with_smooth_part(expected, half, scales._TAKEN)
+    expected = naive.with_smooth_part(expected, half, stages._TAKEN)
     found, numbers = stages.two_sweeps(
         image, patch_shape, rule, (-np.inf, np.inf), HostBackend, half
     )
@@ -126,7 +126,7 @@ def test_scales_find_what_is_smooth_in_strong_noise(quality, monkeypatch):
     assert with_halves < 0.9 * without  # of three seeds 0.67 to 0.77, balanced 0.75 to 0.83
 
 
-def test_noise_that_neighbours_share_is_denoised_at_one_scale(monkeypatch):
+def test_correlated_noise_is_denoised_at_one_scale(monkeypatch):
     clean = np.add.outer(np.arange(60.0), np.arange(60.0))
     noise = kf.Correlated(autocovariance=np.array([[8.0, 16.0, 8.0]]))
     noisy = kf.add_noise(clean, noise=noise, rng=0)

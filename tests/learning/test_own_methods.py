@@ -201,7 +201,7 @@ class Weighted(Procrustes):
     weights: np.ndarray = field(default_factory=lambda: np.arange(3.0))
 
 
-def test_methods_with_equal_arrays_go_on_from_each_other(signals):
+def test_methods_with_equal_arrays_resume_from_each_other(signals):
     options = {"n_nonzero_coefs": 3, "tol": 0}
     half = kf.learn(signals, Weighted(), max_iter=3, **options)
     resumed = kf.learn(signals, Weighted(), max_iter=3, init=half, **options)

@@ -151,7 +151,7 @@ def test_the_seed_chooses_the_validating_half(signals):
     assert tables[0]["validation_absolute"] != tables[2]["validation_absolute"]
 
 
-def test_an_interruption_says_how_to_go_on(reproduce, monkeypatch):
+def test_an_interruption_says_how_to_resume(reproduce, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 

@@ -36,7 +36,7 @@ def test_results_come_in_the_order_of_the_parts_and_are_kept(tmp_path):
     assert run(kept, tmp_path) == (results, seconds)
 
 
-def test_progress_is_the_share_of_the_work_that_was_left(tmp_path):
+def test_progress_is_the_fraction_of_the_work_that_was_left(tmp_path):
     seen = []
     parts = [part(name, dict) for name in "abc"]
     run(parts[2:], tmp_path)

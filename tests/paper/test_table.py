@@ -163,7 +163,9 @@ def test_a_run_that_is_repeated_computes_what_is_missing_only(reproduce, fast):
     assert [method for method, _ in fast] == ["orthonormal"]
 
 
-def test_an_interruption_keeps_what_is_finished_and_says_how_to_go_on(reproduce, fast, monkeypatch):
+def test_an_interruption_keeps_what_is_finished_and_says_how_to_resume(
+    reproduce, fast, monkeypatch
+):
     denoise = table.published_denoise
 
     def interrupted(*arguments, **options):

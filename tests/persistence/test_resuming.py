@@ -69,7 +69,7 @@ RACES = {
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("race", RACES)
-def test_a_race_goes_on_from_a_file_of_any_iteration(race, dtype, signals, tmp_path):
+def test_a_race_resumes_from_a_file_of_any_iteration(race, dtype, signals, tmp_path):
     (method, init), signals = RACES[race], signals.astype(dtype)
     options = {"n_nonzero_coefs": 3, "tol": 0}
 
@@ -88,7 +88,7 @@ def test_a_race_goes_on_from_a_file_of_any_iteration(race, dtype, signals, tmp_p
     assert max(n_racing) > 1
 
 
-def test_a_fit_that_ends_within_a_race_goes_on_from_its_file(signals, tmp_path):
+def test_a_fit_that_ends_within_a_race_resumes_from_its_file(signals, tmp_path):
     whole = kf.ConditionedTransform(3, max_condition=3.0).fit(signals)
     with pytest.warns(ConvergenceWarning):
         part = kf.ConditionedTransform(3, max_condition=3.0, max_iter=30).fit(signals)
@@ -101,7 +101,7 @@ def test_a_fit_that_ends_within_a_race_goes_on_from_its_file(signals, tmp_path):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("method", [kf.Conditioned(3.0), kf.Conditioned(3.0, objective="relative")])
-def test_a_race_over_batches_goes_on_from_a_file(method, dtype, signals, tmp_path):
+def test_a_race_over_batches_resumes_from_a_file(method, dtype, signals, tmp_path):
     batches = np.split(1e30 * signals.astype(dtype), 5)
     whole = kf.learn_stream(batches, method, n_nonzero_coefs=3)
     assert whole.state.races
@@ -159,7 +159,7 @@ def test_an_unfinished_estimator_can_be_saved(signals, tmp_path):
         *(("0_2", name) for name in ("fitted", "batches", "raced")),
     ],
 )
-def test_files_of_older_versions_are_loaded_and_go_on(version, name, tmp_path):
+def test_files_of_older_versions_are_loaded_and_resumed(version, name, tmp_path):
     path = Path(__file__).parent / f"files_of_{version}" / f"{name}.npz"
     signals = np.random.default_rng(0).standard_normal((60, 4)).cumsum(axis=1)
     loaded = kf.load(path)
@@ -190,7 +190,7 @@ def test_a_stream_of_version_0_1_is_the_same_today():
 
 
 @pytest.mark.parametrize("variant", ["paper", "reference", "public"])
-def test_batches_go_on_with_the_method_of_the_file(variant, signals, tmp_path):
+def test_batches_resume_with_the_method_of_the_file(variant, signals, tmp_path):
     method, batches = kf.Conditioned(1.5, variant=variant), np.split(signals, 4)
     options = {"n_nonzero_coefs": 3, "init": "dct"}
     kf.save(tmp_path / "half", kf.learn_stream(batches[:2], method, **options))
@@ -208,7 +208,7 @@ def test_batches_go_on_with_the_method_of_the_file(variant, signals, tmp_path):
 
 
 @pytest.mark.parametrize("variant", ["paper", "reference", "public"])
-def test_a_published_variant_goes_on_from_before_its_first_update(
+def test_a_published_variant_resumes_before_its_first_update(
     variant, signals, tmp_path, monkeypatch, rng
 ):
     method = kf.Conditioned(1.5, variant=variant)

@@ -124,7 +124,7 @@ def test_parameters_that_changed_since_are_not_saved(fitted, tmp_path):
     ],
     ids=str,
 )
-def test_a_union_goes_on_from_a_file_of_any_iteration(method, dtype, signals, tmp_path):
+def test_a_union_resumes_from_a_file_of_any_iteration(method, dtype, signals, tmp_path):
     signals, options = signals.astype(dtype), {**OPTIONS, "tol": 0}
 
     def save(result):
@@ -154,7 +154,7 @@ def test_how_often_a_transform_was_tried_elsewhere_and_the_ratio_are_kept(signal
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("objective", ["absolute", "relative"])
-def test_batches_of_a_union_go_on_from_a_file(objective, dtype, signals, tmp_path):
+def test_batches_of_a_union_resume_from_a_file(objective, dtype, signals, tmp_path):
     batches = np.split(1e30 * signals.astype(dtype), 5)
     whole, part = (kf.UnionTransform(2, n_transforms=K, objective=objective) for _ in range(2))
     for number, batch in enumerate(batches):

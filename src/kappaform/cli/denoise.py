@@ -277,18 +277,17 @@ def _details(
     """The result of the library, with its image in memory; shows progress."""
     if not arguments.preset and not arguments.device and not arguments.is_batch:
         tell_duration(title, n_pixels * n_channels, arguments.quality)
-    movies: Any = image if options["movie"] else [image]
-    mask = options.pop("mask", None)
-    each_options = [options for _ in movies]
-    if mask is not None:
-        each_options = [options | {"mask": each} for each in (mask if options["movie"] else [mask])]
+    movies, masks = image, options.pop("mask", None)
+    if not options["movie"]:
+        movies, masks = image[np.newaxis], None if masks is None else [masks]
+    masks = [None] * len(movies) if masks is None else masks
     # Pixels go to a device and back once if the library gets an array, not a tensor.
     on_host, device = kf.denoise_with_details, arguments.device
     denoise = on_host if device is None else partial(denoise_on, device)
     with messages.calling_library(title, f"{short(n_pixels / 1e6)} megapixels") as progress:
         sections = Progress(progress).sections([1] * len(movies))
-        parts = zip(movies, each_options, sections, strict=True)
-        found = [denoise(each, **its_options, progress=part) for each, its_options, part in parts]
+        parts = zip(movies, masks, sections, strict=True)
+        found = [denoise(each, mask=mask, **options, progress=part) for each, mask, part in parts]
     return _of_movies(found) if options["movie"] else found[0]
 
 

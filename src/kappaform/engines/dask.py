@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from functools import reduce
+from functools import partial, reduce
 from operator import add
 from typing import Any
 from uuid import uuid4
@@ -28,7 +27,7 @@ from kappaform.engines.engine import (
 )
 from kappaform.engines.union import Union, UnionSums
 from kappaform.errors import NotFinite, SignalsUnreadable
-from kappaform.threads import single_threaded_blas
+from kappaform.threads import after_fork, single_threaded_blas
 
 _BRANCHES = 32  # of the tree of sums: its order, and so its rounding, depends on nothing else
 
@@ -55,30 +54,36 @@ class DaskEngine(Engine):
         self, transform: Float64Array, n_nonzero: Sparsity, refit: Refit | None = None
     ) -> Any:
         """Codes of the signals as given (not scaled): a Dask array."""
-        meta = np.empty((0, 0), self.dtype)
-        return self._mapped(_encoded, n_nonzero, _sent(transform), _sent(refit), meta=meta)
+        return self._rows(blocks.encode, self.n_features, n_nonzero, transform, refit)
 
     def encode_union(
         self, union: Union, n_nonzero: Sparsity, refits: Sequence[Refit | None]
     ) -> Any:
         """As `encode`, with the transform of each signal: a Dask array."""
         width = len(union.transforms) * self.n_features
-        arguments = _sent(union), _sent(refits)
-        return self._mapped(_encoded_by_union, n_nonzero, *arguments, **self._wide(width))
+        return self._rows(unions.encode, width, n_nonzero, union, refits)
 
     def assign(self, union: Union, n_nonzero: Sparsity) -> Any:
         """For each signal the number of its transform: a Dask array."""
-        wide = self._wide(1) | {"meta": np.empty((0, 0), np.intp)}
-        return self._mapped(_assigned, n_nonzero, _sent(union), **wide)[:, 0]
+        return self._rows(_assign, 1, n_nonzero, union, dtype=np.dtype(np.intp))[:, 0]
 
     def decode(self, inverse: Inverse) -> Any:
         """Rows times a matrix: a Dask array."""
-        return self._mapped(_decoded, 0, _sent(inverse), **self._wide(inverse[0].shape[1]))
+        return self._rows(blocks.decode, inverse[0].shape[1], 0, inverse)
 
-    def _wide(self, width: int) -> dict[str, Any]:
-        """Options of `_mapped` for results of another width, one row for each signal."""
-        chunks = self.signals.chunks[0], (width,)
-        return {"chunks": chunks, "meta": np.empty((0, 0), self.dtype)}
+    def _rows(
+        self,
+        function: Callable[..., Any],
+        width: int,
+        n_nonzero: Sparsity,
+        *arguments: Any,
+        dtype: np.dtype | None = None,
+    ) -> Any:
+        """A row of this width for each signal; the function fills those of a chunk."""
+        dtype = dtype or self.dtype
+        chunks, meta = (self.signals.chunks[0], (width,)), np.empty((0, 0), dtype)
+        filled = partial(_filled, function, width, dtype)
+        return self._mapped(filled, n_nonzero, *map(_sent, arguments), chunks=chunks, meta=meta)
 
     def _gram_sums(self) -> ScaledSums:
         return self._total(blocks.survey, 0)
@@ -201,28 +206,16 @@ def _added(each: list[Any]) -> Any:
     return min(errors, key=lambda error: error.row) if errors else reduce(add, each)
 
 
-def _encoded(run: Run, transform: Float64Array, refit: Refit | None) -> Array:
-    codes = np.zeros((len(run.sparsity), run.n_features), run.dtype)
-    blocks.encode(run, transform, refit, codes)
-    return codes
+def _filled(
+    function: Callable[..., Any], width: int, dtype: np.dtype, run: Run, *arguments: Any
+) -> Array:
+    rows = np.zeros((len(run.sparsity), width), dtype)
+    function(run, *arguments, rows)
+    return rows
 
 
-def _encoded_by_union(run: Run, union: Union, refits: Sequence[Refit | None]) -> Array:
-    codes = np.zeros((len(run.sparsity), len(union.transforms) * run.n_features), run.dtype)
-    unions.encode(run, union, refits, codes)
-    return codes
-
-
-def _assigned(run: Run, union: Union) -> Array:
-    numbers = np.empty(len(run.sparsity), np.intp)
-    unions.assign(run, union, numbers)
-    return numbers[:, np.newaxis]
-
-
-def _decoded(run: Run, inverse: Inverse) -> Array:
-    signals = np.empty((len(run.sparsity), inverse[0].shape[1]), run.dtype)
-    blocks.decode(run, inverse, signals)
-    return signals
+def _assign(run: Run, union: Union, rows: Array) -> None:
+    unions.assign(run, union, rows[:, 0])
 
 
 def _sent(value: Any) -> Any:
@@ -239,13 +232,10 @@ _thresholds: dict[_Chunk, Array] = {}
 _thresholds_lock = threading.Lock()
 
 
+@after_fork
 def _begin_as_child() -> None:
     global _thresholds_lock
     _thresholds_lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_as_child)
 
 
 def _remembered_thresholds(chunk: _Chunk, dtype: np.dtype) -> Array:

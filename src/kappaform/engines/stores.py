@@ -11,7 +11,6 @@ even if several calls use it.
 from __future__ import annotations
 
 import mmap
-import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -26,6 +25,7 @@ from kappaform.checks import Array, is_store, library_of, memory_map
 from kappaform.engines.blocks import blocks_of, split_rows
 from kappaform.engines.engine import reading
 from kappaform.errors import SignalsUnreadable
+from kappaform.threads import after_fork
 
 # Bytes that are read at a time: many enough for a disk, few compared to the memory of a machine.
 _PIECE_BYTES = 2**23
@@ -98,15 +98,12 @@ def _turn_of(store: Any) -> _Turn:
     return turn
 
 
+@after_fork
 def _renew_turns() -> None:
     global _turns_lock
     _turns_lock = threading.Lock()
     for turn in _turns.values():
         turn.lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_turns)
 
 
 def _stored_blocks(

@@ -74,14 +74,11 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         callback: Any = None,
         verbose: int = 0,
     ) -> None:
-        self.n_nonzero_coefs = n_nonzero_coefs
-        self.init = init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.forgetting = forgetting
-        self.sparse_output = sparse_output
-        self.callback = callback
-        self.verbose = verbose
+        self._store(locals())
+
+    def _store(self, arguments: dict[str, Any]) -> None:
+        """Keep the arguments of an `__init__`, its `locals()`, as they are."""
+        self.__dict__.update({name: arguments[name] for name in arguments if name != "self"})
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
         """Learn the transform of signals, one per row; what was learned before is discarded.

@@ -105,6 +105,7 @@ class ConditionedTransformCV(SparsifyingTransform):
     >>> kf.plots.plot_path(chooser.condition_path_).savefig("choice.png")
     """
 
+    init = forgetting = "auto"  # no parameters here
     _specification = Conditioned
     _streams = False
     _prints_iterations = 2
@@ -128,23 +129,7 @@ class ConditionedTransformCV(SparsifyingTransform):
         callback: Any = None,
         verbose: int = 0,
     ) -> None:
-        super().__init__(
-            n_nonzero_coefs,
-            max_iter=max_iter,
-            tol=tol,
-            sparse_output=sparse_output,
-            callback=callback,
-            verbose=verbose,
-        )
-        self.max_conditions = max_conditions
-        self.cv = cv
-        self.choose_by = choose_by
-        self.norm = norm
-        self.objective = objective
-        self.variant = variant
-        self.n_rounds = n_rounds
-        self.coding = coding
-        self.n_jobs = n_jobs
+        self._store(locals())
 
     def fit(self, X: Any, y: Any = None, *, validation: Any = None) -> Self:  # noqa: ARG002
         """Choose the bound, and learn the transform of signals, one per row.

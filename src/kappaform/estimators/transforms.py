@@ -119,22 +119,7 @@ class ConditionedTransform(SparsifyingTransform):
         callback: Any = None,
         verbose: int = 0,
     ) -> None:
-        super().__init__(
-            n_nonzero_coefs,
-            init=init,
-            max_iter=max_iter,
-            tol=tol,
-            forgetting=forgetting,
-            sparse_output=sparse_output,
-            callback=callback,
-            verbose=verbose,
-        )
-        self.coding = coding
-        self.max_condition = max_condition
-        self.norm = norm
-        self.objective = objective
-        self.variant = variant
-        self.n_rounds = n_rounds
+        self._store(locals())
 
 
 class OrthonormalTransform(SparsifyingTransform):
@@ -206,19 +191,7 @@ class LogDetTransform(SparsifyingTransform):
         callback: Any = None,
         verbose: int = 0,
     ) -> None:
-        super().__init__(
-            n_nonzero_coefs,
-            init=init,
-            max_iter=max_iter,
-            tol=tol,
-            forgetting=forgetting,
-            sparse_output=sparse_output,
-            callback=callback,
-            verbose=verbose,
-        )
-        self.coding = coding
-        self.weight = weight
-        self.frobenius_weight = frobenius_weight
+        self._store(locals())
 
 
 class LearnedTransform(SparsifyingTransform):
@@ -258,18 +231,7 @@ class LearnedTransform(SparsifyingTransform):
         callback: Any = None,
         verbose: int = 0,
     ) -> None:
-        super().__init__(
-            n_nonzero_coefs,
-            init=init,
-            max_iter=max_iter,
-            tol=tol,
-            forgetting=forgetting,
-            sparse_output=sparse_output,
-            callback=callback,
-            verbose=verbose,
-        )
-        self.method = method
-        self.coding = coding
+        self._store(locals())
 
     def _method(self) -> Method:
         return checked_method(self.method)

@@ -137,25 +137,7 @@ class UnionTransform(SparsifyingTransform):
         callback: Any = None,
         verbose: int = 0,
     ) -> None:
-        super().__init__(
-            n_nonzero_coefs,
-            init=init,
-            max_iter=max_iter,
-            tol=tol,
-            forgetting=forgetting,
-            sparse_output=sparse_output,
-            callback=callback,
-            verbose=verbose,
-        )
-        self.n_transforms = n_transforms
-        self.max_condition = max_condition
-        self.norm = norm
-        self.objective = objective
-        self.n_rounds = n_rounds
-        self.method = method
-        self.n_starts = n_starts
-        self.coding = coding
-        self.random_state = random_state
+        self._store(locals())
 
     def predict(self, X: Any) -> Any:
         """Number of the transform that each signal belongs to, from 0.

@@ -33,9 +33,8 @@ class View(NamedTuple):
     spectrum: NDArray
     atoms: NDArray  #: (n, side, side), in the order and with the signs of the previous view
     sparsification: float  #: error over the norm of held-out patches
-    reconstruction: (
-        float  #: error over the norm of the same patches, from their largest coefficients
-    )
+    #: error over the norm of the same patches, from their largest coefficients
+    reconstruction: float
     reconstructed: NDArray  #: from the largest coefficients of patches that do not overlap
     denoised: NDArray  #: with this transform
 

@@ -23,6 +23,7 @@ from kappaform.imaging.components import (
     recipe_of,
     together,
 )
+from kappaform.imaging.masks import values_of
 from kappaform.imaging.noise.estimate import Kind
 from kappaform.imaging.noise.kinds import Noise
 from kappaform.imaging.options import (
@@ -240,8 +241,8 @@ def denoise_on(
         if mask is not None:
             raise ValueError(f"preset={preset!r} with mask: leave out one of them.")
         return denoise_as_published(image, sigma, noise, preset, channel_axis, **settings)
-    hides = mask is not None and isinstance(image, np.ma.MaskedArray)
-    pixels, device = pixels_of(image.data if hides else image, channel_axis, device)
+    values = image if mask is None else values_of(image)
+    pixels, device = pixels_of(values, channel_axis, device)
     options = Options.checked(pixels, channel_axis=channel_axis, device=device, **settings)
     if mask is not None:
         whole = masked.whole_image(image, mask, sigma, noise, channel_axis, options)

@@ -38,6 +38,11 @@ def pixels_and_missing(
     return np.where(missing, pixels.dtype.type(0), pixels), missing
 
 
+def values_of(image: Any) -> Any:
+    """The values of a masked array, hidden ones too; any other image as it is."""
+    return image.data if isinstance(image, np.ma.MaskedArray) else image
+
+
 def is_nan(mask: Any) -> bool:
     """Whether a mask is the word for NaN."""
     return isinstance(mask, str) and mask == "nan"

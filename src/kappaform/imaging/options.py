@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, Protocol, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.checks import as_real_array, generator, library_of
+from kappaform.checks import as_real_array, check_choice, generator, library_of
 from kappaform.imaging.axes import ANY_VALUE, Axes, checked_axes
 from kappaform.imaging.noise.kinds import Noise
 from kappaform.imaging.patches import checked_patch_shape
@@ -95,10 +95,9 @@ class Options:
         axes = checked_axes(pixels.shape, channel_axis, stack_axis, movie)
         space = axes.to_stack(pixels).shape[1:-1]
         methods = _methods(max_condition)
-        if method not in methods:
-            raise ValueError(f"method={method!r} is unknown: choose one of {tuple(methods)}.")
-        if quality is not None and quality not in get_args(Quality):
-            raise ValueError(f"quality={quality!r} is unknown: choose one of {get_args(Quality)}.")
+        check_choice("method", method, tuple(methods))
+        if quality is not None:
+            check_choice("quality", quality, get_args(Quality))
         if callback is not None and not callable(callback):
             raise TypeError(f"callback={callback!r}: give a function of a LearnResult, or None.")
         if share and transform is not None:

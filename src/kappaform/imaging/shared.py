@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kappaform.imaging.axes import check_scale, checked_axes, extremes_of
 from kappaform.imaging.components import backend_of, components_of, levels_of, noises_of, pixels_of
 from kappaform.imaging.masked import whole_image
-from kappaform.imaging.masks import is_nan
+from kappaform.imaging.masks import is_nan, values_of
 from kappaform.imaging.noise.estimate import Kind
 from kappaform.imaging.noise.kinds import Noise
 from kappaform.imaging.options import Callback, MethodName, Options, Sigma
@@ -85,7 +85,7 @@ def learn_from_images(
     first = next(rest, None)
     if first is None:
         raise ValueError("images is empty: give at least one image.")
-    pixels, device = pixels_of(_without_mask(first, mask), channel_axis)
+    pixels, device = pixels_of(first if mask is None else values_of(first), channel_axis)
     options = Options.checked(
         pixels,
         method=method,
@@ -105,11 +105,6 @@ def learn_from_images(
         also = "" if mask is None else ", or no patches without missing pixels"
         raise ValueError(f"images have no noise{also}, so there is nothing to learn from.")
     return history[-1]
-
-
-def _without_mask(image: Any, mask: Any) -> Any:
-    """The data of a masked array, if masks are welcome."""
-    return image.data if mask is not None and isinstance(image, np.ma.MaskedArray) else image
 
 
 def _with_masks(images: Iterable[Any], mask: Any) -> Iterator[tuple[Any, Any]]:

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from kappaform.checks import library_of
 from kappaform.imaging.cleaning.patchwise import rule_of
-from kappaform.imaging.cleaning.scales import n_scales_of
-from kappaform.imaging.cleaning.stages import EFFORTS
+from kappaform.imaging.cleaning.stages import EFFORTS, n_scales_of
 from kappaform.imaging.cleaning.tiles import cast, like
 from kappaform.imaging.components import Backend, Component
 from kappaform.imaging.options import Callback, Options, Quality

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from kappaform.checks import Coding, as_transform, checked_coding, sparsity_of
 from kappaform.engines import Engine, engine_for, refit_of
-from kappaform.learning.result import learned, transform_of
+from kappaform.learning.result import LearnResult, learned, transform_of
 from kappaform.learning.union_result import UnionResult
 from kappaform.linalg import scaled_inverse
 from kappaform.threads import single_threaded_blas
@@ -67,37 +67,28 @@ def evaluate(
     coding = checked_coding(coding)
     engine = engine_for(signals)
     n_nonzero = sparsity_of(n_nonzero_coefs, engine.n_signals, engine.n_features)
-    union = learned(transform, "transform")
-    if isinstance(union, UnionResult):
-        return evaluate_union_on(engine, union, n_nonzero, coding)
-    matrix = as_transform(transform_of(transform, "transform"), engine.n_features)
-    return evaluate_on(engine, matrix, n_nonzero, coding)
+    found = learned(transform, "transform")
+    if not isinstance(found, UnionResult):
+        found = as_transform(transform_of(found, "transform"), engine.n_features)
+    elif found.transforms.shape[-1] != engine.n_features:
+        raise ValueError(
+            f"transform is a union of transforms of {found.transforms.shape[-1]} features: signals "
+            f"have {engine.n_features}."
+        )
+    return evaluate_on(engine, found, n_nonzero, coding)
 
 
 def evaluate_on(
-    engine: Engine, matrix: NDArray, n_nonzero: int | NDArray, coding: Coding
+    engine: Engine, transform: NDArray | LearnResult, n_nonzero: int | NDArray, coding: Coding
 ) -> Evaluation:
+    """The errors of a matrix or of what was learned, on the signals of an engine."""
+    refits = coding == "refit" and bool(np.min(n_nonzero) < engine.n_features)
     with single_threaded_blas():
-        refit = refit_of(matrix) if _refits(engine, n_nonzero, coding) else None
-        energies = engine.energies(matrix, scaled_inverse(matrix), n_nonzero, refit)
+        if isinstance(transform, UnionResult):
+            each: Any = transform.refit if refits else [None] * len(transform.transforms)
+            energies = engine.union_energies(transform.union, transform.inverses, n_nonzero, each)
+        else:
+            matrix: Any = getattr(transform, "transform", transform)
+            refit = refit_of(matrix) if refits else None
+            energies = engine.energies(matrix, scaled_inverse(matrix), n_nonzero, refit)
     return Evaluation(energies.absolute, energies.relative, energies.reconstruction)
-
-
-def evaluate_union_on(
-    engine: Engine, union: UnionResult, n_nonzero: int | NDArray, coding: Coding
-) -> Evaluation:
-    """`evaluate_on`, of each signal with the transform that it belongs to."""
-    n_transforms, n_features, _ = union.transforms.shape
-    if n_features != engine.n_features:
-        raise ValueError(
-            f"transform is a union of transforms of {n_features} features: signals have "
-            f"{engine.n_features}."
-        )
-    refits: Any = union.refit if _refits(engine, n_nonzero, coding) else [None] * n_transforms
-    with single_threaded_blas():
-        energies = engine.union_energies(union.union, union.inverses, n_nonzero, refits)
-    return Evaluation(energies.absolute, energies.relative, energies.reconstruction)
-
-
-def _refits(engine: Engine, n_nonzero: int | NDArray, coding: Coding) -> bool:
-    return coding == "refit" and bool(np.min(n_nonzero) < engine.n_features)

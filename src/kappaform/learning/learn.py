@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.checks import check_count, is_number, sparsity_of
+from kappaform.checks import check_count, is_integer, is_number, sparsity_of
 from kappaform.engines import Engine, engine_for
 from kappaform.errors import warn
 from kappaform.learning.method import Method
@@ -224,7 +223,7 @@ def checked_method(method: Any) -> Method:
 
 def single_sparsity(value: Any, who: str) -> int | None:
     """The sparsity of signals yet to come: they can only have the same one."""
-    if value is None or (isinstance(value, numbers.Integral) and not isinstance(value, bool)):
+    if value is None or is_integer(value):
         return value if value is None else int(value)
     many = hasattr(value, "__len__") and not isinstance(value, str)
     what = f" has {len(value)} entries" if many else f"={value!r}"

@@ -11,7 +11,6 @@ from kappaform.checks import check_count, generator
 from kappaform.learning.learn import (
     MAX_ITER,
     Callback,
-    Options,
     checked_method,
     checked_options,
     learn_with,
@@ -100,28 +99,11 @@ def learn_union(
     >>> bool(union.loss[-1] < one.loss[-1])
     True
     """
-    options = union_options(
-        method, n_transforms, n_nonzero_coefs, init, n_starts, rng, callback, max_iter, tol
-    )
+    union = union_of(method, n_transforms, n_starts, rng)
+    options = checked_options(union, n_nonzero_coefs, init, callback, max_iter, tol)
     result = learn_with(signals, options)
     assert isinstance(result, UnionResult)
     return result
-
-
-def union_options(
-    method: Any,
-    n_transforms: Any,
-    n_nonzero: Any,
-    init: Any,
-    n_starts: Any,
-    rng: Any,
-    callback: Any,
-    max_iter: Any = MAX_ITER,
-    tol: Any = 1e-4,
-) -> Options:
-    """Options of `learn` for a union, checked except for what depends on the signals."""
-    union = union_of(method, n_transforms, n_starts, rng)
-    return checked_options(union, n_nonzero, init, callback, max_iter, tol)
 
 
 def union_of(method: Any, n_transforms: Any, n_starts: Any, rng: Any) -> UnionOf:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.checks import as_transform, check_count, is_number
+from kappaform.checks import as_transform, check_choice, check_count, is_number
 from kappaform.engines import Statistics
 from kappaform.learning.method import BOUND_SLACK, Method, Updater
 from kappaform.learning.published import update_published
@@ -228,10 +228,7 @@ class Conditioned(_BuiltIn):
                 "that of an orthonormal transform, or None to leave it free."
             )
         for name, choices in (("objective", get_args(Objective)), ("variant", get_args(Variant))):
-            if getattr(self, name) not in choices:
-                raise ValueError(
-                    f"{name}={getattr(self, name)!r} is unknown: choose one of {choices}."
-                )
+            check_choice(name, getattr(self, name), choices)
         if self.objective == "relative" and self.variant != "monotone":
             raise ValueError(
                 f"objective='relative' with variant={self.variant!r}: the published algorithms "

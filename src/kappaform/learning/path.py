@@ -12,9 +12,9 @@ from typing import Any, ClassVar, Literal, TypeVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.checks import Coding, as_real_array, checked_coding, sparsity_of
+from kappaform.checks import Coding, as_real_array, check_choice, checked_coding, sparsity_of
 from kappaform.engines import Engine, engine_for
-from kappaform.learning.evaluate import Evaluation, evaluate_on, evaluate_union_on
+from kappaform.learning.evaluate import evaluate_on
 from kappaform.learning.learn import (
     MAX_ITER,
     Callback,
@@ -30,7 +30,6 @@ from kappaform.learning.methods import Conditioned
 from kappaform.learning.race import Latest, result_of
 from kappaform.learning.result import LearnResult
 from kappaform.learning.starts import WarmStart
-from kappaform.learning.union_result import UnionResult
 
 _EQUAL = 1e-6  # relative difference of errors that is not significant
 
@@ -179,14 +178,12 @@ def condition_path(
     sparsity = single_sparsity(n_nonzero_coefs, "a path")
     options = checked_options(methods[0], sparsity, "auto", callback, max_iter, tol)
     measured = checked_coding(coding), checked_error(choose_by)
-    engine = engine_for(signals)
-    warn_of_little(engine, sparsity)
-    others = None if validation is None else validation_engine(validation, engine.n_features)
-    return watched_path((engine, others), methods, options, *measured)
+    return watched_path(engine_for(signals), validation, methods, options, *measured)
 
 
 def watched_path(
-    engines: tuple[Engine, Engine | None],
+    engine: Engine,
+    validation: Any,
     methods: Sequence[Method],
     options: Options,
     coding: Coding,
@@ -194,7 +191,9 @@ def watched_path(
     kind: type[PathT] = ConditionPath,  # type: ignore[assignment]
 ) -> PathT:
     """A path that ends when the callback of the options returns True."""
-    stopped = False
+    warn_of_little(engine, options.n_nonzero)
+    others = None if validation is None else validation_engine(validation, engine.n_features)
+    engines, stopped = (engine, others), False
 
     def watch(result: LearnResult) -> bool:
         nonlocal stopped
@@ -289,10 +288,7 @@ def _bounded(method: Any, bound: float) -> Method:
 
 
 def checked_error(choose_by: Any) -> ErrorName:
-    if choose_by not in get_args(ErrorName):
-        raise ValueError(
-            f"choose_by={choose_by!r} is unknown: choose one of {get_args(ErrorName)}."
-        )
+    check_choice("choose_by", choose_by, get_args(ErrorName))
     return choose_by
 
 
@@ -318,12 +314,6 @@ def _row(
     row = {"condition_number": result.condition_number, "n_iter": result.n_iter}
     for prefix, data in zip(("", "validation_"), engines, strict=True):
         if data is not None:
-            errors = _errors(data, result, n_nonzero, coding)._asdict()
+            errors = evaluate_on(data, result, n_nonzero, coding)._asdict()
             row |= {f"{prefix}{name}": value for name, value in errors.items()}
     return row
-
-
-def _errors(engine: Engine, result: LearnResult, n_nonzero: int, coding: Coding) -> Evaluation:
-    if isinstance(result, UnionResult):
-        return evaluate_union_on(engine, result, n_nonzero, coding)
-    return evaluate_on(engine, result.transform, n_nonzero, coding)

@@ -11,15 +11,14 @@ from numpy.typing import NDArray
 
 from kappaform.checks import Coding, check_count, checked_coding
 from kappaform.engines import engine_for
-from kappaform.learning.learn import MAX_ITER, Callback, single_sparsity, warn_of_little
-from kappaform.learning.learn_union import N_STARTS, union_options
+from kappaform.learning.learn import MAX_ITER, Callback, checked_options, single_sparsity
+from kappaform.learning.learn_union import N_STARTS, union_of
 from kappaform.learning.method import Method
 from kappaform.learning.path import (
     ErrorName,
     Path,
     check_ascending,
     checked_error,
-    validation_engine,
     values_of,
     watched_path,
 )
@@ -122,9 +121,8 @@ def union_path(
     """
     numbers = _numbers(n_transforms)
     sparsity = single_sparsity(n_nonzero_coefs, "a path")
-    options = union_options(
-        method, numbers[0], sparsity, "auto", n_starts, rng, callback, max_iter, tol
-    )
+    union = union_of(method, numbers[0], n_starts, rng)
+    options = checked_options(union, sparsity, "auto", callback, max_iter, tol)
     measured = checked_coding(coding), checked_error(choose_by)
     engine = engine_for(signals)
     if numbers[-1] > engine.n_signals:
@@ -132,11 +130,8 @@ def union_path(
             f"n_transforms has {numbers[-1]}, but there are {engine.n_signals} signals: each "
             "transform needs a signal, give fewer transforms."
         )
-    warn_of_little(engine, sparsity)
-    others = None if validation is None else validation_engine(validation, engine.n_features)
-    one: Any = options.method
-    methods = [replace(one, n_transforms=number) for number in numbers]
-    return watched_path((engine, others), methods, options, *measured, UnionPath)
+    methods = [replace(union, n_transforms=number) for number in numbers]
+    return watched_path(engine, validation, methods, options, *measured, UnionPath)
 
 
 def _numbers(given: Any) -> list[int]:

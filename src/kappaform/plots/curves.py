@@ -23,6 +23,7 @@ from matplotlib.ticker import (
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
+from kappaform.checks import check_choice
 from kappaform.learning.path import Path
 from kappaform.learning.result import learned
 from kappaform.learning.union import UnionOf
@@ -71,8 +72,7 @@ def plot_convergence(
     >>> results = {name: kf.learn(signals, method) for name, method in methods.items()}
     >>> kf.plots.plot_convergence(results).savefig("convergence.png")
     """
-    if error not in ("absolute", "relative"):
-        raise ValueError(f"error={error!r} is unknown: give 'absolute' or 'relative'.")
+    check_choice("error", error, ("absolute", "relative"))
     figure, axes = _one_panel()
     items = _named(results, labels)
     errors = [np.asarray(getattr(result.errors, error)) for result in items.values()]
@@ -233,9 +233,8 @@ def matrices_of(item: object) -> NDArray:
     """The matrices of a union, (K, n, n), or the only one of anything else."""
     item = learned(item, "transform")
     matrices = np.asarray(getattr(item, "transform", item))
-    if matrices.ndim == 3 and len(matrices) and matrices.shape[1] == matrices.shape[2]:
-        return matrices
-    return matrix_of(item)[np.newaxis]
+    is_union = matrices.ndim == 3 and len(matrices) and matrices.shape[1] == matrices.shape[2]
+    return matrices if is_union else matrix_of(item)[np.newaxis]
 
 
 def plain_axes(axes: Axes) -> Axes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from dataclasses import fields
 from importlib.metadata import version
 from pathlib import Path
@@ -112,17 +113,9 @@ def _described(noise: Noise) -> dict[str, Any]:
 
 
 def _short_lists(text: str) -> str:
-    """The same text with each innermost list of numbers on one line."""
-    lines: list[str] = []
-    inside = False
-    for line in text.split("\n"):
-        content = line.strip()
-        if inside and (content[:1].isdigit() or content[:1] == "-" or content[:1] == "]"):
-            lines[-1] += content if content[:1] == "]" else content + " " * content.endswith(",")
-        else:
-            lines.append(line)
-        inside = lines[-1].endswith(("[", ", "))
-    return "\n".join(lines) + "\n"
+    """The same text with each innermost list of numbers on one line; texts have no line breaks."""
+    numbers = re.compile(r"\[\n([-+.,\de\s]+)\n *\]")
+    return numbers.sub(lambda found: f"[{' '.join(found[1].split())}]", text) + "\n"
 
 
 def load_noise(path: str | os.PathLike[str]) -> Noise:

@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from kappaform.checks import Array, as_real_array
+from kappaform.checks import Array, as_real_array, check_choice
 from kappaform.errors import warn
 from kappaform.imaging.axes import check_finite, checked_axes
 from kappaform.imaging.noise.estimate import noise_of
@@ -30,9 +30,8 @@ _TILE, _N_TILES = 256, 4  # side, and at most so many along an axis: 1 million p
 _BLOCK = 16  # side of blocks, whose means hardly contain noise
 _SAME_BRIGHTNESS = 0.1  # frames of a burst have means that differ relatively by less
 _SAME_SCENE = 0.5  # least correlation of two frames of a scene with structure
-_FLAT = (
-    0.15  # most of the variance in means of blocks: noise of neighbours adds 9/256, colours more
-)
+# Most of the variance in means of blocks: noise of neighbours adds 9/256, colours more.
+_FLAT = 0.15
 _WEAK = 0.25  # most noise of a flat frame over its brightness, unless it is said to be flat
 _DISPLACED = 0.1  # fraction of a residual that is explained by a displacement
 
@@ -87,10 +86,8 @@ def measure_noise(
     >>> 9.5 < noise.gain < 10.5
     True
     """
-    if frames is not None and frames not in get_args(Frames):
-        raise ValueError(
-            f"frames={frames!r} is unknown: choose one of {get_args(Frames)}, or None."
-        )
+    if frames is not None:
+        check_choice("frames", frames, get_args(Frames))
     bright, black = (
         _planes(each, channel_axis, name) for each, name in ((images, "images"), (dark, "dark"))
     )

@@ -40,12 +40,17 @@ class Noise:
         """Unbiased inverse of `stabilised`: mean values, from the means of stabilised values."""
         return image
 
-    def mixed(self, weights: Array, patch_shape: tuple[int, ...]) -> tuple[float, Array | None]:
+    def mixed(
+        self,
+        weights: Array,
+        patch_shape: tuple[int, ...],  # noqa: ARG002
+    ) -> tuple[float, Array | None]:
         """Standard deviation and covariance of a weighted sum of the stabilised channels.
 
-        The covariance is that of a patch, in units of the variance; None: white.
+        The covariance is that of a patch, in units of the variance; None: white. Stabilised noise
+        has variance 1.
         """
-        raise NotImplementedError
+        return math.sqrt(float(weights @ weights)), None
 
     def deviations(self, n_channels: int, patch_shape: tuple[int, ...]) -> Array:
         """Standard deviation of the noise of each stabilised channel."""
@@ -79,7 +84,8 @@ class Noise:
 
     def scaled(self, factor: float) -> Any:
         """The noise of an image whose values are multiplied by a positive number."""
-        raise NotImplementedError
+        given: Any = self.parameters.items()
+        return replace(self, **{name: np.multiply(v, factor)[()] for name, v in given})
 
     def level(self, mean: Array) -> Array:
         """Standard deviation at this brightness of each channel, before stabilisation."""
@@ -197,13 +203,6 @@ class Shot(Noise):
                 f"most {in_words(highest)}: light only adds to the offset; give a smaller one."
             )
 
-    def mixed(self, weights: Array, _: tuple[int, ...]) -> tuple[float, None]:
-        return math.sqrt(float(weights @ weights)), None
-
-    def scaled(self, factor: float) -> Shot:
-        given = self.parameters.items()
-        return replace(self, **{name: np.multiply(v, factor)[()] for name, v in given})
-
     def level(self, mean: Array) -> Array:
         # Not by variances, which may exceed the largest number.
         of_photons = np.sqrt(np.maximum(mean - self.offset, 0)) * np.sqrt(self.gain)
@@ -260,13 +259,6 @@ class Varying(Noise):
 
     def restored(self, image: Any) -> Any:
         return stabilise.inverse_by_levels(image, self.brightness, self.sigma)
-
-    def mixed(self, weights: Array, _: tuple[int, ...]) -> tuple[float, None]:
-        return math.sqrt(float(weights @ weights)), None
-
-    def scaled(self, factor: float) -> Varying:
-        given = self.parameters.items()
-        return replace(self, **{name: np.multiply(v, factor) for name, v in given})
 
     def level(self, mean: Array) -> Array:
         rows = zip(

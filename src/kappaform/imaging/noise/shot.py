@@ -39,7 +39,7 @@ _LEAST_DETAILS = 50  # whose standard deviation is measured: off by 17 %
 _LEAST_GROWTH = 1.25  # of the standard deviation, from dark to bright: of less, constant will do
 _LEAST_STEPS = 1.5  # noise over the distance of two values: of less, rounding makes anything
 _LEAST_RATIO = 2 / 3  # of a step and a gain that are taken for the same; texture adds to the gain
-_LEAST_CLEAR = 0.3  # share of details away from limits, below which zeros may be photon counts
+_LEAST_CLEAR = 0.3  # fraction of details away from limits, below which zeros may be photon counts
 _MOST_LEVELS = 128  # of values that may be photon counts: fewer than 8 bit have
 _N_VALUES = 2**16  # that are looked at for levels
 

@@ -24,7 +24,7 @@ _LOW_PASS = tuple(
 _HIGH_PASS = tuple(sign * w for sign, w in zip((1, -1, 1, -1), _LOW_PASS[::-1], strict=True))
 WAVELET_LENGTH = 4  # along shorter axes details are not taken
 _WINDOW = 5  # coefficients along each axis over which texture is averaged
-_QUIET_SHARE = 0.2  # of the coefficients, those with the least texture around them
+_QUIET_FRACTION = 0.2  # of the coefficients, those with the least texture around them
 _LEAST_COEFS = 1000  # the median of so many absolute values is off by 4 %
 _LARGEST_SAMPLE = 2**21  # pixels; of larger images evenly spread slabs are seen
 _N_SLABS = 8
@@ -88,12 +88,12 @@ def details_of(sample: Sample) -> Details:
 
 def quietest_fifth(texture: Array, least: int = _LEAST_COEFS) -> Array:
     """Which of the coefficients with this texture around them are the quietest fifth."""
-    n_quiet = max(min(least, texture.size), int(_QUIET_SHARE * texture.size))
+    n_quiet = max(min(least, texture.size), int(_QUIET_FRACTION * texture.size))
     return texture <= np.partition(texture, n_quiet - 1)[n_quiet - 1]
 
 
 def deviation(coefs: Array) -> float:
-    """Deviation of normal numbers; a few large ones among them hardly matter."""
+    """Standard deviation of normal numbers; a few large ones among them hardly matter."""
     return float(np.median(np.abs(coefs))) / _NORMAL_MEDIAN
 
 
@@ -203,12 +203,11 @@ def is_clipped(samples: list[Sample], of_photons: bool, number: int) -> Array:
 
 # --- Salt and pepper: pixels far from all their neighbours, which the denoiser keeps
 
-_IMPULSE = 6.0  # deviations from all neighbours: of normal noise, next to never
-_LEAST_IMPULSES = 1e-3  # share of the pixels
-_DARK = 0.1  # share of pixels with the lowest value, where there are few photons
-_LEAST_STEP = (
-    0.01  # from pixel to pixel, over the range of values: less is no noise to compare with
-)
+_IMPULSE = 6.0  # standard deviations from all neighbours: normal noise is next to never so far
+_LEAST_IMPULSES = 1e-3  # fraction of the pixels
+_DARK = 0.1  # fraction of pixels with the lowest value, where there are few photons
+# From pixel to pixel, over the range of values: less is no noise to compare with.
+_LEAST_STEP = 0.01
 
 
 def warn_of_impulses(samples: list[Sample]) -> None:
@@ -233,8 +232,8 @@ def warn_of_impulses(samples: list[Sample]) -> None:
     if not n_pepper and n_lowest > _DARK * n_pixels:  # single photons, or stars
         return
     if n_salt + n_pepper > _LEAST_IMPULSES * n_pixels:
-        share = 100 * (n_salt + n_pepper) / n_pixels
+        percent = 100 * (n_salt + n_pepper) / n_pixels
         warn(
-            f"{share:.2g} % of the pixels are impulses (salt and pepper): this "
+            f"{percent:.2g} % of the pixels are impulses (salt and pepper): this "
             "denoiser keeps them; use a median filter first."
         )
