@@ -1,4 +1,4 @@
-"""Files of transforms that were changed, for tests that `load` rejects them."""
+"""Files of transforms: compared, and changed for tests that `load` rejects them."""
 
 import json
 import tracemalloc
@@ -27,6 +27,19 @@ def entries_of(path):
     with np.load(path) as archive:
         entries = dict(archive)
     return json.loads(str(entries.pop("header"))), entries
+
+
+def assert_same_state(one, other):
+    """What goes on from one file goes on from the other: only how they were made may differ.
+
+    A run that goes on needs a pass to begin with, and ended for a reason of its own.
+    """
+    (header, arrays), (expected, others) = entries_of(one), entries_of(other)
+    made = ("n_passes", "stop_reason")
+    assert header | dict.fromkeys(made) == expected | dict.fromkeys(made)
+    assert arrays.keys() == others.keys()
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(array, others[name], err_msg=name)
 
 
 def write(path, header, arrays):

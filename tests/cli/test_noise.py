@@ -61,7 +61,7 @@ def quickly_denoised(values, **options):
     ],
 )
 def test_the_noise_of_the_options_is_the_noise_of_the_library(folder, capsys, words, options):
-    values = photons()[:192, :192]
+    values = photons()[:128, :128]
     put("a.tif", values)
     line_of(capsys, "a.tif", *words.split())
     expected = quickly_denoised(values, **options)

@@ -153,14 +153,14 @@ def test_the_next_piece_is_read_while_one_is_in_use(rng, monkeypatch):
         def __getitem__(self, rows):
             if rows.start == 100:
                 second_began.set()
-                assert first_in_use.wait(timeout=10)
+                assert first_in_use.wait(timeout=60)
             return super().__getitem__(rows)
 
     store = Watched(rng.standard_normal((1000, 5)))
     blocks = stores.reader_of(store, "signals")(slice(0, 1000), 100)
     rows, _ = next(blocks)
     assert rows == slice(0, 100)
-    assert second_began.wait(timeout=10)  # although nobody has asked for it
+    assert second_began.wait(timeout=60)  # although nobody has asked for it
     assert len(store.reads) == 1  # and nothing further
     first_in_use.set()
     np.testing.assert_array_equal(np.vstack([block for _, block in blocks]), store.rows[100:])
@@ -344,7 +344,7 @@ def test_a_store_of_unknown_kind_is_read_by_one_thread_at_a_time(rng, monkeypatc
     assert store.most == 1
     # Those of libraries that several threads may read are not held back by us.
     monkeypatch.setattr(stores, "_READ_BY_MANY", (Counting.__module__.partition(".")[0],))
-    store.ends = time.monotonic() + 20  # on a busy machine the second thread may begin late
+    store.ends = time.monotonic() + 60  # on a busy machine the second thread may begin late
     _ = engine_for(store).gram
     assert store.most > 1
 
@@ -372,7 +372,7 @@ def test_a_slow_store_does_not_hold_up_other_calls(rng):
     class Slow(Store):
         def __getitem__(self, rows):
             asked.set()
-            assert answer.wait(timeout=60)
+            assert answer.wait(timeout=300)
             return super().__getitem__(rows)
 
     signals = rng.standard_normal((100, 4))
@@ -382,7 +382,7 @@ def test_a_slow_store_does_not_hold_up_other_calls(rng):
     fast = threading.Thread(target=lambda: engine_for(Store(signals)).gram)
     fast.daemon = True
     fast.start()
-    fast.join(timeout=30)
+    fast.join(timeout=60)
     held_up = fast.is_alive()
     answer.set()
     slow.join()

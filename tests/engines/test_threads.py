@@ -26,7 +26,7 @@ from kappaform.threads import (
 def output_of(script, *arguments):
     """What a process of its own prints last."""
     command = [sys.executable, "-c", textwrap.dedent(script), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     lines = (done.stdout + done.stderr).strip().splitlines()
     assert lines, f"nothing was printed, status {done.returncode}"
     return lines[-1]
@@ -190,7 +190,7 @@ if child == 0:
         good &= limits() == {1}
     good &= limits() == {2}
     os._exit(0 if good else 3)
-for _ in range(300):
+for _ in range(1200):
     pid, status = os.waitpid(child, os.WNOHANG)
     if pid:
         break
@@ -294,7 +294,7 @@ def test_of_several_errors_that_of_the_first_item_is_raised(workers, monkeypatch
 
     def fail(item, _):
         if workers != "1":
-            barrier.wait(timeout=10)
+            barrier.wait(timeout=60)
             time.sleep(0.02 * (4 - item))  # the first is the last to fail
         raise ValueError(item)
 

@@ -220,7 +220,7 @@ def test_any_number_of_jobs_gives_the_same_bits(n_jobs, signals, chosen):
 
 
 def test_jobs_learn_at_the_same_time(signals):
-    both, met = threading.Barrier(2, timeout=20), set()
+    both, met = threading.Barrier(2, timeout=40), set()
 
     def meet(_):
         thread = threading.current_thread()

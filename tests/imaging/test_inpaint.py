@@ -440,7 +440,7 @@ def test_noise_can_be_estimated_without_any_complete_block():
 
 def test_patches_with_holes_are_not_learned_from(monkeypatch):
     """If there are enough others: then what the holes are filled with makes no difference."""
-    noisy = kf.add_noise(camera()[:128, :128].astype(float), 10)
+    noisy = kf.add_noise(camera()[:96, :96].astype(float), 10)
     mask = np.zeros(noisy.shape, bool)
     mask[30:60, 30:60] = True
 

@@ -11,8 +11,8 @@ from skimage.transform import resize
 
 from kappaform import Correlated, White, add_noise, denoise, denoise_with_details, estimate_noise
 
-FAST = {"quality": "fast", "patch_size": 7}
-COLOUR = np.s_[:160, 200:360]
+FAST = {"quality": "fast", "patch_size": 5}
+COLOUR = np.s_[:128, 200:328]
 
 
 def as_bytes(image):

@@ -176,7 +176,7 @@ def test_a_map_reports_while_threads_still_work(monkeypatch):
     monkeypatch.setenv("KAPPAFORM_NUM_THREADS", "2")
     told = threading.Event()
     with at_most_threads(2):
-        results = mapped_in_order(lambda *_: told.wait(10), range(2), lambda _: told.set())
+        results = mapped_in_order(lambda *_: told.wait(60), range(2), lambda _: told.set())
     assert all(results)  # the items ended because they had been told of
 
 

@@ -64,12 +64,11 @@ def test_at_large_bounds_the_race_is_no_worse_than_its_strong_starts(piecewise_c
 
 
 def test_weak_directions_or_the_dct_basis_win_at_small_bounds(piecewise_constant):
-    gains = [
-        learned(piecewise_constant, bound, init).loss[-1]
-        / learned(piecewise_constant, bound).loss[-1]
-        for bound in (4.0, 10.0)
-        for init in ("dct", "least-squares")
-    ]
+    gains = []
+    for bound in (4.0, 10.0):
+        race = learned(piecewise_constant, bound).loss[-1]
+        for init in ("dct", "least-squares"):
+            gains.append(learned(piecewise_constant, bound, init).loss[-1] / race)
     assert math.prod(gains) ** (1 / len(gains)) >= 1.22  # measured: 1.34
 
 

@@ -2,10 +2,12 @@
 
 import json
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
+from crafted_files import assert_same_state
 from sklearn.exceptions import ConvergenceWarning
 
 import kappaform as kf
@@ -77,15 +79,16 @@ def test_a_race_resumes_from_a_file_of_any_iteration(race, dtype, signals, tmp_p
         kf.save(tmp_path / str(result.n_iter), result)
 
     whole = kf.learn(signals, method, init=init, max_iter=80, callback=save, **options)
-    stops = [*range(1, min(whole.n_iter, 80), 15), whole.n_iter - 1]
+    stops = [*range(1, min(whole.n_iter, 80), 15), whole.n_iter - 1, whole.n_iter]
     n_racing = []
-    for stop in stops:
+    for stop, later in pairwise(stops):  # at the next stop nothing differs that a file keeps
         loaded = kf.load(tmp_path / str(stop)).result_
         n_racing.append(len(loaded.state.candidates))
-        assert_same(
-            kf.learn(signals, method, init=loaded, max_iter=whole.n_iter - stop, **options), whole
-        )
+        gone_on = kf.learn(signals, method, init=loaded, max_iter=later - stop, **options)
+        kf.save(tmp_path / "gone on", gone_on)
+        assert_same_state(tmp_path / "gone on", tmp_path / str(later))
     assert max(n_racing) > 1
+    assert_same(gone_on, whole)
 
 
 def test_a_fit_that_ends_within_a_race_resumes_from_its_file(signals, tmp_path):

@@ -224,7 +224,7 @@ def is_refused(path):
         before = deepcopy(loaded)
         assert np.isfinite(loaded.partial_fit(SMALL).components_).all()
         result, n_nonzero = before.result_, before.n_nonzero_coefs_
-        more = kf.learn(SMALL, result.method, n_nonzero_coefs=n_nonzero, init=result, max_iter=5)
+        more = kf.learn(SMALL, result.method, n_nonzero_coefs=n_nonzero, init=result, max_iter=2)
         bound = getattr(loaded.result_.method, "max_condition", np.inf)
         assert more.condition_number <= bound * (1 + 1e-9)
         assert loaded.condition_number_ <= bound * (1 + 1e-9)
