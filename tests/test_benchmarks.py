@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import check_numbers
+import code_lines
 import pytest
 import stored
 
@@ -195,3 +196,20 @@ def test_stored_files_are_one_row_per_line(tmp_path):
         "bench_a",
         "bench_b",
     ]
+
+
+def test_docstrings_comments_and_files_that_are_left_out_are_no_lines_of_code(
+    tmp_path, monkeypatch, capsys
+):
+    (tmp_path / "rooms").mkdir()
+    (tmp_path / "rooms" / "one.py").write_text('"""What it is."""\n\n# why\nx = (\n    1\n)\n')
+    (tmp_path / "two.py").write_text("def f():\n    '''What it does.'''\n    return 2\n")
+
+    def counted(*options):
+        monkeypatch.setattr(sys, "argv", ["code_lines.py", str(tmp_path), *options])
+        code_lines.main()
+        return int(capsys.readouterr().out.splitlines()[-1].split()[0])
+
+    assert counted() == 5
+    assert counted("--without", "rooms/one.py") == 2
+    assert counted("--without", "rooms/*", "two.py") == 0
