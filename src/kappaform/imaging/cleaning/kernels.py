@@ -95,6 +95,7 @@ def gather_means(image, corners, sides, factors, unit, patches):
     pixel of these is a sum over `factors` of pixels. Patches are rounded once, at the end.
     """
     row = np.empty(patches.shape[1])
+    is_sum = factors[0] * factors[1] * factors[2] > 1
     for i in range(corners.shape[0]):
         a, b, c = corners[i, 0], corners[i, 1], corners[i, 2]
         j = 0
@@ -102,17 +103,19 @@ def gather_means(image, corners, sides, factors, unit, patches):
         for x in range(a, a + sides[0] * factors[0], factors[0]):
             for y in range(b, b + sides[1] * factors[1], factors[1]):
                 for z in range(c, c + sides[2] * factors[2], factors[2]):
-                    total = 0.0
-                    for u in range(x, x + factors[0]):
-                        for v in range(y, y + factors[1]):
-                            for w in range(z, z + factors[2]):
-                                total += image[u, v, w]
+                    total = float(image[x, y, z])
+                    if is_sum:
+                        total = 0.0
+                        for u in range(x, x + factors[0]):
+                            for v in range(y, y + factors[1]):
+                                for w in range(z, z + factors[2]):
+                                    total += image[u, v, w]
                     row[j] = total
                     whole += total
                     j += 1
         mean = whole / j
         for m in range(j):
-            patches[i, m] = (row[m] - mean) / unit
+            patches[i, m] = np.divide(row[m] - mean, unit)  # without a check for 0
 
 
 @_kernel
