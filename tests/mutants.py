@@ -1477,6 +1477,20 @@ MUTANTS = [
         (f"{GROUPS}::test_one_huge_value_leaves_the_rest_as_it_was",),
     ),
     Mutant(
+        "groups that show four times the power of the noise are means",
+        "imaging/cleaning/kernels.py",
+        "FLAT = 1.0",
+        "FLAT = 4.0",
+        (f"{GROUPS}::test_groups_that_show_less_power_than_the_noise_are_means",),
+    ),
+    Mutant(
+        "weak noise counts like strong noise where groups are flat",
+        "imaging/cleaning/groups.py",
+        "return max(float(np.linalg.eigvalsh(covariance)[0]), 0.0)",
+        "return 1.0",
+        (f"{GROUPS}::test_groups_that_show_less_power_than_the_noise_are_means",),
+    ),
+    Mutant(
         "means of a group begin with what memory held before",
         "imaging/cleaning/group_kernels.py",
         "mean[:] = 0\n",

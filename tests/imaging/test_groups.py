@@ -88,6 +88,19 @@ def test_a_round_is_that_of_the_rule(shape, search, is_white, dtype, tolerance, 
         np.testing.assert_allclose(one, other, rtol=0, atol=tolerance)
 
 
+@pytest.mark.parametrize("covariance", [None, 0.5 * np.eye(16)], ids=["white", "weaker"])
+def test_groups_that_show_less_power_than_the_noise_are_means(covariance, rng):
+    noisy, guide = rng.standard_normal((2, 1, 17, 22))
+    limit = 0.316 if covariance is None else 0.223  # 10 members; the power of the noise is 1 or 0.5
+    groups = found_in(guide, PLANE)
+
+    def denoised(factor):
+        return groups.denoised(noisy, noisy, factor * limit * guide, covariance, 0.3)
+
+    np.testing.assert_array_equal(denoised(0.7), denoised(0.0))  # the nearest vary less
+    assert np.abs(denoised(1.4)[0] - denoised(0.0)[0]).max() > 0.01
+
+
 @pytest.mark.parametrize("case", ["plane", "volume", "flat patches of a movie"])
 @pytest.mark.parametrize("guided", [0.0, 0.25, 1.0])
 def test_all_rounds_are_those_of_the_rule(case, guided, rng):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kappaform.checks import library_of
 from kappaform.imaging.cleaning.patchwise import rule_of
 from kappaform.imaging.cleaning.stages import EFFORTS, n_scales_of
-from kappaform.imaging.cleaning.tiles import cast, like
+from kappaform.imaging.cleaning.tiles import like
 from kappaform.imaging.components import Backend, Component
 from kappaform.imaging.options import Callback, Options, Quality
 from kappaform.imaging.patches import Grid, complete_patches, grid_of
@@ -24,6 +24,7 @@ N_ITER = 6  # of a round
 # Patches that could be denoised in the time of a round of learning from one: measured, 3 (5 x 5
 # pixels, or orthonormal) to 14 (16 x 16), 8 by default. Only the reported progress depends on it.
 _LEARNING_COST = 7
+_CODED_AT_ONCE = 2_000  # patches: their coefficients stay in the cache
 _COARSE_WORK = 0.4  # of the one round of learning at a coarser scale, over a round at full size
 
 
@@ -186,10 +187,13 @@ def learning_fraction(image: Any, options: Options) -> float:
 
 def _sparsity(drawn: Drawn, transform: NDArray) -> NDArray:
     """Number of coefficients of each patch that exceed their thresholds."""
-    patches = cast(drawn.patches, np.float64)
-    thresholds = like(rule_of(transform, drawn.covariance).thresholds, patches)
-    above = abs(patches @ like(transform.T, patches)) > thresholds
-    return np.array(above.sum(1).tolist())
+    rule, numbers = rule_of(transform, drawn.covariance), []
+    parts = [np.ascontiguousarray(part, np.float32) for part in (transform.T, rule.thresholds)]
+    matrix, thresholds = (like(part, drawn.patches) for part in parts)
+    for first in range(0, len(drawn.patches), _CODED_AT_ONCE):
+        above = abs(drawn.patches[first : first + _CODED_AT_ONCE] @ matrix) > thresholds
+        numbers.extend(above.sum(1).tolist())
+    return np.array(numbers)
 
 
 def _stacked(parts: list[Any]) -> Any:

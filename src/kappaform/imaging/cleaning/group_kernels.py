@@ -73,6 +73,17 @@ def centre(patches, k, mean):
 
 
 @_inlined
+def power(patches, k):
+    """Sum of the squares of k patches."""
+    total = patches[0, 0] * 0
+    for i in range(k):
+        row = patches[i]
+        for j in range(row.shape[0]):
+            total += row[j] * row[j]
+    return total
+
+
+@_inlined
 def multiply(left, steps, right, depth, out, is_symmetric):
     """A product of two matrices; `steps` lead from row to row and from column to column.
 
@@ -146,8 +157,7 @@ def _invert_triangle(matrix, first, number, inverse):
 
 @_inlined
 def square_norms(rows, n, norms):
-    """Squared norms of the columns of the first n rows."""
-    norms[:] = 0
+    """Add the squared norms of the columns of the first n rows."""
     for i in range(n):
         row = rows[i]
         for j in range(norms.shape[0]):

@@ -103,6 +103,11 @@ def noise_of_groups(
     return block * math.sqrt(np.abs(block).sum(axis=1).max())
 
 
+def least_variance(covariance: NDArray) -> float:
+    """Of the noise in any direction."""
+    return max(float(np.linalg.eigvalsh(covariance)[0]), 0.0)
+
+
 class Layout(NamedTuple):
     """Where the reference patches of groups are, and where their members may be."""
 
@@ -182,6 +187,7 @@ class Groups:
         n = grid.offsets.size
         covariance = (np.eye(n) if covariance is None else covariance).astype(noisy.dtype)
         rounding = n * float(np.finfo(noisy.dtype).eps)
+        least = noisy.dtype.type(least_variance(covariance))
         width = grid.patch_shape[2]
         images = [np.append(image, np.zeros(RUN, image.dtype)) for image in (noisy, partial, guide)]
         sums = np.zeros((2, 2, noisy.size), noisy.dtype)
@@ -191,7 +197,7 @@ class Groups:
         ) -> None:
             denoise_groups(
                 *parts, covariance, starts, members, self.layout.steps, grid.offsets[::width],
-                width, fraction, rounding, *out,
+                width, fraction, rounding, least, *out,
             )  # fmt: skip
 
         self._add(images, add_groups, noisy.shape, sums, progress)

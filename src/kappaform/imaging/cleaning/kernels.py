@@ -18,6 +18,7 @@ from kappaform.imaging.cleaning.group_kernels import (
     gather_group,
     multiply,
     padded,
+    power,
     solve,
     square_norms,
 )
@@ -94,6 +95,7 @@ def gather_means(image, corners, sides, factors, unit, patches):
     pixel of these is a sum over `factors` of pixels. Patches are rounded once, at the end.
     """
     row = np.empty(patches.shape[1])
+    is_sum = factors[0] * factors[1] * factors[2] > 1
     for i in range(corners.shape[0]):
         a, b, c = corners[i, 0], corners[i, 1], corners[i, 2]
         j = 0
@@ -101,17 +103,19 @@ def gather_means(image, corners, sides, factors, unit, patches):
         for x in range(a, a + sides[0] * factors[0], factors[0]):
             for y in range(b, b + sides[1] * factors[1], factors[1]):
                 for z in range(c, c + sides[2] * factors[2], factors[2]):
-                    total = 0.0
-                    for u in range(x, x + factors[0]):
-                        for v in range(y, y + factors[1]):
-                            for w in range(z, z + factors[2]):
-                                total += image[u, v, w]
+                    total = float(image[x, y, z])
+                    if is_sum:
+                        total = 0.0
+                        for u in range(x, x + factors[0]):
+                            for v in range(y, y + factors[1]):
+                                for w in range(z, z + factors[2]):
+                                    total += image[u, v, w]
                     row[j] = total
                     whole += total
                     j += 1
         mean = whole / j
         for m in range(j):
-            patches[i, m] = (row[m] - mean) / unit
+            patches[i, m] = np.divide(row[m] - mean, unit)  # without a check for 0
 
 
 @_kernel
@@ -204,6 +208,11 @@ def leave_out(coefs, gradients, form, limit, most, counts):
 LEAST_LEFT = 0.01
 #: Least fraction of its weight that a group keeps where rounding hides what its patches show.
 LEAST_TRUST = 2.0**-10
+#: Power of a group around its mean, as the guide shows it, over the noise of one patch: up to here
+#: patches are estimated by their mean. Ridge regression would take more than half of what they have
+#: in any direction. Chosen on a part of camera and three photographs, sigma 15 and 50: 0.3 spares
+#: 2 to 6 % of the time of groups, 1 up to 13 %, and 2 costs 0.015 dB in textures.
+FLAT = 1.0
 
 
 @_kernel
@@ -283,6 +292,7 @@ def denoise_groups(
     width,
     fraction,
     rounding,
+    least,
     values,
     weights,
 ):
@@ -298,6 +308,7 @@ def denoise_groups(
     runs : from the first pixel of a patch to the first one of each run
     fraction : of the noise that `partial` shall keep
     rounding : relative, of sums of n products
+    least : eigenvalue of the covariance
     values : two flat images that receive weighted patches: denoised, and with that part of noise
     weights : two that receive the weights at the first pixel of each patch: the same for both, and
         of the part of `partial` that is kept in the second
@@ -327,16 +338,19 @@ def denoise_groups(
         left = max(1 - removed, fraction, LEAST_LEFT)
         centre(known, k, mean_known)
         centre(given, k, mean)
-        for i in range(0, ranks, TILE_COLUMNS):
-            for j in range(0, columns, TILE_COLUMNS):
-                transpose_square(known, i * columns + j, columns, factors, j * ranks + i, ranks)
-        multiply(known, (1, columns), known, k, matrix, True)
-        hidden = add_noise(matrix, n * left * left, covariance, rounding)
-        trust = max(n / max(n, hidden), LEAST_TRUST)  # 1 without values of 10**7 times the noise
-        solve(matrix, factors, n, inverse)
-        multiply(factors, (ranks, 1), given, k, product, False)
-        multiply(factors, (1, ranks), product, n, denoised, False)
-        square_norms(factors, n, norms)
+        trust = 1.0
+        denoised[:], norms[:] = 0, 0
+        if power(known, k) > FLAT * n * left * left * least:
+            for i in range(0, ranks, TILE_COLUMNS):
+                for j in range(0, columns, TILE_COLUMNS):
+                    transpose_square(known, i * columns + j, columns, factors, j * ranks + i, ranks)
+            multiply(known, (1, columns), known, k, matrix, True)
+            hidden = add_noise(matrix, n * left * left, covariance, rounding)
+            trust = max(n / max(n, hidden), LEAST_TRUST)  # 1 without values of 10**7 times noise
+            solve(matrix, factors, n, inverse)
+            multiply(factors, (ranks, 1), given, k, product, False)
+            multiply(factors, (1, ranks), product, n, denoised, False)
+            square_norms(factors, n, norms)
         kept = fraction / left
         for i in range(k):
             weight = trust / (norms[i] + 1 / k)

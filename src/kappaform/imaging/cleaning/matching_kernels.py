@@ -9,8 +9,11 @@ import numpy as np
 
 from kappaform.imaging.cleaning.vector_kernels import (
     LANES,
+    SHIFTS,
+    add_many_squares,
     add_squares,
     lowest_bit,
+    set_many_squares,
     set_squares,
     sums_below,
 )
@@ -51,35 +54,58 @@ def references_inside(first, room, step, n_refs, columns):
     return bounds
 
 
-@_inlined
-def square_block(planes, ours, theirs, here, there, n_rows, n_head, n_heads, parts):
-    """Sums of squared differences of some rows of a block, and of its heads."""
-    _, _, run, length = parts.shape
-    row, n, later = planes.shape[3], here.shape[0], n_head * planes.shape[3]
-    for j in range(run):
+def _squares_at(set_squares, add_squares):
+    """The function that computes the sums of some rows of a block, and of its heads, at shifts."""
+
+    @_inlined
+    def squares(planes, ours, theirs, here, there, j, n_rows, n_head, n_heads, parts):
+        _, _, run, length = parts.shape
+        row, n, later = planes.shape[3], here.shape[0], n_head * planes.shape[3]
         for u in range(0, length - LANES, LANES):
             one, other, place = ours + u, theirs + u, j * length + u
             top, side = place + run * length, place + 2 * run * length
             whole = side + run * length
             if n_head == 0 and n_heads == 0:
                 set_squares(
-                    planes, one, here, other, there, j * n, 0, n, row, n_rows, parts, whole, whole
-                )
+                    planes, one, here, other, there, j * n, n, 0, n, row, n_rows,
+                    parts, whole, whole, length,
+                )  # fmt: skip
                 continue
             # The sum over the corner is a part of those over the top rows and the first columns.
             set_squares(
-                planes, one, here, other, there, j * n, 0, n_heads, row, n_head, parts, place, place
-            )
+                planes, one, here, other, there, j * n, n, 0, n_heads, row, n_head,
+                parts, place, place, length,
+            )  # fmt: skip
             add_squares(
-                planes, one, here, other, there, j * n, n_heads, n, row, n_head, parts, place, top
-            )
+                planes, one, here, other, there, j * n, n, n_heads, n, row, n_head,
+                parts, place, top, length,
+            )  # fmt: skip
             one, other, n_more = one + later, other + later, n_rows - n_head
             add_squares(
-                planes, one, here, other, there, j * n, 0, n_heads, row, n_more, parts, place, side
-            )
+                planes, one, here, other, there, j * n, n, 0, n_heads, row, n_more,
+                parts, place, side, length,
+            )  # fmt: skip
             add_squares(
-                planes, one, here, other, there, j * n, 0, n, row, n_more, parts, top, whole
-            )
+                planes, one, here, other, there, j * n, n, 0, n, row, n_more,
+                parts, top, whole, length,
+            )  # fmt: skip
+
+    return squares
+
+
+_squares_at_one = _squares_at(set_squares, add_squares)
+_squares_at_many = _squares_at(set_many_squares, add_many_squares)
+
+
+@_inlined
+def square_block(planes, ours, theirs, here, there, n_rows, n_head, n_heads, parts):
+    """Sums of squared differences of some rows of a block, and of its heads, at all shifts."""
+    run = parts.shape[2]
+    rest = run - run % SHIFTS
+    for j in range(0, rest, SHIFTS):
+        _squares_at_many(planes, ours, theirs, here, there, j, n_rows, n_head, n_heads, parts)
+    for j in range(rest, run):
+        _squares_at_one(planes, ours, theirs, here, there, j, n_rows, n_head, n_heads, parts)
 
 
 @_inlined

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.imaging.cleaning.groups import Layout, Search, over_pixels
-from kappaform.imaging.cleaning.kernels import LEAST_LEFT, LEAST_TRUST
+from kappaform.imaging.cleaning.groups import Layout, Search, least_variance, over_pixels
+from kappaform.imaging.cleaning.kernels import FLAT, LEAST_LEFT, LEAST_TRUST
 from kappaform.imaging.cleaning.torch_fill import sums_of_estimates
 from kappaform.imaging.progress import SILENT, Progress
 
@@ -81,6 +81,7 @@ class TensorGroups:
 
         n, k = len(self.offsets), self.members.shape[1]
         matrix = np.eye(n) if covariance is None else covariance
+        least = least_variance(matrix)
         noise = torch.tensor(matrix, dtype=noisy.dtype, device=noisy.device)
         flat = [image.reshape(-1) for image in (noisy, partial, guide)]
         values, weights = torch.zeros((2, 2, noisy.numel()), dtype=torch.int64, device=noisy.device)
@@ -93,7 +94,7 @@ class TensorGroups:
             places = self.starts[part, None] + self.steps[self.members[part]]
             pixels = places[..., None] + self.offsets
             ours, given, known = (image[pixels] for image in flat)
-            estimates, weight, left = _denoised(ours, given, known, noise, fraction)
+            estimates, weight, left = _denoised(ours, given, known, noise, fraction, least)
             kept = fraction / left
             weighted = estimates * (weight[..., None] * unit)
             values[0].index_add_(0, pixels.reshape(-1), weighted.round().long().reshape(-1))
@@ -135,7 +136,7 @@ class TensorGroups:
 
 
 def _denoised(
-    noisy: Tensor, given: Tensor, known: Tensor, noise: Tensor, fraction: float
+    noisy: Tensor, given: Tensor, known: Tensor, noise: Tensor, fraction: float, least: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Denoised patches of groups (groups, members, n), their weights, and the noise in `given`."""
     import torch
@@ -144,6 +145,8 @@ def _denoised(
     lost = (noisy - given).flatten(1)
     left = (1 - lost.std(1, correction=0)).clamp(min=max(fraction, LEAST_LEFT))[:, None, None]
     known = known - known.mean(1, keepdim=True)
+    power = known.square().sum((1, 2), keepdim=True)
+    known *= power > FLAT * n * least * left.square()  # what is flat is estimated by its mean
     means = given.mean(1, keepdim=True)
     matrix = known.mT @ known
     largest = matrix.diagonal(dim1=1, dim2=2).amax(1)[:, None, None]
