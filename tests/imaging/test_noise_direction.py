@@ -73,6 +73,12 @@ def test_a_slab_of_texture_among_slabs_is_seen(rng):
     assert directedness(slabs, white) == directedness(slabs[:1], white) > 4
 
 
+def test_a_few_windows_say_nothing(rng):
+    clipped = np.ones_like(CLEAR)
+    clipped[:32, :32] = False
+    assert directedness([(lines(rng, 1), clipped)], white) == 1.0
+
+
 @pytest.mark.parametrize("image", [np.zeros((256, 256)), np.ones((9, 40))], ids=["flat", "narrow"])
 def test_an_image_without_windows_has_no_direction(image):
     assert directedness([(image, np.zeros(image.shape, bool))], white) == 1.0

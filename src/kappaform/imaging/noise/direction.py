@@ -29,6 +29,7 @@ _SMOOTH = 3.0  # of that behind which the image is subtracted before
 _SIDE = 16  # of the windows: two blocks of a JPEG
 _STEP = 8  # from window to window
 _NEAR = math.log(2)  # in log energy: about that of the noise alone
+_LEAST_WINDOWS = 16  # whose quartile has a standard error of about 40 %
 _LEAST_SHARE = 0.01  # of the windows, the nearest ones, if fewer are that near
 _SIMULATED = 256  # pixels of a side
 
@@ -38,11 +39,11 @@ def directedness(slabs: list[tuple[Array, Array]], spectrum: Callable[[Array], A
 
     Each slab is brightness and where it is clipped; windows with such a pixel do not count. The
     spectrum is the variance of an orthonormal cosine over its radial frequency (1: one half of the
-    sampling rate along an axis). 1 if no window is left.
+    sampling rate along an axis). 1 if fewer than 16 windows are left.
     """
     seen = [_windows(slab, clipped) for slab, clipped in slabs if min(slab.shape) > _SIDE]
     energies, directions = np.concatenate([np.empty((2, 0)), *seen], axis=1)
-    if not len(energies):
+    if len(energies) < _LEAST_WINDOWS:
         return 1.0
     noise_energies, of_noise = _windows(_simulated(spectrum))
     distances = np.abs(np.log(energies / noise_energies.mean()))
