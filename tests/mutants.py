@@ -1352,6 +1352,27 @@ MUTANTS = [
         ("imaging/test_scale_mixture.py::test_texture_is_no_noise",),
     ),
     Mutant(
+        "fur is taken for correlated noise of photographs",
+        "imaging/noise/scale_mixture.py",
+        "needed *= direction**_POWER",
+        "needed *= 1.0",
+        ("imaging/test_scale_mixture.py::test_fur_behind_little_noise_is_not_removed",),
+    ),
+    Mutant(
+        "the direction of texture that is stronger than the noise counts",
+        "imaging/noise/direction.py",
+        "limit = max(_NEAR, float(np.quantile(distances, _LEAST_SHARE)))",
+        "limit = math.inf",
+        ("imaging/test_noise_direction.py::test_stronger_texture_does_not_count",),
+    ),
+    Mutant(
+        "edges out of focus are a direction of noise",
+        "imaging/noise/direction.py",
+        "fine = slab - gaussian_filter(slab, _SMOOTH)",
+        "fine = slab",
+        ("imaging/test_noise_direction.py::test_what_is_out_of_focus_is_no_direction_of_noise",),
+    ),
+    Mutant(
         "the noise of photographs has one level everywhere",
         "imaging/noise/scale_mixture.py",
         "levels = np.exp(2 * spread * _LEVELS)[:, np.newaxis, np.newaxis]",
@@ -1387,8 +1408,8 @@ MUTANTS = [
     Mutant(
         "the texture of magnified images is taken for noise",
         "imaging/noise/scale_mixture.py",
-        "if level < _LEAST_LEVEL or brightness.is_magnified:",
-        "if level < _LEAST_LEVEL:",
+        "if brightness.level < _LEAST_LEVEL * _N_LEVELS or brightness.is_magnified:",
+        "if brightness.level < _LEAST_LEVEL * _N_LEVELS:",
         ("imaging/test_scale_mixture.py::test_a_magnified_image_has_no_noise",),
     ),
     Mutant(

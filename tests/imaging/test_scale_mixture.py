@@ -118,6 +118,19 @@ def test_fur_that_a_jpeg_has_blurred_is_no_noise(quality):
     assert noise_in(np.array(Image.open(file))) is None
 
 
+@pytest.mark.parametrize("width", [0.5, 0.6])
+def test_fur_behind_little_noise_is_not_removed(width, rng):
+    clean = data.cat()[22:278, 97:353].astype(float)
+    noisy = np.clip(np.rint(clean + blurred(clean.shape, width, 4.0, rng)), 0, 255)
+    file = io.BytesIO()
+    Image.fromarray(noisy.astype(np.uint8)).save(file, "JPEG", quality=90)
+    noisy = np.array(Image.open(file))
+    found, judged = mixture_noise(samples_of(noisy))
+    assert found is None
+    assert judged.confidence <= 0.5
+    assert judged.evidence.endswith("because it has a direction, as texture has")
+
+
 @pytest.mark.parametrize("name", ["astronaut", "coffee", "cat"])
 def test_a_magnified_image_has_no_noise(name):
     small = getattr(data, name)()[100:228, 100:228].astype(float)

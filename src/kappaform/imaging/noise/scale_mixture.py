@@ -16,8 +16,8 @@ Fisher scoring. Compare Portilla, Full blind denoising through noise covariance 
 Gaussian scale mixtures in the wavelet domain, 2004.
 
 Whether noise is correlated is decided by the likelihood of a free spectrum over that of a constant
-one. It is measured in nats per patch, because the model, not the number of patches, limits what it
-can tell.
+one, in nats per patch: the model, not the number of patches, limits what it can tell. The more
+direction there is where the noise should be alone (`direction`), the more is needed.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ import numpy as np
 
 from kappaform.checks import Array
 from kappaform.imaging.noise.correlated import Correlated
+from kappaform.imaging.noise.direction import directedness
 from kappaform.imaging.noise.kinds import Varying
 from kappaform.imaging.noise.wavelets import Sample, is_clipped
 from kappaform.imaging.patches import grid_of, rows_at
@@ -46,6 +47,7 @@ _N_GROUPS = 8  # of brightness, whose levels are compared
 #: Radial frequencies (1: one half of the sampling rate along an axis) where \log N is a parameter.
 _KNOTS = np.array([0.15, 0.45, 0.9])
 _LEAST_FREQUENCY = 0.08  # below, the spectrum is constant
+_LARGEST_FREQUENCY = 1.24  # that of the finest cosine; above, it is constant, too
 #: Exponents of the power laws of the signal, and how fast high frequencies are lost.
 _SIGNALS = ((1.2, 0.0), (1.2, 3.0), (2.4, 0.0), (2.4, 3.0))
 _N_ENERGIES = 8  # of the signal, besides none
@@ -63,8 +65,8 @@ _FREE = np.array([1.4, 2.0]), np.array([1.4, 1.2])  # mean and deviation of diff
 _WHITE = np.zeros(2), np.full(2, 0.03)
 
 # Chosen on real pictures with references and on simulated cameras (benchmarks/bench_noise.py).
-_LEAST_GAIN = 0.5  # nats per patch, of correlated over white noise
-_GAIN_PER_LEVEL = 7.0  # and so much more for a given level as large as the range of values
+_LEAST_GAIN = 0.5  # nats per patch, of correlated over white noise, if it has no direction
+_POWER = 2.35  # of directedness, by which more is needed
 _LEAST_LEVEL = 0.004  # over the range of values: less is not worth removing
 #: Levels that are given: so many tau above the median. Noise is stronger in texture, where it is
 #: hard to measure, and too high an estimate costs less than too low a one.
@@ -163,11 +165,13 @@ def mixture_noise(samples: list[Sample]) -> tuple[MixtureNoise | None, Evidence]
     brightness, white = fit_spectrum(squares[0]), fit_spectrum(squares[0], _WHITE)
     if brightness is None or white is None:
         return nothing
-    level = brightness.level / _N_LEVELS
-    if level < _LEAST_LEVEL or brightness.is_magnified:
+    if brightness.level < _LEAST_LEVEL * _N_LEVELS or brightness.is_magnified:
         return nothing
     gain = brightness.log_likelihood - white.log_likelihood
-    needed = _LEAST_GAIN + _GAIN_PER_LEVEL * level * math.exp(_ABOVE_MEDIAN * brightness.spread)
+    needed = _LEAST_GAIN
+    if gain >= needed:
+        direction = _directedness(samples, [scale / unit for scale in scales], brightness)
+        needed *= direction**_POWER
     evidence = _evidence(gain, needed, brightness)
     if gain < needed:
         return None, evidence
@@ -193,7 +197,8 @@ def within_a_fifth(error: float) -> float:
 def _evidence(gain: float, needed: float, found: Spectrum) -> Evidence:
     """Probability that the kind of noise is right, and the level of correlated noise.
 
-    The errors of the model do not average out. What is needed counts as two of their deviations.
+    The errors of the model do not average out: what is needed counts as two of their deviations.
+    With less, texture may hide correlated noise.
     """
     of_kind = 0.5 + 0.5 * math.erf(abs(gain - needed) / (needed / 2) / math.sqrt(2))
     error = found.spread / math.sqrt(_COUNTED * found.n_patches)
@@ -202,7 +207,27 @@ def _evidence(gain: float, needed: float, found: Spectrum) -> Evidence:
         f"correlated noise explains a patch better than white noise by {gain:.2f} nats; "
         f"{needed:.2f} are needed"
     )
-    return Evidence(of_kind * of_level, words)
+    if needed > _LEAST_GAIN:
+        words += ", because it has a direction, as texture has"
+    most = 0.5 if _LEAST_GAIN <= gain < needed else 1.0
+    return Evidence(min(of_kind * of_level, most), words)
+
+
+def _directedness(samples: list[Sample], scales: list[float], noise: Spectrum) -> float:
+    """How much more direction brightness has than this noise, at least 1."""
+    weights = colour_components(len(samples))[0] * scales
+    slabs = []
+    for number in range(len(samples[0].slabs)):
+        channels = [sample.slabs[number] for sample in samples]
+        clipped = is_clipped(samples, False, number)
+        slabs.append((np.tensordot(weights, channels, axes=1), clipped))
+
+    def spectrum(frequencies: Array) -> Array:
+        curves = _parabolas(np.clip(frequencies.ravel(), _LEAST_FREQUENCY, _LARGEST_FREQUENCY))
+        variances: Array = np.exp(noise.log_variances @ curves) + _ROUNDING
+        return variances.reshape(frequencies.shape)
+
+    return max(1.0, directedness(slabs, spectrum))
 
 
 def _level_curve(squares: Array, means: Array, alike: Spectrum) -> tuple[Array, Array] | None:
