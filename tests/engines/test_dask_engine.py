@@ -22,12 +22,16 @@ ROWS = 3000  # of a block of `generated`
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Two worker processes."""
+    """Two worker processes, which have all the time they need to start."""
     from distributed import LocalCluster
 
-    with LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
-    ) as running:
+    patient = {f"distributed.comm.timeouts.{name}": "300s" for name in ("connect", "tcp")}
+    with (
+        dask.config.set(patient),
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
+        ) as running,
+    ):
         yield running
 
 
@@ -177,7 +181,7 @@ def test_a_killed_worker_changes_nothing(client):
             os.kill(victim, signal.SIGKILL)
 
     result = kf.learn(signals, callback=kill, **options)
-    client.wait_for_workers(2, timeout=60)
+    client.wait_for_workers(2, timeout=300)
     assert victim not in client.run(os.getpid).values()
     np.testing.assert_array_equal(result.transform, undisturbed.transform)
     np.testing.assert_array_equal(result.loss, undisturbed.loss)
