@@ -1207,8 +1207,8 @@ MUTANTS = [
     Mutant(
         "a range of values does not hold for constant images",
         "imaging/masked.py",
-        "image = within(values.astype(dtype), part.value_range, dtype)",
-        "image = values.astype(dtype)",
+        "return within(values.astype(dtype), part.value_range, dtype)",
+        "return values.astype(dtype)",
         ("imaging/test_denoise.py::test_a_range_of_values_holds_where_there_is_nothing_to_remove",),
     ),
     Mutant(
@@ -1602,6 +1602,13 @@ MUTANTS = [
         "return self.n_worse < self.patience or self.n_rounds < self.least_rounds",
         "return True",
         (f"{INPAINT}::test_rounds_end_when_held_out_pixels_get_worse",),
+    ),
+    Mutant(
+        "the last rounds are repeated whatever the trial shows",
+        "imaging/cleaning/fill_rounds.py",
+        "if watch.squared_error(mean) <= MOST_LOSS * watch.least:",
+        "if True:",
+        (f"{INPAINT}::test_last_rounds_are_repeated_if_a_trial_does_no_harm",),
     ),
     Mutant(
         "all noise is assumed in a filled image",
