@@ -27,8 +27,7 @@ RUN = 8
 #: Reference patches that are compared with others at once.
 LANES = 16
 #: Shifts for which they are compared at once: 8 sums that do not wait for each other. With 4 a
-#: search takes 10 % longer (AVX-512); kernels for AVX2, with half the registers, gain about as much
-#: from 8.
+#: search takes 10 % longer (AVX-512); kernels for AVX2, with half the registers, like 8 as well.
 SHIFTS = 8
 
 _intrinsic: Any = intrinsic  # its types are those of the function, which gets one argument more
