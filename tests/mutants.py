@@ -1542,6 +1542,13 @@ MUTANTS = [
         (f"{INPAINT}::test_rounds_end_when_held_out_pixels_get_worse",),
     ),
     Mutant(
+        "the last rounds are repeated whatever the trial shows",
+        "imaging/cleaning/fill_rounds.py",
+        "if watch.squared_error(mean) <= MOST_LOSS * watch.least:",
+        "if True:",
+        (f"{INPAINT}::test_last_rounds_are_repeated_if_a_trial_does_no_harm",),
+    ),
+    Mutant(
         "all noise is assumed in a filled image",
         "imaging/masked.py",
         "math.sqrt(1 - _LESS_NOISE * float(its[is_known].mean()))",

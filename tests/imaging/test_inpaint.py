@@ -9,6 +9,7 @@ from group_cases import CASES
 from skimage.data import astronaut, camera
 
 import kappaform as kf
+from kappaform.imaging.cleaning import fill_rounds
 from kappaform.imaging.cleaning.fill_plan import Plan
 from kappaform.imaging.cleaning.fill_rounds import Watch
 from kappaform.imaging.cleaning.first_guess import (
@@ -119,6 +120,27 @@ def test_rounds_do_not_end_before_the_assumed_error_is_a_quarter(quality, missin
     watch = Watch(given, held, plan.least_rounds)
     gone_on = [watch.goes_on([given[0] + 1.0 + i]) for i in range(plan.least_rounds)]
     assert gone_on == [True] * (plan.least_rounds - 1) + [False]
+
+
+@pytest.mark.parametrize(
+    ("missing", "most_loss", "expected"), [(0.02, 2.0, 1), (0.5, 2.0, 3), (0.5, 0.0, 2)]
+)
+def test_last_rounds_are_repeated_if_a_trial_does_no_harm(
+    missing, most_loss, expected, monkeypatch
+):
+    """Smaller and larger patches in turn: a trial without the held-out pixels, then the last."""
+    sides, one_round = [], fill_rounds._one_round
+
+    def spy(images, given, known, deviation, search, *rest):
+        sides.append(search.patch_shape[1])
+        return one_round(images, given, known, deviation, search, *rest)
+
+    monkeypatch.setattr(fill_rounds, "_one_round", spy)
+    monkeypatch.setattr(fill_rounds, "MOST_LOSS", most_loss)
+    kf.inpaint(PICTURE, np.random.default_rng(0).random(PICTURE.shape) < missing)
+    others = sides[0]
+    assert [side for side in sides if side != others] == [others - 1, others + 1] * expected
+    assert sides[-2:] == [others - 1, others + 1]
 
 
 def test_held_out_pixels_have_no_part_in_where_rounds_start(rng):

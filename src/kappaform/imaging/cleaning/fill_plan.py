@@ -30,8 +30,11 @@ _EFFORTS: dict[Quality, Effort] = {
 _FALL_BY_DENSITY = 0.35  # the more is missing around a hole, the slower the error may decrease
 FIRST_ERROR = 1.2  # assumed in the first round, over the measured one of the first guess
 LEAST_ERROR = 1 / 40  # over the same: the last round at the latest
-LAST_ERROR = 2.0  # assumed in the averaged last rounds, over that of the best round
+LAST_ERROR = 2.0  # assumed in the last rounds, over that of the best round
 LEAST_GAIN = 2e-3  # by which a round reduces the squared error of held-out pixels: 0.01 dB
+# The last rounds are repeated, unless they increase that error by more than this factor: on
+# irregular texture they may (1.008), where repeating lost 0.1 dB; up to 1.0024 it gained.
+MOST_LOSS = 1.005
 # Fraction of the known pixels around holes, and the larger one with which small images have that
 # many; chosen on parts of eight photographs, with 80 % missing: +0.17 dB (docs/inpainting.md).
 HELD_OUT, MOST_HELD_OUT, ENOUGH_HELD_OUT = 0.015, 0.06, 800
@@ -44,6 +47,10 @@ MEMBERS, LEAST_MEMBERS, FEWER = 100, 50, 0.95  # of a group: at first, at least,
 _DENSE = 0.65  # missing around a hole: from here on patches are larger, and so is what is compared
 _SPARSE = 0.3  # below, smaller patches are as good and faster
 _PLANE_SIDES, _PLANE_RADIUS = (6, 7, 8), 20
+# Patches of the last two rounds: their sides differ by these from those in the others. Unless few
+# pixels are missing, groups are larger and denser then.
+# Chosen on parts of twelve photographs, of which 2, 50 and 80 % were missing.
+_LAST_SIDES, _LAST_MEMBERS = (-1, 1), 70
 _VOLUME_SIDES, _VOLUME_RADIUS = (3, 3, 4), 5
 _MOVIE_RADIUS, _FRAMES = 14, 2
 
@@ -56,7 +63,8 @@ class Plan(NamedTuple):
     factor: float  #: by which it decreases
     least_rounds: int
     n_rounds: int  #: at most
-    last: tuple[Search, ...]  #: patches of the last rounds, whose results are averaged
+    last: tuple[Search, ...]  #: groups of the last rounds, whose results are averaged
+    tried: bool  #: whether the last rounds are tried before, and repeated if they do no harm
     joint: bool
 
     @classmethod
@@ -74,19 +82,30 @@ class Plan(NamedTuple):
         effort = _EFFORTS[quality]
         context = 2 if density > _DENSE else 0
 
-        def search(more: int = 0) -> Search:
+        def search(more: int = 0, denser: int = 0) -> Search:
             sides = _PLANE_SIDES[level] + more, _VOLUME_SIDES[level]
-            return search_of(shape, sides, effort.overlap, context, frames, joint)
+            return search_of(shape, sides, effort.overlap + denser, context, frames, joint)
 
         flat = len(shape) == 2 or frames or joint
-        last = (search(-1), search(1)) if flat and quality != "fast" else ()
+        last: tuple[Search, ...] = ()
+        if flat and quality != "fast":
+            members = _LAST_MEMBERS if level else LEAST_MEMBERS
+            two = (search(more, denser=min(level, 1)) for more in _LAST_SIDES)
+            last = tuple(each._replace(n_members=members) for each in two)
         factor = min(effort.fall + _FALL_BY_DENSITY * density, 0.9)
         least, most = (
             1 + math.ceil(math.log(end) / math.log(factor))
             for end in (_LEAST_FALL, LEAST_ERROR / FIRST_ERROR)
         )
         least = max(least, _LEAST_ROUNDS)
-        return cls(search(), FIRST_ERROR * error, factor, least, most, last, joint)
+        return cls(
+            search(), FIRST_ERROR * error, factor, least, most, last, bool(level and last), joint
+        )
+
+    def groups_in(self, number: int) -> Search:
+        """Groups in a round: ever smaller ones, from 0 on."""
+        n_members = max(LEAST_MEMBERS, round(MEMBERS * FEWER**number))
+        return self.search._replace(n_members=n_members)
 
 
 def search_of(

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from kappaform.imaging.cleaning.fill_plan import (
-    FEWER,
     LAST_ERROR,
     LEAST_GAIN,
-    LEAST_MEMBERS,
     MANY_HELD_OUT,
-    MEMBERS,
+    MOST_LOSS,
     ROUNDS_WITHOUT,
     Plan,
 )
@@ -78,26 +77,61 @@ def in_rounds(
     images = list(start)
     used = known if held is None else [k & ~h for k, h in zip(known, held, strict=True)]
     n_rounds = ROUNDS_WITHOUT if held is None else plan.n_rounds
-    *parts, last = progress.sections([*[1] * n_rounds, 1 + len(plan.last)])
+    n_last = len(plan.last)
+    *parts, trial, last = progress.sections([*[1] * n_rounds, plan.tried * n_last, 1 + 2 * n_last])
     watch, deviation = Watch(given, held, plan.least_rounds), 1.0
+    n_pairs, repeats = 1, plan.tried and held is not None
     for i, part in enumerate(parts):
-        better = _one_round(images, given, used, plan.factor**i, i, plan.search, groups_of, part)
+        groups = plan.groups_in(i)
+        better = _one_round(images, given, used, plan.factor**i, groups, groups_of, part)
         if not watch.goes_on(better):
             break
         images = better
         if watch.n_worse == 0:
             deviation = plan.factor**i
         if callback and callback(_told(i, plan, watch)):
+            repeats = False
             break
+    pair = partial(
+        _pair,
+        given=given,
+        deviation=LAST_ERROR * deviation,
+        searches=plan.last,
+        groups_of=groups_of,
+    )
+    if repeats:
+        mean, after = pair(images, known=used, progress=trial)
+        if watch.squared_error(mean) <= MOST_LOSS * watch.least:
+            images, n_pairs = after, 2
     images = [chosen(k, g, x) for k, g, x in zip(known, given, images, strict=True)]
-    part, *rest = last.sections([1] * (1 + len(plan.last)))
-    images = _one_round(images, given, known, deviation, n_rounds, plan.search, groups_of, part)
-    ends = [
-        _one_round(images, given, known, LAST_ERROR * deviation, n_rounds, search, groups_of, its)
-        for search, its in zip(plan.last, rest, strict=True)
-    ] or [images]
-    doubles = ([cast(image, np.float64) for image in each] for each in zip(*ends, strict=True))
-    return [sum(each) / len(each) for each in doubles]
+    part, *rest = last.sections([1, *[n_last] * n_pairs])
+    groups = plan.groups_in(n_rounds)
+    images = _one_round(images, given, known, deviation, groups, groups_of, part)
+    for its in rest:
+        mean, images = pair(images, known=known, progress=its)
+    return mean
+
+
+def _pair(
+    images: list[Any],
+    given: Sequence[Any],
+    known: Sequence[Any],
+    deviation: float,
+    searches: Sequence[Search],
+    groups_of: GroupsOf,
+    progress: Progress,
+) -> tuple[list[Any], list[Any]]:
+    """Rounds with different patches in turn: the mean of their results, float64, and the last one.
+
+    Without any, these are the given images.
+    """
+    results = []
+    for search, part in zip(searches, progress.sections([1] * len(searches)), strict=True):
+        images = _one_round(images, given, known, deviation, search, groups_of, part)
+        results.append(images)
+    each = zip(*(results or [images]), strict=True)
+    doubles = ([cast(image, np.float64) for image in some] for some in each)
+    return [sum(some) / len(some) for some in doubles], images
 
 
 def _told(i: int, plan: Plan, watch: Watch) -> InpaintRound:
@@ -120,10 +154,8 @@ class Watch:
     def goes_on(self, images: Sequence[Any]) -> bool:
         if self.held is None:
             return True
-        pairs = zip(images, self.held, strict=True)
-        errors = [cast(image[held] - given[held], np.float64) for image, (given, held) in pairs]
-        error = sum(float((each**2).sum()) for each in errors)
-        self.error = math.sqrt(error / sum(map(len, errors)))
+        error = self.squared_error(images)
+        self.error = math.sqrt(error)
         if error <= (1 - LEAST_GAIN) * self.least:
             self.least, self.n_worse = error, 0
         else:
@@ -131,20 +163,24 @@ class Watch:
         self.n_rounds += 1
         return self.n_worse < self.patience or self.n_rounds < self.least_rounds
 
+    def squared_error(self, images: Sequence[Any]) -> float:
+        """Mean over the held-out pixels."""
+        pairs = zip(images, self.held or (), strict=True)
+        errors = [cast(image[held] - given[held], np.float64) for image, (given, held) in pairs]
+        return sum(float((each**2).sum()) for each in errors) / sum(map(len, errors))
+
 
 def _one_round(
     images: Sequence[Any],
     given: Sequence[Any],
     known: Sequence[Any],
     deviation: float,
-    number: int,
     search: Search,
     groups_of: GroupsOf,
     progress: Progress,
 ) -> list[Any]:
     """The components after one more round."""
-    n_members = max(LEAST_MEMBERS, round(MEMBERS * FEWER**number))
-    groups = groups_of(images[0], search._replace(n_members=n_members))
+    groups = groups_of(images[0], search)
     of_search, *of_components = progress.sections([1] * (1 + len(images)))
     groups.find(images[0], of_search)
     each = zip(images, given, known, of_components, strict=True)
