@@ -49,7 +49,7 @@ _SPARSE = 0.3  # below, smaller patches are as good and faster
 _PLANE_SIDES, _PLANE_RADIUS = (6, 7, 8), 20
 # Patches of the last two rounds: their sides differ by these from those in the others. Unless few
 # pixels are missing, groups are larger and denser then.
-# Chosen on parts of ten photographs, of which 2, 50 and 80 % were missing.
+# Chosen on parts of twelve photographs, of which 2, 50 and 80 % were missing.
 _LAST_SIDES, _LAST_MEMBERS = (-1, 1), 70
 _VOLUME_SIDES, _VOLUME_RADIUS = (3, 3, 4), 5
 _MOVIE_RADIUS, _FRAMES = 14, 2
