@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from group_cases import CASES, PLANE, ROUNDS, picture, some_covariance
 
-from kappaform.imaging.cleaning import groups, scales
+from kappaform.imaging.cleaning import groups, stages
 from kappaform.imaging.progress import Progress
 
 torch = pytest.importorskip("torch")
@@ -153,10 +153,10 @@ def test_halves_and_smooth_parts_are_those_of_arrays(
     image = rng.standard_normal(shape).astype(dtype)
     tensor = torch.tensor(image, device=device)
     half = naive.halved(image, patch_shape)
-    np.testing.assert_allclose(scales.halved(tensor, patch_shape).cpu(), half, atol=tolerance)
+    np.testing.assert_allclose(stages.halved(tensor, patch_shape).cpu(), half, atol=tolerance)
     other = rng.standard_normal(half.shape).astype(dtype)
-    found = scales.with_smooth_part(tensor, torch.tensor(other, device=device))
-    expected = naive.with_smooth_part(image, other, scales._TAKEN)
+    found = stages.with_smooth_part(tensor, torch.tensor(other, device=device))
+    expected = naive.with_smooth_part(image, other, stages._TAKEN)
     assert (found.dtype, found.device) == (tensor.dtype, tensor.device)
     np.testing.assert_allclose(found.cpu(), expected, rtol=0, atol=tolerance)
     np.testing.assert_array_equal(tensor.cpu(), image)

@@ -97,7 +97,7 @@ def test_a_patch_shape_that_does_not_fit_is_rejected(shape, fitted, tmp_path):
 
 
 def test_an_unknown_word_for_the_mean_is_rejected(fitted, tmp_path):
-    with pytest.raises(ValueError, match="patch_mean='gone': choose 'kept' or 'removed'"):
+    with pytest.raises(ValueError, match="patch_mean='gone' is unknown: choose one of"):
         kf.save(tmp_path / "t", fitted, patch_mean="gone")
 
 
