@@ -10,7 +10,7 @@ from skimage.data import astronaut, camera
 
 import kappaform as kf
 from kappaform.imaging.cleaning import fill_rounds
-from kappaform.imaging.cleaning.fill_plan import Plan
+from kappaform.imaging.cleaning.fill_plan import LEAST_MEMBERS, Plan
 from kappaform.imaging.cleaning.fill_rounds import Watch
 from kappaform.imaging.cleaning.first_guess import (
     first_guess,
@@ -107,6 +107,14 @@ def test_rounds_end_when_held_out_pixels_get_worse():
     for gain in (0.0, 0.1, 0.2, 0.2):  # the last may be chance
         assert few.goes_on([given[0] + 1.0 - gain])
     assert not few.goes_on([given[0] + 0.8])
+
+
+@pytest.mark.parametrize(("side", "repeated"), [(1448, True), (1449, False)])
+def test_last_rounds_are_repeated_with_denser_groups_unless_the_image_is_large(side, repeated, rng):
+    known = rng.random((64, 64)) > 0.5
+    plan = Plan.of((side, side), [known], 1.0, "balanced", frames=False, joint=False)
+    assert plan.tried == repeated
+    assert (plan.last[0].n_members > LEAST_MEMBERS) == repeated
 
 
 @pytest.mark.parametrize("missing", [0.02, 0.5, 0.8])

@@ -48,9 +48,10 @@ _DENSE = 0.65  # missing around a hole: from here on patches are larger, and so 
 _SPARSE = 0.3  # below, smaller patches are as good and faster
 _PLANE_SIDES, _PLANE_RADIUS = (6, 7, 8), 20
 # Patches of the last two rounds: their sides differ by these from those in the others. Unless few
-# pixels are missing, groups are larger and denser then.
+# pixels are missing or the image is large, groups are larger and denser then.
 # Chosen on parts of twelve photographs, of which 2, 50 and 80 % were missing.
 _LAST_SIDES, _LAST_MEMBERS = (-1, 1), 70
+_MOST_REPEATED = 2**21  # pixels: more would wait for up to twice as long, and gain less
 _VOLUME_SIDES, _VOLUME_RADIUS = (3, 3, 4), 5
 _MOVIE_RADIUS, _FRAMES = 14, 2
 
@@ -87,10 +88,11 @@ class Plan(NamedTuple):
             return search_of(shape, sides, effort.overlap + denser, context, frames, joint)
 
         flat = len(shape) == 2 or frames or joint
+        careful = level > 0 and math.prod(shape) <= _MOST_REPEATED
         last: tuple[Search, ...] = ()
         if flat and quality != "fast":
-            members = _LAST_MEMBERS if level else LEAST_MEMBERS
-            two = (search(more, denser=min(level, 1)) for more in _LAST_SIDES)
+            members = _LAST_MEMBERS if careful else LEAST_MEMBERS
+            two = (search(more, denser=int(careful)) for more in _LAST_SIDES)
             last = tuple(each._replace(n_members=members) for each in two)
         factor = min(effort.fall + _FALL_BY_DENSITY * density, 0.9)
         least, most = (
@@ -98,9 +100,8 @@ class Plan(NamedTuple):
             for end in (_LEAST_FALL, LEAST_ERROR / FIRST_ERROR)
         )
         least = max(least, _LEAST_ROUNDS)
-        return cls(
-            search(), FIRST_ERROR * error, factor, least, most, last, bool(level and last), joint
-        )
+        tried = careful and bool(last)
+        return cls(search(), FIRST_ERROR * error, factor, least, most, last, tried, joint)
 
     def groups_in(self, number: int) -> Search:
         """Groups in a round: ever smaller ones, from 0 on."""
