@@ -7,7 +7,7 @@ gives the same result, however the device works.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -90,20 +90,9 @@ class TensorGroups:
         unit, unit_of_weights = (
             2.0 ** (_SUM_BITS - math.ceil(math.log2(limit))) for limit in (largest, most)
         )
-        for part in self._parts(n * k):
-            places = self.starts[part, None] + self.steps[self.members[part]]
-            pixels = places[..., None] + self.offsets
-            ours, given, known = (image[pixels] for image in flat)
-            estimates, weight, left = _denoised(ours, given, known, noise, fraction, least)
-            kept = fraction / left
-            weighted = estimates * (weight[..., None] * unit)
-            values[0].index_add_(0, pixels.reshape(-1), weighted.round().long().reshape(-1))
-            weighted *= 1 - kept
-            values[1].index_add_(0, pixels.reshape(-1), weighted.round().long().reshape(-1))
-            marks = weight.double() * unit_of_weights
-            weights[0].index_add_(0, places.reshape(-1), marks.round().long().reshape(-1))
-            marks *= kept[..., 0].double()
-            weights[1].index_add_(0, places.reshape(-1), marks.round().long().reshape(-1))
+        add_groups = _adder_of_groups(noisy, k, n)
+        sums_and_units = (values, weights), (unit, unit_of_weights)
+        add_groups(flat, self, noise, fraction, least, *sums_and_units)
         units = unit, unit, unit_of_weights, unit_of_weights
         sums = [
             (each.double() / one).to(noisy.dtype).view(noisy.shape)
@@ -130,9 +119,46 @@ class TensorGroups:
         report(progress, 1.0, guide)
         return found
 
-    def _parts(self, entries: int) -> Iterator[slice]:
-        size = max(1, _GROUP_ENTRIES // entries)
-        return (slice(i, i + size) for i in range(0, len(self.members), size))
+
+def _adder_of_groups(image: Tensor, n_members: int, n_pixels: int) -> Callable:
+    """What adds denoised groups of this size to sums: a kernel, or operations of torch."""
+    if image.is_cuda:
+        try:
+            from kappaform.imaging.cleaning.triton_groups import add_groups, can_denoise
+        except ImportError:
+            pass
+        else:
+            if can_denoise(image, n_members, n_pixels):
+                return add_groups
+    return add_groups_by_torch
+
+
+def add_groups_by_torch(
+    images: Sequence[Tensor],
+    groups: TensorGroups,
+    noise: Tensor,
+    fraction: float,
+    least: float,
+    sums: tuple[Tensor, Tensor],
+    units: tuple[float, float],
+) -> None:
+    """What `triton_groups.add_groups` does, also where there is no Triton."""
+    (values, weights), (unit, unit_of_weights) = sums, units
+    size = max(1, _GROUP_ENTRIES // (len(groups.offsets) * groups.members.shape[1]))
+    for starts, members in zip(groups.starts.split(size), groups.members.split(size), strict=True):
+        places = starts[:, None] + groups.steps[members]
+        pixels = places[..., None] + groups.offsets
+        ours, given, known = (image[pixels] for image in images)
+        estimates, weight, left = _denoised(ours, given, known, noise, fraction, least)
+        kept = fraction / left
+        weighted = estimates * (weight[..., None] * unit)
+        values[0].index_add_(0, pixels.reshape(-1), weighted.round().long().reshape(-1))
+        weighted *= 1 - kept
+        values[1].index_add_(0, pixels.reshape(-1), weighted.round().long().reshape(-1))
+        marks = weight.double() * unit_of_weights
+        weights[0].index_add_(0, places.reshape(-1), marks.round().long().reshape(-1))
+        marks *= kept[..., 0].double()
+        weights[1].index_add_(0, places.reshape(-1), marks.round().long().reshape(-1))
 
 
 def _denoised(
