@@ -15,7 +15,7 @@ if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # read when triton is imported
 pytest.importorskip("triton")
 
-from kappaform.imaging.cleaning import torch_groups, triton_groups  # noqa: E402
+from kappaform.imaging.cleaning import torch_groups, triton, triton_groups  # noqa: E402
 from kappaform.imaging.cleaning.torch_groups import TensorGroups  # noqa: E402
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -91,3 +91,28 @@ def test_the_same_tensors_give_the_same_bits(rng):
     found, tensors = groups_of((1, 17, 22), CASES["plane"][1], rng)
     for one, other in zip(*(found.denoised(*tensors, None, 0.3) for _ in range(2)), strict=True):
         assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("shape", "sides", "radius"),
+    [((1, 19, 23), (1, 4, 4), (0, 12, 13)), ((5, 7, 9), (2, 3, 2), (2, 3, 4))],
+)
+def test_distances_are_those_of_the_definition(shape, sides, radius, rng):
+    image = rng.normal(size=shape).astype(np.float32)
+    last = np.subtract(shape, sides)
+    corners = rng.integers(0, last + 1, size=(13, 3), dtype=np.int32)
+    corners[:2] = np.zeros(3), last  # most shifts from these lead outside
+    around = [np.arange(-r, r + 1) for r in radius]
+    shifts = np.stack(np.meshgrid(*around, indexing="ij"), -1).reshape(-1, 3).astype(np.int32)
+
+    def patch(corner):
+        return image[tuple(slice(c, c + side) for c, side in zip(corner, sides, strict=True))]
+
+    expected = np.full((len(corners), len(shifts)), np.inf)
+    for i, corner in enumerate(corners):
+        for j, there in enumerate(corner + shifts):
+            if (there >= 0).all() and (there <= last).all():
+                expected[i, j] = ((patch(there) - patch(corner)) ** 2).sum(dtype=float)
+    tensors = (torch.tensor(a, device=DEVICE) for a in (image, corners, shifts))
+    found = triton.squared_distances(*tensors, sides)
+    np.testing.assert_allclose(found.cpu(), expected, rtol=1e-5)
