@@ -92,6 +92,16 @@ MUTANTS = [
         "forceinline=False",
         ("engines/test_jit.py::test_what_a_kernel_calls_becomes_a_part_of_it",),
     ),
+    Mutant(
+        "kernels count references to arrays in what they call",
+        "jit.py",
+        '{"_nrt": allocates}',
+        '{"_nrt": True}',
+        (
+            "engines/test_jit.py"
+            "::test_what_a_kernel_calls_counts_references_only_if_it_allocates[largest_sum-False]",
+        ),
+    ),
     # --- a union of transforms
     Mutant(
         "a union that grows is lost on Ctrl-C",

@@ -21,9 +21,14 @@ from typing import Any
 from numba import njit
 
 
-def inlined(fastmath: set[str]) -> Callable[[Callable[..., Any]], Any]:
-    """Decorator for a function that kernels call: it becomes a part of each of them."""
-    return njit(nogil=True, fastmath=fastmath, forceinline=True)
+def inlined(fastmath: set[str], *, allocates: bool = False) -> Callable[[Callable[..., Any]], Any]:
+    """Decorator for a function that kernels call: it becomes a part of each of them.
+
+    References to its arrays are counted only if it allocates some. Counting is atomic, in every
+    call, and takes longer than the search for the largest of 64 entries.
+    """
+    unnamed_in_stubs: Any = {"_nrt": allocates}
+    return njit(nogil=True, fastmath=fastmath, forceinline=True, **unnamed_in_stubs)
 
 
 def kernel(fastmath: set[str]) -> Callable[[Callable[..., Any]], Any]:

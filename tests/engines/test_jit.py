@@ -8,6 +8,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 from numba.core.dispatcher import Dispatcher
 
@@ -72,6 +73,29 @@ def test_what_a_kernel_calls_becomes_a_part_of_it(module):
     found = [kernels[name].targetoptions for name in called & kernels.keys()]
     assert found
     assert all(options.get("forceinline") for options in found)
+
+
+def largest_sum(rows):
+    largest = 0.0
+    for i in range(len(rows)):
+        if rows[i, 0] > largest:
+            largest = max(largest, rows[i].sum())
+    return largest
+
+
+def ones_like(rows):
+    return np.ones(rows.shape[0])
+
+
+@pytest.mark.parametrize(("function", "allocates"), [(largest_sum, False), (ones_like, True)])
+def test_what_a_kernel_calls_counts_references_only_if_it_allocates(function, allocates):
+    called = jit.inlined(set(), allocates=allocates)(function)
+    kernel = jit.kernel(set())(lambda rows: np.sum(called(rows)))
+    rows = np.ones((2, 3))
+    before = sys.getrefcount(rows)
+    assert kernel(rows) == function(rows).sum()
+    assert sys.getrefcount(rows) == before
+    assert ("NRT_" in called.inspect_llvm(called.signatures[0])) == allocates
 
 
 def test_a_kernel_is_compiled_again_where_a_file_that_it_imports_changed(tmp_path):

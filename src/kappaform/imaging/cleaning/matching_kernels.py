@@ -21,10 +21,10 @@ from kappaform.jit import inlined
 
 # Sums may be reordered: that is what makes them fast, and on one machine they are always the same.
 _FLAGS = {"contract", "reassoc", "nsz", "arcp"}
-_inlined = inlined(_FLAGS)
+_inlined, _allocating = inlined(_FLAGS), inlined(_FLAGS, allocates=True)
 
 
-@_inlined
+@_allocating
 def steps_of_pixels(planes, depth, columns):
     """Steps to the planes of the columns of a block, for each layer: of references, and at shifts.
 
@@ -44,7 +44,7 @@ def steps_of_pixels(planes, depth, columns):
     return here, there
 
 
-@_inlined
+@_allocating
 def references_inside(first, room, step, n_refs, columns):
     """First and last (excluded) reference whose patch is inside the image, for each shift."""
     bounds = np.zeros((columns.shape[0], 2), np.int64)
@@ -122,7 +122,7 @@ def set_terms(parts, first, has_head, across, has_heads, terms):
     return count
 
 
-@_inlined
+@_allocating
 def take_nearer(parts, terms, n_terms, bounds, base, limits, near, numbers, counts):
     """Add the patches at the shifts of a run that are nearer than the farthest of those found."""
     run, length = parts.shape[3:]
