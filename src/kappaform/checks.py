@@ -59,7 +59,11 @@ def as_real_array(values: Any, name: str) -> npt.NDArray[Any]:
             "skimage.io.imread or numpy.load."
         )
     if isinstance(values, np.ma.MaskedArray):
-        raise TypeError(f"{name} is a masked array: fill or drop the masked entries first.")
+        also = "; inpaint(image) and denoise(image, mask=image.mask) fill them"
+        raise TypeError(
+            f"{name} is a masked array: fill or drop the masked entries first"
+            f"{also if name == 'image' else ''}."
+        )
     try:
         array = _as_array(values, name)
     except ValueError as error:

@@ -97,6 +97,38 @@ def test_bad_masks_are_rejected_and_nothing_is_written(folder, capsys):
     assert not (folder / "b.png").exists()
 
 
+def test_transparent_pixels_of_a_mask_are_not_marked(capsys):
+    put("a.png", PICTURE)
+    put("mask.png", np.stack([np.full_like(MASK, 255), MASK], axis=-1), True, has_alpha=True)
+    arguments = ("inpaint", "a.png", "--mask", "mask.png", "-o", "b.png", "--json")
+    code, out, _ = ended(capsys, *arguments, "--quality", "fast")
+    assert code == 0
+    assert json.loads(out)["filled"] == np.count_nonzero(MASK)
+
+
+def test_a_mask_may_be_a_boolean_array(capsys):
+    put("a.png", PICTURE)
+    np.save("mask.npy", MASK > 0)
+    for command in ("inpaint", "denoise"):
+        noise = ("--sigma", 15) if command == "denoise" else ()
+        words = ("a.png", "--mask", "mask.npy", "-o", f"{command}.png", "--quality", "fast", *noise)
+        assert ended(capsys, command, *words)[0] == 0
+    np.save("b.npy", MASK > 0)
+    assert "integers or floats" in rejected(capsys, "inpaint", "b.npy", "-o", "c.npy")
+
+
+def test_a_mask_is_not_overwritten_and_one_that_marks_nothing_is_reported(folder, capsys):
+    put("a.png", PICTURE)
+    put("mask.png", 0 * MASK)
+    arguments = ("denoise", "a.png", "--mask", "mask.png", "--sigma", 15, "--quality", "fast")
+    line = rejected(capsys, *arguments, "-o", "mask.png", "--overwrite")
+    assert "mask.png is an input" in line
+    assert not pixels(folder / "mask.png").any()
+    code, _, err = ended(capsys, *arguments)
+    assert code == 0
+    assert "mask.png: no pixel is marked" in err
+
+
 def test_denoising_fills_the_pixels_of_a_mask(folder, capsys):
     values = noisy()
     values[MASK > 0] = 255

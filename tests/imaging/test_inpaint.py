@@ -537,8 +537,10 @@ def test_a_mask_without_its_axis_names_the_remedy():
 
 def test_values_without_digits_left_are_rejected_before_they_overflow():
     for fill in (kf.inpaint, lambda image, mask: kf.denoise(image, 1, mask=mask)):
-        with pytest.raises(ValueError, match="16 digits of float64"):
+        with pytest.raises(ValueError, match="near the largest number of float64: scale them"):
             fill(PICTURE * 1e300, MASK)
+    with pytest.raises(ValueError, match="16 digits of float64"):
+        kf.denoise(PICTURE, 1e-30, mask=MASK)
 
 
 def test_masked_entries_are_missing_to_denoising_with_a_mask():
@@ -567,6 +569,21 @@ def test_nothing_missing_returns_the_image_and_says_so():
     with pytest.warns(UserWarning, match="nothing is missing"):
         found = kf.inpaint(PICTURE, np.zeros_like(MASK))
     np.testing.assert_array_equal(found, PICTURE)
+
+
+def test_a_mask_in_place_of_sigma_and_a_masked_image_without_a_mask_name_the_remedy():
+    image, mask = np.arange(144.0).reshape(12, 12), np.eye(12, dtype=bool)
+    with pytest.raises(TypeError, match=r"sigma is an array of booleans: .* mask="):
+        kf.denoise(image, mask)
+    with pytest.raises(TypeError, match=r"masked array: .*; inpaint\(image\) and denoise\("):
+        kf.denoise(np.ma.array(image, mask=mask), 5)
+
+
+def test_half_precision_is_denoised_around_holes():
+    found = kf.denoise(PICTURE.astype(np.float16), 5, mask=MASK, quality="fast")
+    assert found.dtype == np.float16
+    expected = kf.denoise(PICTURE, 5, mask=MASK, quality="fast")
+    assert error(found, expected) < 1
 
 
 def test_a_dask_array_is_rejected_with_the_way_out():

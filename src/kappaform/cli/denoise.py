@@ -223,6 +223,8 @@ def _denoised(
     n_channels = noisy.shape[-1] if options["channel_axis"] else 1
     image = _floats(noisy)
     masked = holes.masked(picture, along, arguments.mask) if arguments.mask else None
+    if masked is not None and not masked.any():
+        messages.warn(f"{arguments.mask}: no pixel is marked, all are black or transparent.")
     kept = picture.without_data(along)
     if kept is not None and not arguments.preset:
         number = f"{np.count_nonzero(kept)} values without data ({picture.metadata.no_data:g})"

@@ -281,7 +281,7 @@ def batch_of(arguments: Namespace) -> Batch:
     if arguments.jpeg_quality and not any(is_lossy(job.target) for job in jobs):
         raise ValueError("--jpeg-quality has no effect: no result is JPEG or WebP; leave it out.")
     inputs = [file for job in jobs for file in (job.source, job.reference) if file]
-    inputs += [Path(arguments.model)] if arguments.model else []
+    inputs += [Path(name) for name in (arguments.model, arguments.mask) if name]
     return Batch(jobs, identities(inputs), n_ignored, n_subfolders, errors)
 
 

@@ -12,10 +12,15 @@ from kappaform.imaging.dead_pixels import dead_pixels
 
 
 def masked(picture: Picture, along: str, path: str) -> NDArray:
-    """Which pixels are missing by the mask in a file, in the layout of a stack."""
-    mask = read_image(Path(path))
+    """Which pixels are missing by the mask in a file, in the layout of a stack.
+
+    These are the ones that are neither black nor transparent there.
+    """
+    mask = read_image(Path(path), "buif")
     colours = mask.colours
     marked = (colours != 0).any(axis=-1) if mask.channel_axis else colours != 0
+    if mask.has_alpha:
+        marked &= mask.pixels[..., -1] != 0
     planes = picture.pixels.shape[: -1 if picture.has_channels else None]
     if marked.shape not in (planes, planes[-2:]):
         raise ValueError(

@@ -43,12 +43,12 @@ LOSSY_SUFFIXES = tuple(suffix for suffix, kind in _KINDS.items() if kind in _LOS
 # --- Any format
 
 
-def read_image(path: Path) -> Picture:
-    """The image in a file; for TIFF, all pages of the first series."""
+def read_image(path: Path, kinds: str = "uif") -> Picture:
+    """The image in a file, of these kinds of numbers; for TIFF, all pages of the first series."""
     check_readable(path)
     picture = _decoded(path, _kind_of(path))
     pixels = picture.pixels
-    if pixels.dtype.kind not in "uif" or not pixels.size:
+    if pixels.dtype.kind not in kinds or not pixels.size:
         raise ValueError(
             f"{path} contains {pixels.dtype} of shape {pixels.shape}: an image consists of "
             "integers or floats."

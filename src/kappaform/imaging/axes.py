@@ -169,11 +169,15 @@ def check_scale(lowest: NDArray, highest: NDArray, sigmas: NDArray) -> None:
     too_far = ((highest / 2 - lowest / 2) / _LARGEST_PEAK > sigmas) & (sigmas > 0)
     for where in np.argwhere(too_large | too_far)[:1].tolist():
         at = tuple(where)
+        values = f"image has values from {lowest[at]:.3g} to {highest[at]:.3g}"
+        if too_large[at]:
+            raise ValueError(
+                f"{values}, near the largest number of float64: scale them, or fill outliers, such "
+                "as pixels without data."
+            )
         raise ValueError(
-            f"image has values from {lowest[at]:.3g} to {highest[at]:.3g}, and sigma is "
-            f"{sigmas[at]:.3g}: more than the 16 digits of float64, or near its largest number. "
-            "Fill outliers, such as pixels without data; scale huge values and sigma; give sigma=0 "
-            "where there is no noise."
+            f"{values}, and sigma is {sigmas[at]:.3g}: more than the 16 digits of float64. Fill "
+            "outliers, such as pixels without data; give sigma=0 where there is no noise."
         )
 
 

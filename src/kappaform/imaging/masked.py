@@ -74,7 +74,8 @@ def with_guesses(stack: NDArray, known: NDArray) -> NDArray:
     for image, is_known in zip(result, known, strict=True):
         for c in range(image.shape[-1]):
             if not is_known[..., c].all():
-                guess, _ = first_guess(image[..., c], is_known[..., c])
+                # Sums of half-precision numbers would overflow.
+                guess, _ = first_guess(image[..., c].astype(np.float64), is_known[..., c])
                 image[..., c] = np.where(is_known[..., c], image[..., c], guess)
     return result
 

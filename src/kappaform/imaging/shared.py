@@ -122,7 +122,9 @@ def _with_masks(images: Iterable[Any], mask: Any) -> Iterator[tuple[Any, Any]]:
             raise ValueError(f"mask has {number} entries, fewer than images: give one for each.")
         yield image, its
     if next(masks, missing) is not missing:
-        raise ValueError("mask has more entries than images: give one for each.")
+        raise ValueError(
+            "mask has more entries than images: give one mask for each image, in a list."
+        )
 
 
 def _noisy_image(
