@@ -91,7 +91,7 @@ def _gather(products, gram, chosen, counts, first, last, size, system):
             system[b, size, lane] = 0.0
 
 
-@_inlined
+@inlined(_FLAGS, allocates=True)  # the flat view
 def _solve(system, size):
     """Eliminate in place: the diagonal becomes inverse pivots, times which the right side solves.
 
