@@ -119,16 +119,30 @@ MUTANTS = [
     ),
     Mutant(
         "of equal scores the last transform wins",
-        "engines/kernels.py",
+        "engines/union_kernels.py",
         "if score >= best[i, 0]:",
         "if score > best[i, 0]:",
         (f"{UNION_PASS}::test_of_equal_scores_the_first_transform_wins",),
     ),
     Mutant(
         "signals count for the gram matrix of another transform",
+        "engines/union_kernels.py",
+        "flush(partials[1], grams[k])",
+        "flush(partials[1], grams[0])",
+        (f"{UNION_PASS}::test_a_pass_agrees_with_its_definition",),
+    ),
+    Mutant(
+        "rows that are gathered last count twice",
+        "engines/union_kernels.py",
+        "n_rows = min(GATHERED, ends[k] - first)",
+        "n_rows = min(GATHERED, ends[-1] - first)",
+        (f"{UNION_PASS}::test_sums_of_more_signals_than_are_gathered_agree_with_their_definition",),
+    ),
+    Mutant(
+        "gram matrices of a union keep their lower triangle empty",
         "engines/union.py",
-        "total.grams[number] += mine.T @ mine",
-        "total.grams[0] += mine.T @ mine",
+        "np.triu(total.grams, 1).transpose(0, 2, 1)",
+        "0",
         (f"{UNION_PASS}::test_a_pass_agrees_with_its_definition",),
     ),
     Mutant(
