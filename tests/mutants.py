@@ -132,6 +132,13 @@ MUTANTS = [
         (f"{UNION_PASS}::test_a_pass_agrees_with_its_definition",),
     ),
     Mutant(
+        "only the first part of the products of a block is computed",
+        "engines/blocks.py",
+        "for rows in split_rows(0, len(signals), small if",
+        "for rows in split_rows(0, min(244, len(signals)), small if",
+        (f"{PASS}::test_products_of_a_block_that_are_computed_in_parts_cover_all_of_it",),
+    ),
+    Mutant(
         "rows that are gathered last count twice",
         "engines/union_kernels.py",
         "n_rows = min(GATHERED, ends[k] - first)",
