@@ -25,7 +25,8 @@ def inlined(fastmath: set[str], *, allocates: bool = False) -> Callable[[Callabl
     """Decorator for a function that kernels call: it becomes a part of each of them.
 
     References to its arrays are counted only if it allocates some. Counting is atomic, in every
-    call, and takes longer than the search for the largest of 64 entries.
+    call, and takes longer than the search for the largest of 64 entries. Without it a function can
+    take slices, but neither return an array nor call what does, such as `ravel`.
     """
     unnamed_in_stubs: Any = {"_nrt": allocates}
     return njit(nogil=True, fastmath=fastmath, forceinline=True, **unnamed_in_stubs)

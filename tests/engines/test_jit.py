@@ -53,9 +53,11 @@ def test_kernels_run_where_no_cache_can_be_written(before, tmp_path):
     assert done.stdout.strip() == str([[0.0, 0.0, 5.0]]), done.stderr
 
 
+ARRAYS = {"copy", "cumsum", "empty", "ones", "ravel", "reshape", "transpose", "zeros"}
 MODULES = [
     "kappaform.engines.kernels",
     "kappaform.engines.refit_kernels",
+    "kappaform.engines.union_kernels",
     "kappaform.imaging.cleaning.kernels",
 ]
 
@@ -96,6 +98,20 @@ def test_what_a_kernel_calls_counts_references_only_if_it_allocates(function, al
     assert kernel(rows) == function(rows).sum()
     assert sys.getrefcount(rows) == before
     assert ("NRT_" in called.inspect_llvm(called.signatures[0])) == allocates
+
+
+def test_functions_that_count_no_references_make_no_arrays():
+    """Numba compiles some of them or not, depending on what was compiled before."""
+    package = Path(jit.__file__).parent
+    names = [
+        ".".join(("kappaform", *file.relative_to(package).with_suffix("").parts))
+        for file in package.rglob("*kernels.py")
+        if "kappaform.jit import" in file.read_text()
+    ]
+    found = [function for name in names for function in compiled_in(name).values()]
+    strict = [each for each in found if each.targetoptions.get("_nrt") is False]
+    assert len(strict) > 20
+    assert not [each for each in strict if ARRAYS & {*each.py_func.__code__.co_names}]
 
 
 def test_a_kernel_is_compiled_again_where_a_file_that_it_imports_changed(tmp_path):

@@ -46,6 +46,13 @@ def test_pass_agrees_with_its_definition(n, dtype, rng):
         assert found.n_signals == 60
 
 
+@pytest.mark.parametrize("n", [16, 64])
+def test_products_of_a_block_that_are_computed_in_parts_cover_all_of_it(n, rng):
+    signals, transform = small_integers(rng, 5000, n)
+    found = engine_for(signals).run_pass(transform, n)
+    np.testing.assert_array_equal(found.cross, transform @ signals.T @ signals)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n", [6, 64, 70])
 def test_ties_are_broken_exactly_as_defined(n, dtype, rng):

@@ -44,6 +44,13 @@ def test_a_pass_agrees_with_its_definition(n, dtype, weights, rng):
         assert [part.n_signals for part in found] == np.bincount(numbers, minlength=3).tolist()
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_sums_of_more_signals_than_are_gathered_agree_with_their_definition(dtype, rng):
+    signals, union = problem(rng, 800, 20, 2, dtype)
+    _, expected = naive.union_statistics(signals, *union, 3)
+    check_close(engine_for(signals).run_union_pass(union, 3), expected, TOLERANCE[dtype])
+
+
 def test_of_equal_scores_the_first_transform_wins(rng):
     signals, union = problem(rng)
     same = Union(np.stack([union.transforms[0]] * 3), union.weights)

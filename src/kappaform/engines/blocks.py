@@ -39,6 +39,11 @@ _DOUBLE = np.dtype(np.float64)
 _PART_ENTRIES, _SUM_ENTRIES = 2**20, 2**22
 _MOST_PARTS, _FEW_PARTS = 64, 8
 
+# With AVX-512, OpenBLAS multiplies C-ordered matrices of up to 10**6 products without packing them:
+# in 0.74 (float64) and 0.91 (float32) of the time for 64 features, in a third for 16 (float32).
+# Parts of fewer rows than this cost more than they bring where it has no such kernels.
+_SMALL_PRODUCT, _LEAST_ROWS = 10**6, 240
+
 #: Memory for the thresholds of signals on disk, or on a Dask worker: 8 million rows in float64. All
 #: others are searched anew in every pass.
 MOST_THRESHOLD_BYTES = 2**26
@@ -247,7 +252,9 @@ def scaled_rows(block: Array, exponent: int, dtype: np.dtype, run: Run) -> Array
 def coefs_of(signals: Array, transform: ScaledTransform, run: Run) -> Array:
     n = run.n_features
     coefs = buffer(run, "coefs", run.n_rows, run.dtype)[: len(signals)]
-    np.matmul(signals[:, :n], transform.matrix, out=coefs[:, :n])
+    small = _SMALL_PRODUCT // n**2
+    for rows in split_rows(0, len(signals), small if small >= _LEAST_ROWS else run.n_rows):
+        np.matmul(signals[rows, :n], transform.matrix, out=coefs[rows, :n])
     return coefs
 
 

@@ -57,7 +57,7 @@ def scale_exponent(peak: float, dtype: np.dtype) -> int:
 class ScaledTransform(NamedTuple):
     """A transposed transform times 2**exponent, in the dtype of coefficients."""
 
-    matrix: Array
+    matrix: Array  #: C-ordered: BLAS has faster kernels for it
     exponent: int
 
 
@@ -68,7 +68,7 @@ def scaled_transform(transform: Float64Array, dtype: np.dtype) -> ScaledTransfor
         exponent, scaled = 0, transform
     else:
         scaled = np.ldexp(transform, exponent)
-    return ScaledTransform(scaled.astype(dtype, order="C", copy=False).T, exponent)
+    return ScaledTransform(np.ascontiguousarray(scaled.T, dtype), exponent)
 
 
 @dataclass(eq=False)

@@ -30,8 +30,8 @@ WORD = 64  #: columns that one mask describes, one bit each
 FLUSH_ROWS = 256  #: of a partial sum
 
 # "contract" permits fused multiply-adds and nothing else: no sum is reordered.
-_FLAGS = {"contract"}
-_kernel, _inlined = kernel(_FLAGS), inlined(_FLAGS)
+FLAGS = {"contract"}
+_kernel, _inlined = kernel(FLAGS), inlined(FLAGS)
 
 
 @_kernel
@@ -47,10 +47,10 @@ def accumulate(signals, coefs, bits, n_nonzero, thresholds, partial, cross):
     flat_partial = partial.ravel()
     marks = np.empty(width // WORD, np.uint64)
     code_energy = discarded_energy = 0.0
-    threshold = _without_sign(bits) // 2  # about 1
+    threshold = without_sign(bits) // 2  # about 1
     for i in range(signals.shape[0]):
         start = i * width
-        threshold = _mark_code(bits, flat_bits, i, n_nonzero[i], thresholds[i], threshold, marks)
+        threshold = mark_code(bits, flat_bits, i, n_nonzero[i], thresholds[i], threshold, marks)
         thresholds[i] = threshold
         for w in range(0, width, WORD):
             word = marks[w // WORD]
@@ -63,70 +63,8 @@ def accumulate(signals, coefs, bits, n_nonzero, thresholds, partial, cross):
                 for k in range(0, width, WORD):
                     add_multiple(flat_partial, j * width + k, code, flat_signals, start + k)
         if (i + 1) % FLUSH_ROWS == 0 or i + 1 == signals.shape[0]:
-            _flush(partial, cross)
+            flush(partial, cross)
     return code_energy, discarded_energy
-
-
-@_kernel
-def compete(coefs, bits, n_nonzero, thresholds, weights, number, best, chosen, counts, values):
-    """Let a transform compete for the rows of a block: it wins those whose score it lowers.
-
-    The score of a row is weights @ (‖z − x‖², ‖z‖², 1). Where it is below best[i, 0], the row of
-    `best` becomes (score, number, ‖x‖², ‖z − x‖²), and the code is written to `chosen`, `counts`
-    and `values`. `thresholds` as for `accumulate`.
-    """
-    width = coefs.shape[1]
-    flat_coefs, flat_bits = coefs.ravel(), bits.ravel()
-    marks = np.empty(width // WORD, np.uint64)
-    threshold = _without_sign(bits) // 2  # about 1
-    for i in range(coefs.shape[0]):
-        start = i * width
-        threshold = _mark_code(bits, flat_bits, i, n_nonzero[i], thresholds[i], threshold, marks)
-        thresholds[i] = threshold
-        discarded_energy = energy = 0.0
-        for w in range(0, width, WORD):
-            discarded_energy += energy_outside(flat_coefs, start + w, marks[w // WORD])
-            if weights[1] != 0:
-                energy += energy_outside(flat_coefs, start + w, np.uint64(0))
-        score = weights[0] * discarded_energy + weights[1] * energy + weights[2]
-        if score >= best[i, 0]:
-            continue
-        count, code_energy = 0, 0.0
-        for w in range(0, width, WORD):
-            word = marks[w // WORD]
-            while word != 0:
-                j = w + lowest_bit(word)
-                word &= word - np.uint64(1)
-                code = flat_coefs[start + j]
-                chosen[i, count], values[i, count] = j, code
-                code_energy += np.float64(code) * np.float64(code)
-                count += 1
-        counts[i] = count
-        best[i, 0], best[i, 1] = score, number
-        best[i, 2], best[i, 3] = code_energy, discarded_energy
-
-
-@_kernel
-def accumulate_won(signals, best, chosen, counts, values, partials, crosses, energies):
-    """Add XᵀY, ‖X‖², ‖Z − X‖² and the number of rows to the sums of the transform of each row.
-
-    What `compete` has written of a block; `partials` and `crosses` are those of `accumulate`, one
-    for each transform, `energies` is (transforms, 3).
-    """
-    width = signals.shape[1]
-    flat_signals, flat_partials = signals.ravel(), partials.ravel()
-    for i in range(signals.shape[0]):
-        k = int(best[i, 1])
-        energies[k, 0] += best[i, 2]
-        energies[k, 1] += best[i, 3]
-        energies[k, 2] += 1
-        for c in range(counts[i]):
-            first = (k * partials.shape[1] + chosen[i, c]) * width
-            for w in range(0, width, WORD):
-                add_multiple(flat_partials, first + w, values[i, c], flat_signals, i * width + w)
-        if (i + 1) % FLUSH_ROWS == 0 or i + 1 == signals.shape[0]:
-            for k in range(crosses.shape[0]):
-                _flush(partials[k], crosses[k])
 
 
 @_kernel
@@ -137,7 +75,7 @@ def mark_largest(bits, n_nonzero, kept):
     """
     flat_bits = bits.ravel()
     marks = np.empty(bits.shape[1] // WORD, np.uint64)
-    threshold = _without_sign(bits) // 2  # about 1
+    threshold = without_sign(bits) // 2  # about 1
     for i in range(kept.shape[0]):
         start = i * bits.shape[1]
         n_marked = _mark(flat_bits, start, threshold, marks)
@@ -155,7 +93,7 @@ def list_largest(bits, n_nonzero, guesses, chosen, counts):
     """
     flat_bits = bits.ravel()
     marks = np.empty(bits.shape[1] // WORD, np.uint64)
-    threshold = _without_sign(bits) // 2  # about 1
+    threshold = without_sign(bits) // 2  # about 1
     for i in range(chosen.shape[0]):
         start = i * bits.shape[1]
         threshold = guesses[i] if guesses[i] > 0 else threshold
@@ -173,7 +111,7 @@ def list_largest(bits, n_nonzero, guesses, chosen, counts):
 
 
 @_inlined
-def _mark_code(bits, flat_bits, i, n_nonzero, guess, threshold, marks):
+def mark_code(bits, flat_bits, i, n_nonzero, guess, threshold, marks):
     """Mark the n_nonzero largest entries of row i and return their threshold.
 
     The search begins at the guess, or at the given threshold if the guess is 0.
@@ -207,7 +145,7 @@ def _search(bits, start, n_nonzero, threshold, n_marked, step, marks):
     enclose the right one, then bisects. Once these are neighbours, entries between them are equal:
     the first are marked.
     """
-    low, high = 0, _without_sign(bits)
+    low, high = 0, without_sign(bits)
     if n_marked < n_nonzero and _mark(bits, start, 1, marks) <= n_nonzero:
         return 1  # no more than n_nonzero entries differ from zero
     while n_marked != n_nonzero:
@@ -241,9 +179,9 @@ def _mark_ties(bits, start, n_nonzero, tie, above, marks):
 @_inlined
 def _centred(row, threshold):
     """Middle of the gap between the entries of a row that are >= threshold and the others."""
-    below, above = 0, _without_sign(row)
+    below, above = 0, without_sign(row)
     for j in range(row.shape[0]):
-        size = row[j] & _without_sign(row)
+        size = row[j] & without_sign(row)
         if size >= threshold:
             above = min(above, size)
         else:
@@ -252,7 +190,7 @@ def _centred(row, threshold):
 
 
 @_inlined
-def _without_sign(bits):
+def without_sign(bits):
     """The largest bits without a sign."""
     return 2**63 - 1 if bits.itemsize == 8 else 2**31 - 1
 
@@ -264,7 +202,7 @@ def _octave(bits):
 
 
 @_inlined
-def _flush(partial, total):
+def flush(partial, total):
     for j in range(total.shape[0]):
         for k in range(total.shape[1]):
             total[j, k] += partial[j, k]
@@ -286,8 +224,8 @@ def mask_at_least(typing_context, bits, start, threshold):  # noqa: ARG001
         if width < WORD:
             threshold = builder.trunc(threshold, ir.IntType(width))
         without_sign = ir.Constant(ir.IntType(width), 2 ** (width - 1) - 1)
-        sizes = builder.and_(values, _repeat(builder, without_sign))
-        at_least = builder.icmp_signed(">=", sizes, _repeat(builder, threshold))
+        sizes = builder.and_(values, repeat(builder, without_sign))
+        at_least = builder.icmp_signed(">=", sizes, repeat(builder, threshold))
         return builder.bitcast(at_least, ir.IntType(WORD))
 
     return types.uint64(bits, types.int64, types.int64), generate
@@ -321,7 +259,7 @@ def add_multiple(typing_context, sums, first, factor, values, start):  # noqa: A
         sums, first, factor, values, start = arguments
         old = load(context, builder, signature.args[0], sums, first)
         more = load(context, builder, signature.args[3], values, start)
-        product = builder.fmul(_repeat(builder, factor), more, flags=("contract",))
+        product = builder.fmul(repeat(builder, factor), more, flags=("contract",))
         pointer = pointer_to(context, builder, signature.args[0], sums, first)
         stored = builder.store(builder.fadd(old, product, flags=("contract",)), pointer)
         stored.align = signature.args[0].dtype.bitwidth // 8
@@ -363,10 +301,10 @@ def pointer_to(context, builder, array_type, array, start, count=WORD):
     return builder.bitcast(pointer, ir.VectorType(element, count).as_pointer())
 
 
-def _repeat(builder, value):
-    empty = ir.Constant(ir.VectorType(value.type, WORD), ir.Undefined)
+def repeat(builder, value, count=WORD):
+    empty = ir.Constant(ir.VectorType(value.type, count), ir.Undefined)
     first = builder.insert_element(empty, value, ir.Constant(ir.IntType(32), 0))
-    return builder.shuffle_vector(first, empty, _indices([0] * WORD))
+    return builder.shuffle_vector(first, empty, _indices([0] * count))
 
 
 def _indices(values):

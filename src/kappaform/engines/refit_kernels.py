@@ -27,11 +27,12 @@ def fit(products, gram, chosen, counts, values, explained):
     """Values of least squares, and how much of the energy of each signal they explain."""
     n_rows, most = chosen.shape
     system = np.empty((most, most + 1, LANES))
+    flat = system.ravel()
     for first in range(0, n_rows, LANES):
         last = min(first + LANES, n_rows)
         size = counts[first:last].max()
         _gather(products, gram, chosen, counts, first, last, size, system)
-        _solve(system, size)
+        _solve(system, flat, size)
         for i in range(first, last):
             explained[i] = 0.0
             for a in range(counts[i]):
@@ -91,14 +92,14 @@ def _gather(products, gram, chosen, counts, first, last, size, system):
             system[b, size, lane] = 0.0
 
 
-@inlined(_FLAGS, allocates=True)  # the flat view
-def _solve(system, size):
+@_inlined
+def _solve(system, flat, size):
     """Eliminate in place: the diagonal becomes inverse pivots, times which the right side solves.
 
     A pivot that is zero, or rounding, belongs to no column, or to one in the span of the others:
     its inverse is set to 0.
     """
-    flat, row, least = system.ravel(), system.shape[1] * LANES, size * _EPS
+    row, least = system.shape[1] * LANES, size * _EPS
     right, step = size * LANES, row + LANES  # from one pivot to the next
     for k in range(size):
         for lane in range(LANES):

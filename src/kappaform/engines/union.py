@@ -23,7 +23,7 @@ from kappaform.engines.engine import (
     scale_exponent,
     scaled_transform,
 )
-from kappaform.engines.kernels import FLUSH_ROWS, accumulate_won, compete
+from kappaform.engines.union_kernels import GATHERED, accumulate_won, compete
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -54,10 +54,12 @@ class ScaledUnion(NamedTuple):
 def scaled_union(union: Union, dtype: np.dtype) -> ScaledUnion:
     """A union as blocks are multiplied by it."""
     stacked, exponent = scaled_transform(np.concatenate(union.transforms), dtype)
-    matrices = np.split(stacked.T, len(union.transforms))
+    matrices = np.split(stacked, len(union.transforms), axis=1)
     weights = union.weights.copy()
     weights[:, 2] = np.ldexp(weights[:, 2], 2 * exponent)
-    return ScaledUnion(tuple(ScaledTransform(each.T, exponent) for each in matrices), weights)
+    return ScaledUnion(
+        tuple(ScaledTransform(np.ascontiguousarray(each), exponent) for each in matrices), weights
+    )
 
 
 @dataclass(eq=False)
@@ -99,18 +101,17 @@ def pass_over(run: Run, given: Union, exponent: int, thresholds: Array) -> Union
 
     `thresholds` as for `blocks.pass_over`, a row for each transform.
     """
-    n, n_transforms, union = run.n_features, len(given.weights), scaled_union(given, run.dtype)
+    n, union = run.n_features, scaled_union(given, run.dtype)
     total = UnionSums.empty(union, n)
-    partials = blocks.buffer(run, "partials", n_transforms * n, run.dtype)
-    partials = partials.reshape(n_transforms, n, -1)
+    gathered = blocks.buffer(run, "gathered", GATHERED, run.dtype)
+    partials = blocks.buffer(run, "partials", 2 * blocks.padded(n), run.dtype)
+    partials = partials.reshape(2, -1, blocks.padded(n))
     for rows, block in run.blocks:
         signals = blocks.scaled_rows(block, exponent, run.dtype, run)
         won = _competition(run, rows, signals, union, thresholds)
-        accumulate_won(signals, *won, partials, total.crosses, total.energies)
-        for number, members in _members(won.best[:, 1], n_transforms):
-            for some in blocks.split_rows(0, len(members), FLUSH_ROWS):
-                mine = signals[members[some], :n]
-                total.grams[number] += mine.T @ mine
+        sums = total.crosses, total.grams, total.energies
+        accumulate_won(signals, *won, gathered, partials, *sums)
+    total.grams = np.triu(total.grams) + np.triu(total.grams, 1).transpose(0, 2, 1)
     return total
 
 
