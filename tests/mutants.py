@@ -1554,6 +1554,13 @@ MUTANTS = [
         (f"{GROUPS}::test_members_are_the_nearest_patches_at_borders_and_in_corners_too",),
     ),
     Mutant(
+        "a search begins from less than the distance of the last members",
+        "imaging/cleaning/kernels.py",
+        "farthest[group] = largest * BEYOND_ROUNDING",
+        "farthest[group] = 0.9 * largest * BEYOND_ROUNDING",
+        (f"{GROUPS}::test_a_search_finds_the_same_whatever_was_found_before",),
+    ),
+    Mutant(
         "the last strip of groups is forgotten",
         "imaging/cleaning/groups.py",
         "for i in range(0, n, size)]",
