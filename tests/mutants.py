@@ -1554,6 +1554,13 @@ MUTANTS = [
         (f"{GROUPS}::test_members_are_the_nearest_patches_at_borders_and_in_corners_too",),
     ),
     Mutant(
+        "references of halved images are as near as those of the image",
+        "imaging/cleaning/stages.py",
+        "effort.stride if scale == 0 else _APART",
+        "effort.stride",
+        ("imaging/test_scales.py::test_references_are_a_patch_apart_in_halves",),
+    ),
+    Mutant(
         "a search begins from less than the distance of the last members",
         "imaging/cleaning/kernels.py",
         "farthest[group] = largest * BEYOND_ROUNDING",
