@@ -1585,6 +1585,20 @@ MUTANTS = [
         (f"{GROUPS}::test_members_are_the_nearest_patches_at_borders_and_in_corners_too",),
     ),
     Mutant(
+        "references of halved images are as near as those of the image",
+        "imaging/cleaning/stages.py",
+        "effort.stride if scale == 0 else _APART",
+        "effort.stride",
+        ("imaging/test_scales.py::test_references_are_a_patch_apart_in_halves",),
+    ),
+    Mutant(
+        "a search begins from less than the distance of the last members",
+        "imaging/cleaning/kernels.py",
+        "farthest[group] = largest * BEYOND_ROUNDING",
+        "farthest[group] = 0.9 * largest * BEYOND_ROUNDING",
+        (f"{GROUPS}::test_a_search_finds_the_same_whatever_was_found_before",),
+    ),
+    Mutant(
         "the last strip of groups is forgotten",
         "imaging/cleaning/groups.py",
         "for i in range(0, n, size)]",

@@ -44,6 +44,19 @@ def test_members_are_the_nearest_patches_at_borders_and_in_corners_too(shape, se
         assert found == [distances[place] for place in expected]
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@cases
+def test_a_search_finds_the_same_whatever_was_found_before(shape, search, dtype, rng):
+    """The last members only say how near enough patches are at least; they may be far by now."""
+    image, smooth = rng.normal(size=(2, *shape)).astype(dtype)
+    smooth += 3 * np.arange(shape[-1])
+    for now in (image, smooth, np.zeros(shape, dtype)):
+        groups = found_in(smooth - image, search)
+        groups.find(now)
+        for found, alone in zip(groups.members, found_in(now, search).members, strict=True):
+            np.testing.assert_array_equal(found, alone)
+
+
 def test_of_equal_patches_the_first_shifts_are_taken():
     groups = found_in(np.full((1, 20, 20), 7.0), PLANE)
     for corner, members in zip(

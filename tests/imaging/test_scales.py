@@ -6,6 +6,7 @@ import pytest
 
 import kappaform as kf
 from kappaform.imaging.cleaning import stages
+from kappaform.imaging.cleaning.groups import Groups
 from kappaform.imaging.cleaning.patchwise import patch_denoiser, rule_of, sweep
 from kappaform.imaging.cleaning.stages import can_be_halved, halved, halved_patches, n_scales_of
 from kappaform.imaging.cleaning.tiles import HostBackend
@@ -52,6 +53,23 @@ def test_an_image_with_the_smooth_part_of_its_own_half_is_the_image(shape, patch
     again = stages.with_smooth_part(image, halved(image, patch_shape))
     np.testing.assert_allclose(again, before, rtol=0, atol=1e-12)
     np.testing.assert_array_equal(image, before)  # what is given is not changed
+
+
+@pytest.mark.parametrize("quality", ["balanced", "best"])
+def test_references_are_a_patch_apart_in_halves(quality, monkeypatch, rng):
+    """And nearer each other at full size."""
+    strides = {}
+
+    def groups(image, search):
+        strides[image.shape] = search.stride[1:], search.patch_shape[1:]
+        return Groups(image, search)
+
+    monkeypatch.setattr(HostBackend, "groups", staticmethod(groups))
+    kf.denoise(rng.normal(size=(48, 60)), 1, transform=np.eye(36), quality=quality)
+    assert list(strides) == [(1, 12, 15), (1, 24, 30), (1, 48, 60)]
+    *halves, (stride, patch_shape) = strides.values()
+    assert stride < patch_shape
+    assert all(step == sides for step, sides in halves)
 
 
 @shapes

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.imaging.cleaning.fill_kernels import fill_groups
-from kappaform.imaging.cleaning.kernels import denoise_groups, nearest
+from kappaform.imaging.cleaning.kernels import denoise_groups, nearest, set_farthest
 from kappaform.imaging.cleaning.vector_kernels import LANES, RUN
 from kappaform.imaging.patches import Grid, grid_of
 from kappaform.imaging.progress import SILENT, Progress
@@ -155,9 +155,12 @@ class Groups:
         padded = np.pad(image, around, mode="edge")
         run = 2 * self.search.radius[2] + 1
         columns = _Columns.of(padded, grid.places[2], self.search.stride[2], self.search.radius[2])
+        farthest_of = self._farthest(padded)
 
-        def found(strip: slice, _: Workspace) -> NDArray:
+        def found(number: int, _: Workspace) -> NDArray:
+            strip = self.strips[number]
             n_rows = (strip.stop - strip.start) // n_columns
+            farthest = farthest_of(number).reshape(n_rows, n_columns)
             members = np.zeros((n_rows, n_columns, n_members), np.uint16)
             layers, rows = grid.corners(strip.start + n_columns * np.arange(n_rows))[:2]
             for part in _regular_parts(rows, self.search.stride[1], _STRIP_LAYERS):
@@ -166,12 +169,35 @@ class Groups:
                     block = np.empty(members[part, some.which].shape, np.uint16)
                     nearest(
                         some.planes, padded.shape, sides, self.search.stride[1], first, some.lane,
-                        shifts, run, block,
+                        shifts, run, farthest[part, some.which], block,
                     )  # fmt: skip
                     members[part, some.which] = block
             return members.reshape(-1, n_members)
 
-        self.members = mapped_in_order(found, self.strips, progress.over(len(self.strips)))
+        numbers = range(len(self.strips))
+        self.members = mapped_in_order(found, numbers, progress.over(len(numbers)))
+
+    def _farthest(self, padded: NDArray) -> Callable[[int], NDArray]:
+        """For each reference of a strip, a distance that enough patches are below; or infinity.
+
+        These patches are the members of the last search, however the image has changed.
+        """
+        known, sides, corners_of = self.members, self.layout.compared, self.layout.grid.corners
+        compared = grid_of(padded.shape, sides).offsets.reshape(-1, sides[2])
+        runs = np.ascontiguousarray(compared[:, 0])
+        steps = self.layout.shifts @ np.array([padded[0].size, padded.shape[2], 1])
+        flat = np.append(padded, np.zeros(LANES, padded.dtype))
+
+        def farthest_of(number: int) -> NDArray:
+            strip = self.strips[number]
+            corners = corners_of(np.arange(strip.start, strip.stop))
+            farthest = np.full(len(corners[0]), np.inf, padded.dtype)
+            if known and sides[2] <= LANES:
+                starts = np.ravel_multi_index(corners, padded.shape)
+                set_farthest(flat, starts, known[number], steps, runs, sides[2], farthest)
+            return farthest
+
+        return farthest_of
 
     def denoised(
         self,

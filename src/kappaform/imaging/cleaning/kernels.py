@@ -36,6 +36,7 @@ from kappaform.imaging.cleaning.vector_kernels import (
     TILE_COLUMNS,
     TILE_ROWS,
     add_run,
+    set_squares,
     transpose_square,
 )
 from kappaform.jit import inlined, kernel
@@ -208,6 +209,9 @@ def leave_out(coefs, gradients, form, limit, most, counts):
 LEAST_LEFT = 0.01
 #: Least fraction of its weight that a group keeps where rounding hides what its patches show.
 LEAST_TRUST = 2.0**-10
+#: Factor beyond which a sum of squares is larger than the same in another order, and what is added
+#: to a sum that may be 0.
+BEYOND_ROUNDING, LEAST_DISTANCE = 1.001, 1e-30
 #: Power of a group around its mean, as the guide shows it, over the noise of one patch: up to here
 #: patches are estimated by their mean. Ridge regression would take more than half of what they have
 #: in any direction. Chosen on a part of camera and three photographs, sigma 15 and 50: 0.3 spares
@@ -216,7 +220,7 @@ FLAT = 1.0
 
 
 @_kernel
-def nearest(planes, size, sides, stride, first, lane, shifts, run, members):
+def nearest(planes, size, sides, stride, first, lane, shifts, run, farthest, members):
     """The shifts of the patches that are nearest to reference patches, themselves included.
 
     References begin at `first`, at every `stride` rows, and at every S columns, where S is the
@@ -230,6 +234,8 @@ def nearest(planes, size, sides, stride, first, lane, shifts, run, members):
     sides : of what is compared
     lane : place of the first reference in a row of a plane
     shifts : in runs of length `run` that differ in their last entry, which are the same in each
+    farthest : (rows, references of a row) distances that at least as many patches as there are
+        members are below; infinite: not known
     members : (rows, references of a row, members) receives the numbers of shifts; of equally near
         patches the first are taken
     """
@@ -251,7 +257,7 @@ def nearest(planes, size, sides, stride, first, lane, shifts, run, members):
     numbers = np.zeros((n_rows, n_refs, 2 * n_members), np.uint16)
     counts = np.zeros((n_rows, n_refs), np.int64)
     limits = np.zeros((n_rows, lanes), planes.dtype)  # lanes without a reference find nothing
-    limits[:, :n_refs] = np.inf
+    limits[:, :n_refs] = farthest
     for base in range(0, shifts.shape[0], run):
         a, shift = first[0] + shifts[base, 0], shifts[base, 1]
         low = max(0, -((first[1] + shift) // stride))
@@ -277,6 +283,31 @@ def nearest(planes, size, sides, stride, first, lane, shifts, run, members):
             keep_nearest(near[row, ref], numbers[row, ref], counts[row, ref], n_members)
             for i in range(n_members):
                 members[row, ref, i] = numbers[row, ref, i]
+
+
+@_kernel
+def set_farthest(image, starts, members, steps, runs, width, farthest):
+    """A distance in an image that all members of a group are below, for each group.
+
+    What is compared are `runs` of pixels, each of the same `width` of at most `LANES`. Vectors of
+    `LANES` pixels are read: the image is longer by this number than its pixels.
+
+    starts, members, steps : as for `denoise_groups`
+    farthest : receives the distances
+    """
+    squares = np.zeros(LANES, image.dtype)
+    for group in range(starts.shape[0]):
+        largest, here = image.dtype.type(0), starts[group]
+        for member in members[group]:
+            there = here + steps[member]
+            set_squares(
+                image, here, runs, there, runs, 0, 0, 0, runs.shape[0], 0, 1, squares, 0, 0, 0
+            )  # fmt: skip
+            distance = squares[0]
+            for i in range(1, width):
+                distance += squares[i]
+            largest = max(largest, distance)
+        farthest[group] = largest * BEYOND_ROUNDING + LEAST_DISTANCE
 
 
 @_kernel

@@ -50,6 +50,11 @@ class Effort(NamedTuple):
     stride: int
     cost: float  #: relative to that of single patches; only progress depends on it
 
+    @property
+    def coarse_cost(self) -> float:
+        """The same in a halved image."""
+        return self.cost * (self.stride / _APART) ** 2
+
 
 # Chosen on every other one of 16 photographs at three levels of noise, and on the paper's images at
 # three (docs/denoising-benchmarks.md, protocol).
@@ -64,6 +69,9 @@ _VOLUME = 3, 5, 48
 _MOVIE = 6, 16, 64
 _FRAMES = 2
 _CONTEXT = 1
+# Stride in the plane of a halved image, the side of a patch: only its lowest frequencies are taken.
+# Chosen on every other one of 16 photographs, sigma 25: -0.001 dB ("balanced") and -0.002 ("best").
+_APART = 6
 # An image with values beyond so many standard deviations of the noise is not halved: such a value
 # would ring all over the half, and squares would have no digits left for the noise.
 _LARGEST_IN_HALVES = 2.0**24
@@ -92,9 +100,10 @@ def denoised(
     is_white = all(recipe.covariance is None for recipe in recipes)
     has_half = is_white and scale + 1 < MOST_SCALES and can_be_halved(shape, patch_shape)
     has_half = has_half and all(float(abs(each).max()) <= _LARGEST_IN_HALVES for each in noisy)
-    cost = 0.0 if effort is None else effort.cost
+    cost, of_coarse = (0.0, 0.0) if effort is None else (effort.cost, effort.coarse_cost)
+    cost = of_coarse if scale else cost
     of_half, *of_components, of_groups = progress.sections(
-        [(1 + cost) / 4 * has_half, *[1 / len(noisy)] * len(noisy), cost]
+        [(1 + of_coarse) / 4 * has_half, *[1 / len(noisy)] * len(noisy), cost]
     )
     halves: Sequence[Any] = [None] * len(noisy)
     if has_half:
@@ -104,7 +113,7 @@ def denoised(
     estimates, counts = zip(*[_by_patches(*one, kernels, scale) for one in each], strict=True)
     if effort is None:
         return estimates, counts
-    search = _search(patch_shape, shape, effort, is_white)
+    search = _search(patch_shape, shape, effort.stride if scale == 0 else _APART, is_white)
     noises = [
         noise_of_groups(recipe.covariance, patch_shape, search.patch_shape) for recipe in recipes
     ]
@@ -153,7 +162,7 @@ def two_sweeps(
 
 
 def _search(
-    patch_shape: tuple[int, ...], shape: tuple[int, ...], effort: Effort, is_white: bool
+    patch_shape: tuple[int, ...], shape: tuple[int, ...], stride: int, is_white: bool
 ) -> Search:
     """How groups are made in an image of this shape, always with three axes.
 
@@ -164,7 +173,7 @@ def _search(
     flat = len(shape) == 2 or has_frames
     sides = (1, side, side) if flat else (side, side, side)
     known = (1,) * (3 - len(shape)) + tuple(shape if is_white else patch_shape)
-    strides = (1, effort.stride, effort.stride) if flat else (2, 2, 2)
+    strides = (1, stride, stride) if flat else (2, 2, 2)
     return Search(
         patch_shape=tuple(map(min, sides, known)),
         stride=strides,
