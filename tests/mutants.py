@@ -1621,6 +1621,22 @@ MUTANTS = [
         (f"{INPAINT}::test_a_patch_is_its_conditional_mean_given_its_known_pixels",),
     ),
     Mutant(
+        "filled values are not replaced by denoised ones",
+        "imaging/masked.py",
+        "zip(known, sources, found.images, strict=True)",
+        "zip(known, sources, images, strict=True)",
+        (f"{INPAINT}::test_where_much_is_missing_denoised_values_replace_the_filled_ones",),
+    ),
+    Mutant(
+        "a command overwrites its mask",
+        "cli/files.py",
+        "for name in (arguments.model, arguments.mask) if name",
+        "for name in (arguments.model,) if name",
+        (
+            "cli/test_inpaint.py::test_a_mask_is_not_overwritten_and_one_that_marks_nothing_is_reported",
+        ),
+    ),
+    Mutant(
         "NaN are not missing",
         "imaging/masks.py",
         'if nan and pixels.dtype.kind == "f":',
@@ -1658,15 +1674,15 @@ MUTANTS = [
     Mutant(
         "all noise is assumed in a filled image",
         "imaging/masked.py",
-        "math.sqrt(1 - _LESS_NOISE * float(its[is_known].mean()))",
-        "1.0",
+        "math.sqrt(1 - lost * fraction) for",
+        "1.0 for",
         (f"{INPAINT}::test_filled_images_are_denoised_with_less_noise",),
     ),
     Mutant(
         "less noise is assumed wherever a hole is",
         "imaging/masked.py",
-        "float(its[is_known].mean())",
-        "float(its[~is_known].mean())",
+        "float(its[k].mean())",
+        "float(its[~k].mean())",
         (f"{INPAINT}::test_a_hole_makes_no_difference_far_away",),
     ),
     Mutant(

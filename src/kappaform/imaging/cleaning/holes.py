@@ -61,6 +61,7 @@ class Filling(NamedTuple):
     joint: bool = False  #: patches span the whole first axis: channels with different masks
     device: Any = None  #: of torch, where groups are made; None: the host
     callback: FillCallback | None = None
+    noisy: bool = False  #: the known pixels have noise
 
 
 def filled(
@@ -83,7 +84,8 @@ def filled(
     if error == 0 or all(is_known.all() for is_known in known):
         progress(1.0)
         return list(guesses)
-    plan = Plan.of(images[0].shape, known, error, how.quality, how.frames, how.joint)
+    shape, places = images[0].shape, (how.frames, how.joint)
+    plan = Plan.of(shape, known, error, how.quality, *places, noisy=how.noisy)
     of_half, progress = progress.sections([1, 4])
     guesses = _with_deep_holes_filled(guesses, known, plan, how, of_half)
     held = _held_out(known, plan, how.seed)

@@ -35,19 +35,21 @@ def sums_of_estimates(
     most = limit * n * len(groups.steps)  # patches that begin at a pixel are in so many groups
     unit = 2.0 ** (_SUM_BITS - math.ceil(math.log2(most)))
     values, marks = torch.zeros((2, guide.numel()), dtype=torch.int64, device=guide.device)
-    parts = groups.starts.split(2**20)
-    has_holes = torch.cat([~known_[some[:, None] + offsets].all(1) for some in parts])
+    patch_shape = groups.layout.grid.patch_shape
+    n_missing = over_pixels((~known).int().flip(0, 1, 2), patch_shape).flip(0, 1, 2)  # of patches
+    has_holes = n_missing.reshape(-1)[groups.starts] > 0
     starts, members = groups.starts[has_holes], members[has_holes]  # the others are left out
     size = max(1, _SYSTEM_ENTRIES // (k * max(n, (n // 2) ** 2)))
     for some, numbers in zip(starts.split(size), members.split(size), strict=True):
         places = some[:, None] + groups.steps[numbers]
         pixels = places[..., None] + offsets
-        estimates = _estimates(guide_[pixels], given_[pixels], known_[pixels], variance, denoises)
-        counts = torch.ones_like(pixels, dtype=torch.bool) if denoises else ~known_[pixels]
+        is_known = known_[pixels]
+        estimates = _estimates(guide_[pixels], given_[pixels], is_known, variance, denoises)
+        counts = torch.ones_like(is_known) if denoises else ~is_known
         whole = (estimates.clamp(-limit, limit)[counts].double() * unit).round().long()
         values.index_add_(0, pixels[counts], whole)
         marks.index_add_(0, places.reshape(-1), torch.ones_like(places).reshape(-1))
-    numbers = over_pixels(marks.view(guide.shape), groups.layout.grid.patch_shape)
+    numbers = over_pixels(marks.view(guide.shape), patch_shape)
     if not denoises:
         numbers = numbers.masked_fill(known, 0)
     sums = (values.double() / unit).to(guide.dtype)
