@@ -14,9 +14,9 @@ from kappaform.checks import Array, as_real_array, library_of
 from kappaform.errors import warn
 from kappaform.imaging.axes import check_not_colour, checked_axes
 from kappaform.imaging.noise.correlated import MOST_TOGETHER, Correlated
-from kappaform.imaging.noise.kinds import Noise, Shot, White
+from kappaform.imaging.noise.kinds import Evidence, Noise, Shot, White, within_a_fifth
 from kappaform.imaging.noise.quiet_patches import look_at
-from kappaform.imaging.noise.scale_mixture import Evidence, mixture_noise, within_a_fifth
+from kappaform.imaging.noise.scale_mixture import mixture_noise
 from kappaform.imaging.noise.shot import shot_of
 from kappaform.imaging.noise.wavelets import (
     WAVELET_LENGTH,

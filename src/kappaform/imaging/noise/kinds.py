@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,16 @@ from kappaform.imaging.noise import stabilise
 
 ROUNDING = 1e-6  # how far a computed covariance may be from symmetric or positive, relatively
 _MOST_IN_WORDS = 4  # numbers, one for each colour
+
+
+class Evidence(NamedTuple):
+    """How sure an estimate is, and why."""
+
+    confidence: float  #: 0 to 1
+    evidence: str  #: a sentence
+
+
+NO_EVIDENCE = Evidence(1.0, "")
 
 
 @dataclass(frozen=True, eq=False)
@@ -349,3 +359,8 @@ def in_words(value: Any) -> str:
     if numbers.size > _MOST_IN_WORDS:
         return f"{numbers.min():.4g} to {numbers.max():.4g}"
     return ", ".join(f"{number:.4g}" for number in numbers)
+
+
+def within_a_fifth(error: float) -> float:
+    """Probability that a normal estimate with this relative standard error is off by < 20 %."""
+    return math.erf(0.2 / (math.sqrt(2) * max(error, 1e-9)))

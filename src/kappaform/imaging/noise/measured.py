@@ -24,8 +24,7 @@ import numpy as np
 
 from kappaform.checks import Array
 from kappaform.imaging.noise.correlated import MOST_TOGETHER, Correlated
-from kappaform.imaging.noise.kinds import Noise, Shot, Varying, White
-from kappaform.imaging.noise.scale_mixture import within_a_fifth
+from kappaform.imaging.noise.kinds import Noise, Shot, Varying, White, within_a_fifth
 
 _SIMILAR = 0.05  # relative error of a standard deviation that does not matter
 _N_FINE, _N_BINS = 1024, 24  # bins of brightness: as they are filled, and as they are used

@@ -30,7 +30,7 @@ import numpy as np
 from kappaform.checks import Array
 from kappaform.imaging.noise.correlated import Correlated
 from kappaform.imaging.noise.direction import directedness
-from kappaform.imaging.noise.kinds import Varying
+from kappaform.imaging.noise.kinds import NO_EVIDENCE, Evidence, Varying, within_a_fifth
 from kappaform.imaging.noise.wavelets import Sample, is_clipped
 from kappaform.imaging.patches import grid_of, rows_at
 from kappaform.linalg import dct_basis
@@ -39,6 +39,7 @@ _N_COLOURS = 3  # red, green and blue
 _SIDE = 8  # of the patches
 _N_PATCHES = 3000
 _LEAST_PATCHES = 100
+_MOST_CLIPPED = 0.5  # of the pixels of a patch, where its level is measured
 _N_LEVELS = 255  # of 8 bits: rounding to them is a variance that is always there
 _ROUNDING = 1 / 12  # in units of the distance of two levels
 _N_STEPS = 20
@@ -100,13 +101,6 @@ class Spectrum(NamedTuple):
         return bool(drops[-1] > means[-1] + 2 * deviations[-1])
 
 
-class Evidence(NamedTuple):
-    """How sure an estimate is, and why."""
-
-    confidence: float  #: 0 to 1
-    evidence: str  #: a sentence
-
-
 class MixtureNoise(NamedTuple):
     """Noise of the colour components of an image (`colour_components`), in units of the image."""
 
@@ -132,9 +126,6 @@ class MixtureNoise(NamedTuple):
         return total
 
 
-NO_EVIDENCE = Evidence(1.0, "")
-
-
 def colour_components(n_channels: int) -> Array:
     """Rows: brightness and differences of colours; for three, 1 1 1, 1 0 -1 and 1 -2 1."""
     return dct_basis((n_channels,))
@@ -151,16 +142,14 @@ def mixture_noise(samples: list[Sample]) -> tuple[MixtureNoise | None, Evidence]
         return nothing
     exponent = max(sample.exponent for sample in samples)
     scales = [math.ldexp(1.0, sample.exponent - exponent) for sample in samples]
-    pairs = list(zip(samples, scales, strict=True))
-    ranges = [(sample.highest - sample.lowest) * scale for sample, scale in pairs]
+    ranges = [(s.highest - s.lowest) * scale for s, scale in zip(samples, scales, strict=True)]
     if min(ranges) == 0 or samples[0].slabs[0].ndim != 2:
         return nothing
     unit = max(ranges) / _N_LEVELS
-    coefs = _cosine_coefs(samples, [scale / unit for scale in scales])
+    scales = [scale / unit for scale in scales]
+    coefs = _cosine_coefs(samples, scales)
     if coefs is None or not coefs[1:, :, 1:].any():  # grey that is stored as colour
         return nothing
-    # The first component is a sum over channels and pixels, divided by the root of their number.
-    means = coefs[0, :, 0] / math.sqrt(len(samples) * _SIDE**2)
     squares = coefs[..., 1:] ** 2
     brightness, white = fit_spectrum(squares[0]), fit_spectrum(squares[0], _WHITE)
     if brightness is None or white is None:
@@ -170,15 +159,16 @@ def mixture_noise(samples: list[Sample]) -> tuple[MixtureNoise | None, Evidence]
     gain = brightness.log_likelihood - white.log_likelihood
     needed = _LEAST_GAIN
     if gain >= needed:
-        direction = _directedness(samples, [scale / unit for scale in scales], brightness)
+        direction = _directedness(samples, scales, brightness)
         needed *= direction**_POWER
     evidence = _evidence(gain, needed, brightness)
     if gain < needed:
         return None, evidence
-    curve = _level_curve(squares[0], means, brightness)
-    if curve is not None:
-        squares /= np.interp(means, *curve)[:, np.newaxis] ** 2
-        brightness = fit_spectrum(squares[0]) or brightness
+    more = _cosine_coefs(samples, scales, _MOST_CLIPPED)
+    assert more is not None  # all of them, and others
+    brightness, squares, curve = _evened(more)
+    if brightness.spread > _FIRST_SPREAD:  # what is clipped is not noise alone
+        brightness, squares, curve = _evened(coefs)
     spectra = [brightness.log_variances + 2 * _ABOVE_MEDIAN * brightness.spread]
     for component in squares[1:]:
         found = fit_spectrum(component)
@@ -187,11 +177,6 @@ def mixture_noise(samples: list[Sample]) -> tuple[MixtureNoise | None, Evidence]
     scale = math.ldexp(unit, exponent)
     stabiliser = None if curve is None else Varying(curve[0] * scale, curve[1])
     return MixtureNoise([each + 2 * math.log(scale) for each in spectra], stabiliser), evidence
-
-
-def within_a_fifth(error: float) -> float:
-    """Probability that a normal estimate with this relative standard error is off by < 20 %."""
-    return math.erf(0.2 / (math.sqrt(2) * max(error, 1e-9)))
 
 
 def _evidence(gain: float, needed: float, found: Spectrum) -> Evidence:
@@ -230,6 +215,20 @@ def _directedness(samples: list[Sample], scales: list[float], noise: Spectrum) -
     return max(1.0, directedness(slabs, spectrum))
 
 
+def _evened(coefs: Array) -> tuple[Spectrum, Array, tuple[Array, Array] | None]:
+    """Spectrum of brightness and squares without the level curve, and this curve."""
+    # The first component is a sum over channels and pixels, divided by the root of their number.
+    means = coefs[0, :, 0] / math.sqrt(len(coefs) * _SIDE**2)
+    squares = coefs[..., 1:] ** 2
+    brightness = fit_spectrum(squares[0])
+    assert brightness is not None  # `mixture_noise` has seen noise in these patches
+    curve = _level_curve(squares[0], means, brightness)
+    if curve is not None:
+        squares = squares / np.interp(means, *curve)[:, np.newaxis] ** 2
+        brightness = fit_spectrum(squares[0]) or brightness
+    return brightness, squares, curve
+
+
 def _level_curve(squares: Array, means: Array, alike: Spectrum) -> tuple[Array, Array] | None:
     """Level of the noise over brightness, about 1; None if there is no evidence that it depends.
 
@@ -253,10 +252,12 @@ def _level_curve(squares: Array, means: Array, alike: Spectrum) -> tuple[Array, 
     return centres, np.exp((1 - by_chance / ratio) * curve)
 
 
-def _cosine_coefs(samples: list[Sample], scales: list[float]) -> Array | None:
+def _cosine_coefs(
+    samples: list[Sample], scales: list[float], most_clipped: float = 0.0
+) -> Array | None:
     """Cosine coefficients (components, patches, n); None if there are too few patches.
 
-    Samples are multiplied by their scales.
+    Samples are multiplied by their scales. At most this fraction of a patch is clipped.
     """
     rng = np.random.default_rng(0)
     shape = (_SIDE, _SIDE)
@@ -269,8 +270,8 @@ def _cosine_coefs(samples: list[Sample], scales: list[float]) -> Array | None:
         grid = grid_of(slab.shape, shape)
         wanted = min(grid.n_patches, math.ceil(_N_PATCHES * slab.size / n_values))
         numbers = np.sort(rng.choice(grid.n_patches, wanted, replace=False))
-        clipped = rows_at(is_clipped(samples, False, number), grid, numbers).any(axis=1)
-        numbers = numbers[~clipped]
+        clipped = rows_at(is_clipped(samples, False, number), grid, numbers).mean(axis=1)
+        numbers = numbers[clipped <= most_clipped]
         patches = [rows_at(sample.slabs[number], grid, numbers) for sample in samples]
         pairs = zip(patches, scales, strict=True)
         found.append(np.stack([(rows * scale) @ basis.T for rows, scale in pairs]))
@@ -304,8 +305,7 @@ def fit_spectrum(
     log_variances = np.linalg.lstsq(curves.T, start, rcond=None)[0]
     spread, log_levels = _FIRST_SPREAD, np.zeros(len(members))
     for _ in range(_N_STEPS):
-        levels = np.exp(2 * spread * _LEVELS)[:, np.newaxis, np.newaxis]
-        noise = np.exp(log_variances @ curves)
+        levels, noise = np.exp(2 * spread * _LEVELS)[:, None, None], np.exp(log_variances @ curves)
         variances = levels * (noise + _ROUNDING) + signal
         single = (squares / np.exp(2 * log_levels[groups])[:, np.newaxis]).astype(np.float32)
         shares, log_likelihood = _responsibilities(single, variances, weights)

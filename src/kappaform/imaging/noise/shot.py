@@ -21,8 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kappaform.checks import Array
-from kappaform.imaging.noise.kinds import Shot
-from kappaform.imaging.noise.scale_mixture import NO_EVIDENCE, Evidence
+from kappaform.imaging.noise.kinds import NO_EVIDENCE, Evidence, Shot
 from kappaform.imaging.noise.wavelets import Details, Sample, deviation, quietest_fifth
 from kappaform.linalg import dct_basis
 
