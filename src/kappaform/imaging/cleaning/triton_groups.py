@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 _MOST = 64  # members of a group, and pixels of a patch
 _WARPS = 4
-_REGISTERS = 168  # three programs to a multiprocessor
 _MATRIX_ENTRIES = 2**27  # of the groups that are denoised at once
 
 
@@ -55,7 +54,7 @@ def add_groups(
     identity = torch.eye(n, dtype=noise.dtype, device=noise.device)
     rounding = n * torch.finfo(noise.dtype).eps
     sizes = {"MEMBERS": _padded(k), "PIXELS": _padded(n)}
-    sizes |= {"num_warps": _WARPS, "maxnreg": _REGISTERS}
+    sizes["num_warps"] = _WARPS
     size = max(1, _MATRIX_ENTRIES // n**2)
     for starts, members in zip(groups.starts.split(size), groups.members.split(size), strict=True):
         grid, where = (len(starts),), (starts, members, groups.steps, groups.offsets)
