@@ -274,3 +274,9 @@ def _blas() -> list[LibController]:
     import scipy.linalg  # noqa: F401
 
     return ThreadpoolController().select(user_api="blas").lib_controllers
+
+
+@cache
+def blas_kernels() -> frozenset[str]:
+    """Processors that the kernels of BLAS are made for, by the names that OpenBLAS has for them."""
+    return frozenset(str(each.info().get("architecture")) for each in _blas())

@@ -24,7 +24,7 @@ from kappaform.engines.engine import (
 )
 from kappaform.engines.kernels import WORD, accumulate, list_largest, mark_largest
 from kappaform.errors import NotFinite
-from kappaform.threads import Workspace
+from kappaform.threads import Workspace, blas_kernels
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -39,10 +39,11 @@ _DOUBLE = np.dtype(np.float64)
 _PART_ENTRIES, _SUM_ENTRIES = 2**20, 2**22
 _MOST_PARTS, _FEW_PARTS = 64, 8
 
-# With AVX-512, OpenBLAS multiplies C-ordered matrices of up to 10**6 products without packing them:
-# in 0.74 (float64) and 0.91 (float32) of the time for 64 features, in a third for 16 (float32).
-# Parts of fewer rows than this cost more than they bring where it has no such kernels.
+# Entries times columns of a product that these kernels of OpenBLAS compute without packing: in such
+# parts it takes 0.74 (float64) and 0.91 (float32) of the time for 64 features. Parts of fewer rows,
+# and other kernels, lose a few percent.
 _SMALL_PRODUCT, _LEAST_ROWS = 10**6, 240
+_SMALL_KERNELS = {"SkylakeX", "Cooperlake", "SapphireRapids"}
 
 #: Memory for the thresholds of signals on disk, or on a Dask worker: 8 million rows in float64. All
 #: others are searched anew in every pass.
@@ -253,7 +254,8 @@ def coefs_of(signals: Array, transform: ScaledTransform, run: Run) -> Array:
     n = run.n_features
     coefs = buffer(run, "coefs", run.n_rows, run.dtype)[: len(signals)]
     small = _SMALL_PRODUCT // n**2
-    for rows in split_rows(0, len(signals), small if small >= _LEAST_ROWS else run.n_rows):
+    in_parts = small >= _LEAST_ROWS and not _SMALL_KERNELS.isdisjoint(blas_kernels())
+    for rows in split_rows(0, len(signals), small if in_parts else run.n_rows):
         np.matmul(signals[rows, :n], transform.matrix, out=coefs[rows, :n])
     return coefs
 
