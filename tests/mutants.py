@@ -1289,7 +1289,7 @@ MUTANTS = [
     Mutant(
         "a denoiser that hardly learns",
         "imaging/training.py",
-        "max_iter=N_ITER,",
+        "max_iter=amount.n_iter,",
         "max_iter=1,",
         (
             "imaging/test_quality_of_denoising.py::test_learning_beats_a_fixed_basis_and_a_single_iteration",
@@ -1481,7 +1481,7 @@ MUTANTS = [
     Mutant(
         "progress stands still while learning",
         "imaging/training.py",
-        "progress(next(iterations) / N_ITER)",
+        "progress(next(iterations) / n_iter)",
         "next(iterations)",
         ("imaging/test_progress.py::test_it_moves_while_learning_and_while_denoising_every_part",),
     ),
@@ -1761,10 +1761,17 @@ MUTANTS = [
         ("imaging/test_movies.py::test_a_movie_is_denoised_better_than_its_frames",),
     ),
     Mutant(
+        "rounds of learning go on where the loss has settled",
+        "imaging/training.py",
+        "        if _has_settled(result, amount.settled):\n            break\n",
+        "",
+        ("imaging/test_training.py::test_no_round_follows_one_whose_loss_has_settled",),
+    ),
+    Mutant(
         "where groups clean, next to nothing is learned",
         "imaging/training.py",
-        "Amount(3, 10_000)",
-        "Amount(1, 300)",
+        "Amount(3, 10_000, ",
+        "Amount(1, 300, ",
         ("imaging/test_quality_of_denoising.py::test_each_quality_is_better_than_the_one_before",),
     ),
     Mutant(
@@ -1777,9 +1784,8 @@ MUTANTS = [
     Mutant(
         "the patches of each scale are gathered from Dask on their own",
         "imaging/training.py",
-        "rounds = map(list, islice(drawn, n_rounds))",
-        "more = [Draw(amount.n_patches >> scale, scale)] * n_rounds\n"
-        "        rounds = ([each] for each in drawn_rounds(sources[0], more, options, rng))",
+        "coarse = list(islice(drawn, n_scales - 1))",
+        "coarse = [list(drawn_rounds(sources[0], [draw], options, rng)) for draw in draws[:2]]",
         ("imaging/test_denoise_dask.py::test_an_image_is_computed_three_times_to_learn_from_it",),
     ),
     # --- cli

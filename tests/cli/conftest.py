@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from kappaform.imaging import training
+
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
@@ -13,7 +15,9 @@ def folder(tmp_path, monkeypatch):
 @pytest.fixture(autouse=True)
 def little_learning(monkeypatch):
     """What the command does with files does not depend on how long it learns for an image."""
-    monkeypatch.setattr("kappaform.imaging.training.N_ITER", 1)
+    for name in ("FOR_PATCHES", "FOR_GROUPS"):
+        little = getattr(training, name)._replace(n_iter=1, n_coarse_iter=1)
+        monkeypatch.setattr(training, name, little)
 
 
 @pytest.fixture

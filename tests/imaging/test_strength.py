@@ -5,6 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kappaform as kf
+from kappaform.imaging import training
 
 LUMINANCE = np.array([0.2126, 0.7152, 0.0722])
 QUICK = {"quality": "fast", "patch_size": 4}
@@ -12,7 +13,9 @@ QUICK = {"quality": "fast", "patch_size": 4}
 
 @pytest.fixture(autouse=True)
 def little_learning(monkeypatch):
-    monkeypatch.setattr("kappaform.imaging.training.N_ITER", 1)
+    for name in ("FOR_PATCHES", "FOR_GROUPS"):
+        little = getattr(training, name)._replace(n_iter=1, n_coarse_iter=1)
+        monkeypatch.setattr(training, name, little)
 
 
 @pytest.fixture(scope="module")

@@ -168,7 +168,7 @@ def learned_from_all(
             pool = _trimmed(pool, _n_patches(number))
     parts = [part for image in _trimmed(pool, _n_patches(len(pool))) for part in image]
     rounds = (list(together) for together in zip(*parts, strict=True))
-    return learned_in_rounds(rounds, options, FOR_PATCHES.n_rounds) if parts else []
+    return learned_in_rounds(rounds, options, FOR_PATCHES) if parts else []
 
 
 def _drawn_from(

@@ -20,7 +20,6 @@ from kappaform.imaging.progress import SILENT, Progress
 from kappaform.learning import LearnResult, learn
 from kappaform.linalg import dct_basis
 
-N_ITER = 6  # of a round
 # Patches that could be denoised in the time of a round of learning from one: measured, 3 (5 x 5
 # pixels, or orthonormal) to 14 (16 x 16), 8 by default. Only the reported progress depends on it.
 _LEARNING_COST = 7
@@ -66,16 +65,21 @@ class Drawn(NamedTuple):
 
 
 class Amount(NamedTuple):
-    """How many patches are learned from."""
+    """How much is learned."""
 
-    n_rounds: int
+    n_rounds: int  #: at most
     n_patches: int  #: of a round
+    n_iter: int = 6  #: of a round
+    n_coarse_iter: int = 6  #: of the one round at a coarser scale
+    settled: float = 0.0  #: change of the loss in the last iteration that ends the rounds
 
 
 # More patches, rounds or iterations bring less than 0.01 dB, on 16 photographs and the paper's
 # images. Less is enough where groups follow single patches; with textures, a round less loses
-# 0.1 dB, half of the patches nothing.
-FOR_PATCHES, FOR_GROUPS = Amount(4, 20_000), Amount(3, 10_000)
+# 0.1 dB, half of the patches nothing. There, iterations that bring next to nothing were looked for
+# on parts of four photographs (docs/scale.md); without groups, they bring up to 0.2 dB.
+FOR_PATCHES = Amount(4, 20_000)
+FOR_GROUPS = Amount(3, 10_000, n_coarse_iter=3, settled=8e-4)
 _ENOUGH_COMPLETE = 5_000  # half of the patches: see above
 
 
@@ -118,54 +122,62 @@ def learned_at_scales(
     amount = amount_for(options.quality)
     n_patches = -(-amount.n_patches // len(sources))
     works = progress.sections([amount.n_rounds, *[_COARSE_WORK] * (n_scales - 1)])
-    coarse = [Draw(max(1, n_patches >> scale), scale) for scale in range(1, n_scales)]
-    fine = [Draw(n_patches)] * amount.n_rounds
-    each_drawn = [drawn_rounds(source, fine + coarse, options, rng) for source in sources]
-    drawn = zip(*each_drawn, strict=True)
-    history: list[list[LearnResult]] = []
-    for scale, work in enumerate(works):
-        n_rounds = amount.n_rounds if scale == 0 else 1
-        rounds = map(list, islice(drawn, n_rounds))
-        init = history[-1][-1] if history else None
-        history.append(learned_in_rounds(rounds, options, n_rounds, init, work))
+    # Coarser scales are drawn first: how many rounds follow at full size is not known yet.
+    draws = [Draw(max(1, n_patches >> scale), scale) for scale in range(1, n_scales)]
+    draws += [Draw(n_patches)] * amount.n_rounds
+    each_drawn = [drawn_rounds(source, draws, options, rng) for source in sources]
+    drawn = map(list, zip(*each_drawn, strict=True))
+    coarse = list(islice(drawn, n_scales - 1))
+    history = [learned_in_rounds(drawn, options, amount, progress=works[0])]
+    once = amount._replace(n_rounds=1, n_iter=amount.n_coarse_iter)
+    for parts, work in zip(coarse, works[1:], strict=True):
+        history.append(learned_in_rounds([parts], options, once, history[-1][-1], work))
     return history
 
 
 def learned_in_rounds(
     rounds: Iterable[list[Drawn]],
     options: Options,
-    n_rounds: int,
+    amount: Amount,
     init: LearnResult | None = None,
     progress: Progress = SILENT,
 ) -> list[LearnResult]:
     """One result for each round: its patches are coded by the previous transform."""
     transform = dct_basis(options.patch_shape) if init is None else init.transform
     history: list[LearnResult] = []
-    for parts, its in zip(rounds, progress.sections([1] * n_rounds), strict=True):
+    for its, parts in zip(progress.sections([1] * amount.n_rounds), rounds, strict=False):
         sparsity = np.concatenate([_sparsity(part, transform) for part in parts])
         result = learn(
             _stacked([part.patches for part in parts]),
             options.method,
             n_nonzero_coefs=sparsity,
             init=history[-1] if history else transform if init is None else init,
-            max_iter=N_ITER,
+            max_iter=amount.n_iter,
             tol=1e-4,
-            callback=_reporting(options.callback, its),
+            callback=_reporting(options.callback, its, amount.n_iter),
         )
         its(1.0)  # fewer iterations may have been enough
         history.append(result)
         transform = result.transform
+        if _has_settled(result, amount.settled):
+            break
     return history
 
 
-def _reporting(callback: Callback | None, progress: Progress) -> Callback | None:
+def _has_settled(result: LearnResult, limit: float) -> bool:
+    """Whether the last iteration changed the loss by less than this part of it."""
+    losses = result.loss[-2:]
+    return len(losses) == 2 and bool(abs(losses[0] - losses[1]) < limit * losses[0])
+
+
+def _reporting(callback: Callback | None, progress: Progress, n_iter: int) -> Callback | None:
     """The callback of a round of learning, which reports each of its iterations."""
     if progress.listener is None:
         return callback
     iterations = count(1)
 
     def report(result: LearnResult) -> bool | None:
-        progress(next(iterations) / N_ITER)
+        progress(next(iterations) / n_iter)
         return None if callback is None else callback(result)
 
     return report
@@ -180,8 +192,8 @@ def learning_fraction(image: Any, options: Options) -> float:
     n_patches = grid_of(image.shape, options.patch_shape).n_patches
     effort = EFFORTS[options.quality]
     denoising = n_patches * (1 + (effort.cost if effort else 0))
-    n_rounds, n_drawn = amount_for(options.quality)
-    learning = _LEARNING_COST * n_rounds * min(n_drawn, n_patches)
+    amount = amount_for(options.quality)
+    learning = _LEARNING_COST * amount.n_rounds * min(amount.n_patches, n_patches)
     return learning / (learning + denoising)
 
 
