@@ -1376,6 +1376,20 @@ MUTANTS = [
         ),
     ),
     Mutant(
+        "texture in the quietest places counts as noise",
+        "imaging/noise/wavelets.py",
+        "return math.sqrt(max(sigma**2 - excess, 0.0))",
+        "return sigma",
+        ("imaging/test_no_noise.py::test_texture_everywhere_is_not_removed",),
+    ),
+    Mutant(
+        "the level of noise is not measured where some of it is clipped",
+        "imaging/noise/scale_mixture.py",
+        "_MOST_CLIPPED = 0.5",
+        "_MOST_CLIPPED = 0.0",
+        ("imaging/test_scale_mixture.py::test_noise_is_also_measured_where_some_of_it_is_clipped",),
+    ),
+    Mutant(
         "texture is taken for correlated noise of photographs",
         "imaging/noise/scale_mixture.py",
         "    if gain < needed:\n",

@@ -247,9 +247,10 @@ def test_texture_everywhere_is_warned_about_with_the_options_to_give(capsys):
     put("a.png", data.gravel()[:300, :300])
     code, _, err = ended(capsys, "denoise", "a.png", "--quality", "fast")
     assert code == 0
-    (line,) = err.splitlines()
+    line, unchanged = err.splitlines()
     assert line.startswith("kappaform: warning: a.png: the noise could not be told from texture")
     assert line.endswith("if that is wrong, try --noise correlated, or give --sigma.")
+    assert "next to no noise was found (white, sigma 0)" in unchanged
 
 
 @pytest.mark.parametrize("n_pages", [1, 3])

@@ -103,6 +103,30 @@ def test_texture_everywhere_is_said_to_be_in_doubt():
     assert "texture" in found.evidence
 
 
+@pytest.mark.parametrize("quality", [None, 90])
+@pytest.mark.parametrize("name", ["grass", "gravel"])
+@pytest.mark.filterwarnings("ignore:the noise could not be told from texture")
+def test_texture_everywhere_is_not_removed(name, quality):
+    image = getattr(data, name)()[:256, :256]
+    image = image if quality is None else compressed(image, quality)
+    error = np.sqrt(np.mean((denoise(image, **FAST) - image) ** 2))
+    assert error <= 255 * 10 ** (-45 / 20)
+
+
+@pytest.mark.parametrize("sigma", [5, 10])
+@pytest.mark.filterwarnings("ignore:the noise could not be told from texture")
+def test_white_noise_is_found_where_texture_is_everywhere(sigma):
+    found = estimate_noise(add_noise(data.gravel()[:256, :256].astype(float), sigma, rng=0))
+    assert isinstance(found, White)
+    assert found.sigma == pytest.approx(sigma, rel=0.25)
+
+
+def test_noise_that_differs_from_place_to_place_is_no_texture(rng):
+    sigmas = np.repeat([5.0, 10.0], 128)[:, np.newaxis]
+    found = estimate_noise(100 + sigmas * rng.standard_normal((256, 256)), kind="white")
+    assert 4.5 < found.sigma < 10
+
+
 def test_channels_that_share_their_structure_have_no_correlated_noise():
     assert isinstance(estimate_noise(bands(), channel_axis=-1), White)
 

@@ -22,8 +22,10 @@ from kappaform.imaging.noise.wavelets import (
     WAVELET_LENGTH,
     Details,
     Sample,
+    channel_correlation,
     details_of,
     deviation,
+    noise_in_texture,
     quietest_fifth,
     sample_of,
     warn_of_impulses,
@@ -38,8 +40,6 @@ _logger.addHandler(logging.NullHandler())  # the library prints nothing of its o
 Kind = Literal["white", "shot", "correlated"]
 KINDS: tuple[Kind, ...] = ("white", "shot", "correlated")
 
-_LEAST_CANDIDATES = 100  # details: with fewer, clipped places count too
-_LEAST_CORRELATION = 0.25  # of channels: below, it may be texture (0.14 in a picture of coffee)
 _NEXT_TO_NONE = 1e-3  # noise over the range of values: of 8 bit, less than rounding does
 _MAD_ERROR = 1.17  # standard error of the median of n magnitudes, relatively, times root n
 UNSURE = 0.8  #: confidence below which a noise is reported as uncertain
@@ -55,6 +55,7 @@ def estimate_sigma(image: npt.ArrayLike, channel_axis: int | None = None) -> flo
     those with the least texture around them: the quietest fifth by the magnitude of the other
     detail coefficients. White noise is independent in the two, so the choice alone does not bias
     the estimate, while the median over all of d (Donoho and Johnstone) takes texture for noise.
+    Texture in the quietest fifth itself is subtracted: its variance falls with that of the others.
     Surroundings that hold the smallest or the largest value of the image do not count, because
     noise may be clipped there, nor do flat ones: a background set to a constant has no noise. Where
     next to nothing is left, clipped surroundings count as well; in a drawing, where most of the
@@ -168,7 +169,7 @@ def noise_of(image: Any, kind: str | None, patch_shape: tuple[int, ...]) -> Nois
     ends = np.array([(each.lowest, each.highest) for each in samples])
     levels = np.ldexp(found.level(np.ldexp(ends.mean(axis=1), exponents)), -exponents)
     ranges = np.ptp(ends, axis=1)
-    if any(_is_doubtful(each) and level > 0 for each, level in zip(details, levels, strict=False)):
+    if any(each.are_doubtful and level > 0 for each, level in zip(details, levels, strict=False)):
         _logger.warning(
             "the estimated noise is doubtful: next to no part of the image is neither clipped nor "
             "flat; if the result is wrong, give sigma."
@@ -188,7 +189,10 @@ def _noise_of(
     sigmas = _with_certain([_sigma(*each) for each in zip(samples, details, strict=True)], details)
     units = [math.ldexp(s, each.exponent) for s, each in zip(sigmas, samples, strict=True)]
     measured = _measured(details, max(sigmas))
-    white = White(_per_channel(units), _correlation(details, sigmas), **measured)
+    pairs = zip(sigmas, details, strict=True)
+    whites = [noise_in_texture(*pair) for pair in pairs]
+    in_units = [math.ldexp(s, each.exponent) for s, each in zip(whites, samples, strict=True)]
+    white = White(_per_channel(in_units), channel_correlation(details, sigmas), **measured)
     warn_of_impulses(samples)
     if kind == "white" or max(sigmas) == 0:
         return white
@@ -208,10 +212,10 @@ def _noise_of(
 
 def _with_certain(sigmas: list[float], details: list[Details]) -> list[float]:
     """Deviations of colours; where one is in doubt, at most that of the colours which are not."""
-    certain = [s for s, each in zip(sigmas, details, strict=True) if not _is_doubtful(each)]
+    certain = [s for s, each in zip(sigmas, details, strict=True) if not each.are_doubtful]
     if not certain or len(sigmas) > MOST_TOGETHER:
         return sigmas
-    limits = (max(certain) if _is_doubtful(each) else math.inf for each in details)
+    limits = (max(certain) if each.are_doubtful else math.inf for each in details)
     return [min(pair) for pair in zip(sigmas, limits, strict=True)]
 
 
@@ -260,7 +264,8 @@ def _sigma_of(image: Any) -> float:
     sample = sample_of(image)
     if max(image.shape) < WAVELET_LENGTH:
         return _small_sigma(sample)
-    return math.ldexp(_sigma(sample, details_of(sample)), sample.exponent)
+    details = details_of(sample)
+    return math.ldexp(noise_in_texture(_sigma(sample, details), details), sample.exponent)
 
 
 def _small_sigma(sample: Sample) -> float:
@@ -271,41 +276,11 @@ def _sigma(sample: Sample, details: Details) -> float:
     if sample.lowest == sample.highest:
         return 0.0
     coefs, usable, clear = details.coefs, details.usable, details.clear
-    if not _is_doubtful(details):
+    if not details.are_doubtful:
         return deviation(coefs[usable][quietest_fifth(details.texture[usable])])
     # Noise leaves no detail zero, but at the border of a flat area; lines of a drawing do.
     is_noisy = clear.any() and 2 * np.count_nonzero(clear) >= np.count_nonzero(coefs)
     return deviation(coefs[clear] if is_noisy else coefs)
-
-
-def _is_doubtful(details: Details) -> bool:
-    """Whether next to no detail is away from flat areas and from clipped values."""
-    return int(np.count_nonzero(details.usable)) < _LEAST_CANDIDATES
-
-
-def _correlation(details: list[Details], sigmas: list[float]) -> Array | None:
-    """Correlation of the noise of channels, None if there is next to none.
-
-    That of u and v of unit deviation follows from the deviations of u + v and u - v.
-    """
-    n_channels = len(details)
-    usable = np.logical_and.reduce([each.usable for each in details])
-    if n_channels == 1 or min(sigmas) == 0 or np.count_nonzero(usable) < _LEAST_CANDIDATES:
-        return None
-    texture = [each.texture[usable] / s for each, s in zip(details, sigmas, strict=True)]
-    calm = quietest_fifth(np.sum(texture, axis=0))
-    units = [e.coefs[usable][calm] / s for e, s in zip(details, sigmas, strict=True)]
-    matrix = np.eye(n_channels)
-    for a in range(n_channels):
-        for b in range(a):
-            plus, minus = (deviation(units[a] + sign * units[b]) ** 2 for sign in (1, -1))
-            matrix[a, b] = matrix[b, a] = (plus - minus) / (plus + minus)
-    if np.abs(matrix - np.eye(n_channels)).max() < _LEAST_CORRELATION:
-        return None
-    values, vectors = np.linalg.eigh(matrix)
-    positive = (vectors * np.maximum(values, 0)) @ vectors.T
-    sizes = np.sqrt(np.diag(positive))
-    return positive / np.outer(sizes, sizes)
 
 
 # --- Shot

@@ -25,6 +25,10 @@ _HIGH_PASS = tuple(sign * w for sign, w in zip((1, -1, 1, -1), _LOW_PASS[::-1], 
 WAVELET_LENGTH = 4  # along shorter axes details are not taken
 _WINDOW = 5  # coefficients along each axis over which texture is averaged
 _QUIET_FRACTION = 0.2  # of the coefficients, those with the least texture around them
+_N_TEXTURES = 10  # groups with more and more texture around
+_LARGEST_SLOPE = 0.5  # of variances over texture; 1 is that of noise whose level varies
+_LEAST_CANDIDATES = 100  # details: with fewer, clipped places count too
+_LEAST_CORRELATION = 0.25  # of channels: below, it may be texture (0.14 in a picture of coffee)
 _LEAST_COEFS = 1000  # the median of so many absolute values is off by 4 %
 _LARGEST_SAMPLE = 2**21  # pixels; of larger images evenly spread slabs are seen
 _N_SLABS = 8
@@ -63,6 +67,11 @@ class Details(NamedTuple):
     def usable(self) -> Array:
         return self.clear & ~self.low & ~self.high
 
+    @property
+    def are_doubtful(self) -> bool:
+        """Whether next to none is away from flat areas and from clipped values."""
+        return int(np.count_nonzero(self.usable)) < _LEAST_CANDIDATES
+
 
 def sample_of(image: Array) -> Sample:
     """What of an image of one channel (of any library) is looked at."""
@@ -95,6 +104,56 @@ def quietest_fifth(texture: Array, least: int = _LEAST_COEFS) -> Array:
 def deviation(coefs: Array) -> float:
     """Standard deviation of normal numbers; a few large ones among them hardly matter."""
     return float(np.median(np.abs(coefs))) / _NORMAL_MEDIAN
+
+
+def noise_in_texture(sigma: float, details: Details) -> float:
+    r"""Standard deviation of white noise, if `sigma` is that of the quietest fifth of the details.
+
+    In texture the variance v of diagonal details grows with the variance t of the other details
+    around them, :math:`v = s^2 + c (t - s^2)`: noise of standard deviation s alone has v = t. The
+    slope c is that of a line through groups with more and more texture. Where even the quietest
+    fifth has t > v, it has texture, and s is where the line from it meets v = t.
+    """
+    coefs, around = details.coefs[details.usable], details.texture[details.usable]
+    if len(coefs) < _LEAST_COEFS / _QUIET_FRACTION:  # all would be the quietest ones
+        return sigma
+    groups = np.array_split(np.argsort(around), _N_TEXTURES)[:-1]  # without edges
+    # The variance of normal numbers is pi / 2 times their squared mean magnitude.
+    t = np.array([np.mean(around[group]) ** 2 * math.pi / 2 for group in groups])
+    v = np.array([deviation(coefs[group]) ** 2 for group in groups])
+    weights = 1 / np.maximum(v, 1e-9 * v.max() + 1e-300) ** 2
+    weights /= weights.sum()
+    from_t, from_v = t - weights @ t, v - weights @ v
+    slope = weights @ (from_t * from_v) / max(weights @ from_t**2, 1e-300)
+    slope = min(max(slope, 0.0), _LARGEST_SLOPE)
+    quiet = np.mean(around[quietest_fifth(around)]) ** 2 * math.pi / 2
+    excess = slope / (1 - slope) * max(quiet - sigma**2, 0.0)
+    return math.sqrt(max(sigma**2 - excess, 0.0))
+
+
+def channel_correlation(details: list[Details], sigmas: list[float]) -> Array | None:
+    """Correlation of the noise of channels, None if there is next to none.
+
+    That of u and v of unit deviation follows from the deviations of u + v and u - v.
+    """
+    n_channels = len(details)
+    usable = np.logical_and.reduce([each.usable for each in details])
+    if n_channels == 1 or min(sigmas) == 0 or np.count_nonzero(usable) < _LEAST_CANDIDATES:
+        return None
+    texture = [each.texture[usable] / s for each, s in zip(details, sigmas, strict=True)]
+    calm = quietest_fifth(np.sum(texture, axis=0))
+    units = [e.coefs[usable][calm] / s for e, s in zip(details, sigmas, strict=True)]
+    matrix = np.eye(n_channels)
+    for a in range(n_channels):
+        for b in range(a):
+            plus, minus = (deviation(units[a] + sign * units[b]) ** 2 for sign in (1, -1))
+            matrix[a, b] = matrix[b, a] = (plus - minus) / (plus + minus)
+    if np.abs(matrix - np.eye(n_channels)).max() < _LEAST_CORRELATION:
+        return None
+    values, vectors = np.linalg.eigh(matrix)
+    positive = (vectors * np.maximum(values, 0)) @ vectors.T
+    sizes = np.sqrt(np.diag(positive))
+    return positive / np.outer(sizes, sizes)
 
 
 def _slabs(image: Array) -> Iterator[Array]:
