@@ -182,7 +182,7 @@ def _add_inpaint(commands: Any) -> None:
 
 
 def _add_holes(parser: Parser, fate: str) -> None:
-    parser.add("--mask", "image of the same size; where it is black or transparent, pixels stay")
+    parser.add("--mask", "image of the same size: what is not black or transparent there is filled")
     text = "value that means no data, such as -9999 or nan (default: that of the file); "
     text += f"such pixels are {fate}"
     parser.add("--nodata", text, float, metavar="VALUE")
