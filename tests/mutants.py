@@ -139,6 +139,13 @@ MUTANTS = [
         (f"{PASS}::test_products_of_a_block_that_are_computed_in_parts_cover_all_of_it",),
     ),
     Mutant(
+        "rounds end after the first one, whatever the bound",
+        "learning/updates.py",
+        "if constraints.kappa <= 1:",
+        "if constraints.kappa <= 1e9:",
+        ("learning/test_updates.py::test_more_rounds_lower_the_error_where_the_bound_is_not_one",),
+    ),
+    Mutant(
         "rows that are gathered last count twice",
         "engines/union_kernels.py",
         "n_rows = min(GATHERED, ends[k] - first)",

@@ -120,6 +120,33 @@ def test_turning_is_a_procrustes_problem_where_the_spectrum_is_flat(rng):
     np.testing.assert_allclose(turned.matrix, left @ right, atol=1e-8)
 
 
+@pytest.mark.parametrize("steps", ["exact", "rescale", "relative"])
+def test_the_first_round_is_a_procrustes_problem_where_the_bound_is_one(rng, steps):
+    signals = rng.standard_normal((200, N))
+    method = Conditioned(1.0)
+    start = method.to_feasible(problem(rng, signals)[0])
+    statistics = engine_for(signals).run_pass(start.matrix, SPARSITY)
+    one, many = (
+        Conditioned(1.0, n_rounds=number).updater(statistics.gram)(statistics, start, steps).matrix
+        for number in (1, 5)
+    )
+    np.testing.assert_array_equal(one, many)
+    left, _, right = np.linalg.svd(statistics.cross)
+    np.testing.assert_allclose(one, left @ right, atol=1e-7)
+
+
+def test_more_rounds_lower_the_error_where_the_bound_is_not_one(rng):
+    signals = rng.standard_normal((200, N)).cumsum(axis=1)
+    start = Conditioned(4.0).to_feasible(problem(rng, signals)[0])
+    codes = naive.hard_threshold(signals @ start.matrix.T, SPARSITY)
+    statistics = engine_for(signals).run_pass(start.matrix, SPARSITY)
+    one, many = (
+        Conditioned(4.0, n_rounds=number).updater(statistics.gram)(statistics, start, "exact")
+        for number in (1, 5)
+    )
+    assert squared_error(codes, signals, many.matrix) < squared_error(codes, signals, one.matrix)
+
+
 @pytest.mark.parametrize("kappa", [1.0, 1.2, 2.0, 100.0, 1e6])
 def test_exact_update_never_increases_the_error_and_keeps_bound_and_norm(rng, signals, kappa):
     method = Conditioned(kappa)

@@ -156,6 +156,8 @@ def update_conditioned(
         factors = fit_spectrum(left, factors, statistics.gram, cross, constraints, project)
         if steps == "rescale":
             factors = factors.scaled_to(constraints.norm)
+        if constraints.kappa <= 1:
+            break  # a multiple of the polar factor of the cross matrix: no further step changes it
         factors = turn_right(
             factors, statistics.gram, cross, constraints.least, constraints.proximity
         )
