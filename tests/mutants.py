@@ -1427,8 +1427,8 @@ MUTANTS = [
     Mutant(
         "the noise of photographs has one level everywhere",
         "imaging/noise/scale_mixture.py",
-        "levels = np.exp(2 * spread * _LEVELS)[:, np.newaxis, np.newaxis]",
-        "levels = np.ones((len(_LEVELS), 1, 1))",
+        "np.exp(2 * spread * _LEVELS)[:, None, None]",
+        "np.ones((len(_LEVELS), 1, 1))",
         (
             "imaging/test_scale_mixture.py::test_a_level_that_differs_from_place_to_place_is_a_spread",
         ),

@@ -6,6 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw
+from scipy.ndimage import gaussian_filter
 from skimage import data
 from skimage.transform import resize
 
@@ -125,6 +126,13 @@ def test_noise_that_differs_from_place_to_place_is_no_texture(rng):
     sigmas = np.repeat([5.0, 10.0], 128)[:, np.newaxis]
     found = estimate_noise(100 + sigmas * rng.standard_normal((256, 256)), kind="white")
     assert 4.5 < found.sigma < 10
+
+
+def test_what_a_demosaicing_has_blurred_is_not_removed():
+    fine = data.immunohistochemistry()[:192, :192].astype(float)
+    blurred = as_bytes(gaussian_filter(fine, (0.7, 0.7, 0)))
+    error = np.sqrt(np.mean((denoise(blurred, channel_axis=-1, **FAST) - blurred) ** 2))
+    assert error <= 255 * 10 ** (-45 / 20)
 
 
 def test_channels_that_share_their_structure_have_no_correlated_noise():

@@ -346,6 +346,7 @@ def _correlated(
         mixture, judged = mixture_noise(samples)
         if mixture is not None:
             return mixture.correlated(patch_shape, judged)
+        is_certain = is_certain and judged.confidence > 0.5  # else it is texture, or magnified
         if judged.confidence < found.confidence and not asked and not is_certain:
             found = replace(found, **judged._asdict())
     if look is None:

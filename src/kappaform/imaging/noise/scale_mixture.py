@@ -101,6 +101,9 @@ class Spectrum(NamedTuple):
         return bool(drops[-1] > means[-1] + 2 * deviations[-1])
 
 
+_MAGNIFIED = Evidence(0.5, "high frequencies are missing, as in a magnified image")
+
+
 class MixtureNoise(NamedTuple):
     """Noise of the colour components of an image (`colour_components`), in units of the image."""
 
@@ -154,8 +157,10 @@ def mixture_noise(samples: list[Sample]) -> tuple[MixtureNoise | None, Evidence]
     brightness, white = fit_spectrum(squares[0]), fit_spectrum(squares[0], _WHITE)
     if brightness is None or white is None:
         return nothing
-    if brightness.level < _LEAST_LEVEL * _N_LEVELS or brightness.is_magnified:
+    if brightness.level < _LEAST_LEVEL * _N_LEVELS:
         return nothing
+    if brightness.is_magnified:
+        return None, _MAGNIFIED
     gain = brightness.log_likelihood - white.log_likelihood
     needed = _LEAST_GAIN
     if gain >= needed:
@@ -166,9 +171,7 @@ def mixture_noise(samples: list[Sample]) -> tuple[MixtureNoise | None, Evidence]
         return None, evidence
     more = _cosine_coefs(samples, scales, _MOST_CLIPPED)
     assert more is not None  # all of them, and others
-    brightness, squares, curve = _evened(more)
-    if brightness.spread > _FIRST_SPREAD:  # what is clipped is not noise alone
-        brightness, squares, curve = _evened(coefs)
+    brightness, squares, curve = _evened(more, coefs)
     spectra = [brightness.log_variances + 2 * _ABOVE_MEDIAN * brightness.spread]
     for component in squares[1:]:
         found = fit_spectrum(component)
@@ -204,8 +207,7 @@ def _directedness(samples: list[Sample], scales: list[float], noise: Spectrum) -
     slabs = []
     for number in range(len(samples[0].slabs)):
         channels = [sample.slabs[number] for sample in samples]
-        clipped = is_clipped(samples, False, number)
-        slabs.append((np.tensordot(weights, channels, axes=1), clipped))
+        slabs.append((np.tensordot(weights, channels, axes=1), is_clipped(samples, False, number)))
 
     def spectrum(frequencies: Array) -> Array:
         curves = _parabolas(np.clip(frequencies.ravel(), _LEAST_FREQUENCY, _LARGEST_FREQUENCY))
@@ -215,17 +217,20 @@ def _directedness(samples: list[Sample], scales: list[float], noise: Spectrum) -
     return max(1.0, directedness(slabs, spectrum))
 
 
-def _evened(coefs: Array) -> tuple[Spectrum, Array, tuple[Array, Array] | None]:
+def _evened(
+    coefs: Array, unclipped: Array | None = None
+) -> tuple[Spectrum, Array, tuple[Array, Array] | None]:
     """Spectrum of brightness and squares without the level curve, and this curve."""
     # The first component is a sum over channels and pixels, divided by the root of their number.
-    means = coefs[0, :, 0] / math.sqrt(len(coefs) * _SIDE**2)
-    squares = coefs[..., 1:] ** 2
+    means, squares = coefs[0, :, 0] / math.sqrt(len(coefs) * _SIDE**2), coefs[..., 1:] ** 2
     brightness = fit_spectrum(squares[0])
     assert brightness is not None  # `mixture_noise` has seen noise in these patches
     curve = _level_curve(squares[0], means, brightness)
     if curve is not None:
         squares = squares / np.interp(means, *curve)[:, np.newaxis] ** 2
         brightness = fit_spectrum(squares[0]) or brightness
+    if unclipped is not None and brightness.spread > _FIRST_SPREAD:  # more than noise is clipped
+        return _evened(unclipped)
     return brightness, squares, curve
 
 
@@ -260,26 +265,23 @@ def _cosine_coefs(
     Samples are multiplied by their scales. At most this fraction of a patch is clipped.
     """
     rng = np.random.default_rng(0)
-    shape = (_SIDE, _SIDE)
-    basis, components = dct_basis(shape), colour_components(len(samples))
+    basis, components = dct_basis((_SIDE, _SIDE)), colour_components(len(samples))
     n_values = sum(slab.size for slab in samples[0].slabs)
     found = []
     for number, slab in enumerate(samples[0].slabs):
         if min(slab.shape) < _SIDE:
             continue
-        grid = grid_of(slab.shape, shape)
+        grid = grid_of(slab.shape, (_SIDE, _SIDE))
         wanted = min(grid.n_patches, math.ceil(_N_PATCHES * slab.size / n_values))
         numbers = np.sort(rng.choice(grid.n_patches, wanted, replace=False))
         clipped = rows_at(is_clipped(samples, False, number), grid, numbers).mean(axis=1)
         numbers = numbers[clipped <= most_clipped]
         patches = [rows_at(sample.slabs[number], grid, numbers) for sample in samples]
-        pairs = zip(patches, scales, strict=True)
-        found.append(np.stack([(rows * scale) @ basis.T for rows, scale in pairs]))
+        found.append(np.stack([(r * k) @ basis.T for r, k in zip(patches, scales, strict=True)]))
     coefs = np.concatenate(found, axis=1) if found else np.empty((0, 0, 0))
     if not found or coefs.shape[1] < _LEAST_PATCHES:
         return None
-    mixed: Array = np.tensordot(components, coefs, axes=1)
-    return mixed
+    return np.asarray(np.tensordot(components, coefs, axes=1))
 
 
 def fit_spectrum(
@@ -381,8 +383,7 @@ def _scoring_step(
     gradient -= precision @ (_DIFFERENCES @ log_variances - means)
     hessian = _COUNTED * (curves * information) @ curves.T + precision @ _DIFFERENCES
     hessian += 1e-6 * np.eye(len(hessian))
-    step: Array = np.clip(np.linalg.solve(hessian, gradient), -1.0, 1.0)
-    return step
+    return np.asarray(np.clip(np.linalg.solve(hessian, gradient), -1.0, 1.0))
 
 
 def _frequencies(patch_shape: tuple[int, ...] | None = None) -> Array:
@@ -396,5 +397,4 @@ def _frequencies(patch_shape: tuple[int, ...] | None = None) -> Array:
 def _parabolas(frequencies: Array) -> Array:
     """The parabolas that are 1 at one knot and 0 at the others, at these frequencies."""
     powers = np.vander(_KNOTS, increasing=True)
-    curves: Array = np.linalg.solve(powers.T, np.vander(frequencies, 3, increasing=True).T)
-    return curves
+    return np.asarray(np.linalg.solve(powers.T, np.vander(frequencies, 3, increasing=True).T))
