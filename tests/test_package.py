@@ -20,7 +20,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 # A unit (a module or a package directly below kappaform) may import units of its own layer or of
 # an earlier one. The lazy public names of `__init__` are no unit: they stand above all layers.
 LAYERS = [
-    {"checks", "errors", "files", "image_files", "jit", "linalg", "threads"},
+    {"checks", "errors", "files", "gpu", "image_files", "jit", "linalg", "threads"},
     {"engines"},
     {"learning"},
     {"imaging", "estimators", "persistence", "plots"},

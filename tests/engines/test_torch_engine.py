@@ -338,17 +338,17 @@ def test_a_pass_needs_little_memory_beyond_the_data():
 
 
 def test_without_kernels_a_gpu_is_used_through_torch_and_that_is_reported(monkeypatch, caplog):
-    from kappaform.engines.torch import _kernels_run_on
+    from kappaform.gpu import fused_kernels_run_on
 
     monkeypatch.setattr(torch.version, "cuda", "12.8")
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
     monkeypatch.setitem(sys.modules, "triton", None)
     with caplog.at_level(logging.INFO, logger="kappaform"):
-        assert not _kernels_run_on.__wrapped__(0)
+        assert not fused_kernels_run_on.__wrapped__(0)
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (7, 5))
-        assert not _kernels_run_on.__wrapped__(0)
+        assert not fused_kernels_run_on.__wrapped__(0)
     assert [record.levelname for record in caplog.records] == ["INFO", "INFO"]
-    assert "needs the package triton" in caplog.messages[0]
+    assert "need the package triton" in caplog.messages[0]
     assert "compute capability 8.0" in caplog.messages[1]
 
 

@@ -469,6 +469,19 @@ def test_the_number_of_blas_threads_does_not_change_the_result(noisy, is_colour)
     np.testing.assert_array_equal(*results)
 
 
+@pytest.mark.parametrize("is_colour", [False, True], ids=["grey", "colour"])
+def test_the_layout_of_an_image_in_memory_changes_no_bit(noisy, is_colour):
+    image = np.float32(np.stack([noisy, noisy[::-1], noisy.T], axis=-1) if is_colour else noisy)
+    options = {**FAST, "channel_axis": -1 if is_colour else None}
+    expected = kf.denoise(image, 20.0, **options)
+    every_other = np.zeros([2 * length for length in image.shape], np.float32)
+    strided = every_other[tuple(slice(None, None, 2) for _ in image.shape)]
+    strided[...] = image
+    planes = np.moveaxis(np.ascontiguousarray(np.moveaxis(image, -1, 0)), 0, -1)
+    for same in (np.asfortranarray(image), strided, planes):
+        np.testing.assert_array_equal(kf.denoise(same, 20.0, **options), expected)
+
+
 @pytest.mark.parametrize(
     ("exponent", "dtype"),
     [(100, np.float32), (-100, np.float32), (1000, np.float64), (-1000, np.float64)],

@@ -31,6 +31,26 @@ def places_of(found):
     return corners[:, np.newaxis] + found.layout.shifts[found.members.cpu().numpy()]
 
 
+def test_kernels_are_used_where_they_run_and_fit(monkeypatch):
+    triton_groups = pytest.importorskip("kappaform.imaging.cleaning.triton_groups")
+
+    class Image:  # of a GPU
+        is_cuda, device, dtype = True, torch.device("cuda", 0), torch.float32
+
+        @staticmethod
+        def numel():
+            return 4096
+
+    def adder(runs=True, n_members=64, dtype=torch.float32):
+        monkeypatch.setattr(torch_groups, "fused_kernels_run_on", lambda _: runs)
+        monkeypatch.setattr(Image, "dtype", dtype)
+        return torch_groups._adder_of_groups(Image, n_members, 36)
+
+    assert adder() is triton_groups.add_groups
+    for other in (adder(runs=False), adder(n_members=65), adder(dtype=torch.float64)):
+        assert other is torch_groups.add_groups_by_torch
+
+
 def tensors(images, device):
     return [torch.tensor(np.ascontiguousarray(image), device=device) for image in images]
 

@@ -94,6 +94,16 @@ def test_the_noise_of_a_jpeg_is_removed_without_being_asked_for(quality):
     assert psnr(clean, found.image) > psnr(clean, noisy) + 1.9
 
 
+@pytest.mark.parametrize("name", ["coffee", "ramp"])
+def test_blurred_noise_that_channels_do_not_share_is_no_texture(name, rng):
+    ramp = np.add.outer(np.linspace(40, 210, 256), np.zeros((256, 3)))
+    clean = ramp if name == "ramp" else data.coffee()[:256, :256].astype(float)
+    noisy = clean + blurred(clean.shape, 1.0, 20.0, rng)
+    found = kf.denoise_with_details(noisy, channel_axis=-1, patch_size=5, quality="fast")
+    assert isinstance(found.noise, kf.Correlated)
+    assert psnr(clean, found.image) > psnr(clean, noisy) + 3
+
+
 def test_white_noise_is_no_correlated_noise(rng):
     noisy = kf.add_noise(data.astronaut()[:256, :256].astype(float), 10, rng)
     assert noise_in(noisy) is None

@@ -12,7 +12,7 @@ from group_cases import CASES, picture, some_covariance
 
 torch = pytest.importorskip("torch")
 if not torch.cuda.is_available():
-    os.environ.setdefault("TRITON_INTERPRET", "1")  # read when triton is imported
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # read when kernels are decorated
 pytest.importorskip("triton")
 
 from kappaform.imaging.cleaning import torch_groups, triton, triton_groups  # noqa: E402

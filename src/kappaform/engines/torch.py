@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterator, Sequence
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,13 +26,12 @@ from kappaform.engines.triton_pass import can_pass_over
 from kappaform.engines.triton_union import FusedUnion
 from kappaform.engines.union import ScaledUnion, Union, UnionSums, scaled_union
 from kappaform.errors import NotFinite
+from kappaform.gpu import fused_kernels_run_on
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 _logger = logging.getLogger("kappaform")
-_OLDEST_TRITON = (3, 2)
-_OLDEST_GPU = (8, 0)  # compute capability
 
 # Bytes of the coefficients that are in memory at once, a seventh of all temporary memory: on a GPU
 # enough to keep it busy, on a CPU what stays in its cache.
@@ -376,25 +374,4 @@ def _shifted(values: Tensor, exponent: int) -> Tensor:
 
 def _can_be_fused(signals: Tensor) -> bool:
     on_gpu = signals.device.type == "cuda" and can_pass_over(signals)
-    return on_gpu and _kernels_run_on(signals.device.index)
-
-
-@cache
-def _kernels_run_on(device: int) -> bool:
-    """Whether fused kernels can be compiled for a GPU; if not, logs the reason once."""
-    import torch
-
-    reason = ""
-    if torch.version.cuda is None or torch.cuda.get_device_capability(device) < _OLDEST_GPU:
-        reason = "needs an NVIDIA GPU of compute capability 8.0 or later"
-    else:
-        try:
-            import triton
-
-            if tuple(map(int, triton.__version__.split(".")[:2])) < _OLDEST_TRITON:
-                reason = f"needs Triton 3.2 or later, not {triton.__version__}"
-        except ImportError:
-            reason = "needs the package triton"
-    if reason:
-        _logger.info("the fused pass %s: passes use operations of torch, which are slower", reason)
-    return not reason
+    return on_gpu and fused_kernels_run_on(signals.device.index)

@@ -264,7 +264,8 @@ def _rotated(
     units, centres = np.where(noisy, sigmas, 1.0), lowest / 2 + highest / 2
 
     def in_units(pixels: NDArray) -> NDArray:
-        values: NDArray = (pixels.reshape(-1, n_channels) - centres) / units
+        # In C order, or the layout of the image in memory would decide how sums are rounded.
+        values: NDArray = np.subtract(pixels.reshape(-1, n_channels), centres, order="C") / units
         values[:, ~noisy] = 0  # their components come last and are left alone
         return values
 

@@ -183,6 +183,8 @@ class Groups:
         These patches are the members of the last search, however the image has changed.
         """
         known, sides, corners_of = self.members, self.layout.compared, self.layout.grid.corners
+        if not known or sides[2] > LANES:
+            return lambda number: np.full(_length(self.strips[number]), np.inf, padded.dtype)
         compared = grid_of(padded.shape, sides).offsets.reshape(-1, sides[2])
         runs = np.ascontiguousarray(compared[:, 0])
         steps = self.layout.shifts @ np.array([padded[0].size, padded.shape[2], 1])
@@ -191,10 +193,9 @@ class Groups:
         def farthest_of(number: int) -> NDArray:
             strip = self.strips[number]
             corners = corners_of(np.arange(strip.start, strip.stop))
-            farthest = np.full(len(corners[0]), np.inf, padded.dtype)
-            if known and sides[2] <= LANES:
-                starts = np.ravel_multi_index(corners, padded.shape)
-                set_farthest(flat, starts, known[number], steps, runs, sides[2], farthest)
+            starts = np.ravel_multi_index(corners, padded.shape)
+            farthest = np.empty(len(starts), padded.dtype)
+            set_farthest(flat, starts, known[number], steps, runs, sides[2], farthest)
             return farthest
 
         return farthest_of
@@ -354,6 +355,10 @@ def _over_patches(values: NDArray, patch_shape: Sequence[int]) -> NDArray:
     """Sum over the pixels of the patch that begins at each pixel, within the image."""
     reverse = (slice(None, None, -1),) * values.ndim
     return np.asarray(over_pixels(values[reverse], patch_shape)[reverse])
+
+
+def _length(strip: slice) -> int:
+    return int(strip.stop - strip.start)
 
 
 def _shifts(radius: Sequence[int]) -> NDArray:

@@ -209,14 +209,15 @@ def leave_out(coefs, gradients, form, limit, most, counts):
 LEAST_LEFT = 0.01
 #: Least fraction of its weight that a group keeps where rounding hides what its patches show.
 LEAST_TRUST = 2.0**-10
-#: Factor beyond which a sum of squares is larger than the same in another order, and what is added
-#: to a sum that may be 0.
+#: Factor and summand that make a sum of squares larger than the same sum in any other order, even
+#: if it is 0.
 BEYOND_ROUNDING, LEAST_DISTANCE = 1.001, 1e-30
 #: Power of a group around its mean, as the guide shows it, over the noise of one patch: up to here
 #: patches are estimated by their mean. Ridge regression would take more than half of what they have
-#: in any direction. Chosen on a part of camera and three photographs, sigma 15 and 50: 0.3 spares
-#: 2 to 6 % of the time of groups, 1 up to 13 %, and 2 costs 0.015 dB in textures.
-FLAT = 1.0
+#: in any direction. Chosen on a part of camera and three photographs, sigma 15 and 50, and on coins
+#: and camera with at most one photon per pixel: 0.3 spares 2 to 6 % of the time of groups; 1 up to
+#: 13 %, but it costs 0.1 dB where there are so few photons.
+FLAT = 0.3
 
 
 @_kernel

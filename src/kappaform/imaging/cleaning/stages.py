@@ -71,7 +71,7 @@ _FRAMES = 2
 _CONTEXT = 1
 # Stride in the plane of a halved image, the side of a patch: only its lowest frequencies are taken.
 # Chosen on every other one of 16 photographs, sigma 25: -0.001 dB ("balanced") and -0.002 ("best").
-_APART = 6
+_APART = _PLANE[0]
 # An image with values beyond so many standard deviations of the noise is not halved: such a value
 # would ring all over the half, and squares would have no digits left for the noise.
 _LARGEST_IN_HALVES = 2.0**24

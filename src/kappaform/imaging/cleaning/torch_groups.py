@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from kappaform.gpu import fused_kernels_run_on
 from kappaform.imaging.cleaning.groups import Layout, Search, least_variance, over_pixels
 from kappaform.imaging.cleaning.kernels import FLAT, LEAST_LEFT, LEAST_TRUST
 from kappaform.imaging.cleaning.torch_fill import sums_of_estimates
@@ -122,14 +123,11 @@ class TensorGroups:
 
 def _adder_of_groups(image: Tensor, n_members: int, n_pixels: int) -> Callable:
     """What adds denoised groups of this size to sums: a kernel, or operations of torch."""
-    if image.is_cuda:
-        try:
-            from kappaform.imaging.cleaning.triton_groups import add_groups, can_denoise
-        except ImportError:
-            pass
-        else:
-            if can_denoise(image, n_members, n_pixels):
-                return add_groups
+    if image.is_cuda and fused_kernels_run_on(image.device.index):
+        from kappaform.imaging.cleaning.triton_groups import add_groups, can_denoise
+
+        if can_denoise(image, n_members, n_pixels):
+            return add_groups
     return add_groups_by_torch
 
 
@@ -191,13 +189,10 @@ def _squared_distances(
     """What `triton.squared_distances` does, also where there is no Triton."""
     import torch
 
-    if image.is_cuda:
-        try:
-            from kappaform.imaging.cleaning.triton import squared_distances
-        except ImportError:
-            pass
-        else:
-            return squared_distances(image, corners, shifts, sides)
+    if image.is_cuda and fused_kernels_run_on(image.device.index):
+        from kappaform.imaging.cleaning.triton import squared_distances
+
+        return squared_distances(image, corners, shifts, sides)
     windows = image
     for axis, side in enumerate(sides):
         windows = windows.unfold(axis, side, 1)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _REFERENCES = 4  # that a program compares
-_SHIFTS = 512  # with so many patches each: four for a thread, so that it loads its own ones once
+_SHIFTS = 512  # with so many patches each: four for a thread, which loads the reference once
 
 
 def squared_distances(

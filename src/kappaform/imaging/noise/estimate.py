@@ -346,7 +346,8 @@ def _correlated(
         mixture, judged = mixture_noise(samples)
         if mixture is not None:
             return mixture.correlated(patch_shape, judged)
-        is_certain = is_certain and judged.confidence > 0.5  # else it is texture, or magnified
+        # Else it is texture, or magnified; the channels of an image share their structure.
+        is_certain &= judged.confidence > 0.5 or (look is not None and look.quiet.has_own_colours)
         if judged.confidence < found.confidence and not asked and not is_certain:
             found = replace(found, **judged._asdict())
     if look is None:

@@ -311,7 +311,8 @@ def as_numbers(name: str, value: Any) -> Array:
     array = as_real_array(value, name)
     if array.dtype.kind == "b":
         if array.ndim > 1:
-            raise TypeError(f"{name} is an array of booleans: give numbers; a mask goes to mask=.")
+            also = "; a mask goes to mask= of denoise" if name == "sigma" else ""
+            raise TypeError(f"{name} is an array of booleans: give numbers{also}.")
         raise TypeError(f"{name}={value!r} is a boolean: give a number, or one for each channel.")
     return array
 
