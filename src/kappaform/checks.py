@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -54,9 +55,10 @@ def as_real_array(values: Any, name: str) -> npt.NDArray[Any]:
     if hasattr(values, "toarray"):  # SciPy sparse matrices and arrays
         raise TypeError(f"{name} is sparse: pass a dense array, {name}.toarray().")
     if isinstance(values, os.PathLike) or (isinstance(values, str) and Path(values).suffix):
+        reader = "kappaform.load" if name == "transform" else "skimage.io.imread or numpy.load"
         raise TypeError(
             f"{name}={str(values)!r} is the name of a file: read it first, for instance by "
-            "skimage.io.imread or numpy.load."
+            f"{reader}."
         )
     if isinstance(values, np.ma.MaskedArray):
         also = "; inpaint(image) and denoise(image, mask=image.mask) fill them"
@@ -231,3 +233,11 @@ def check_count(name: str, value: Any, what: str, most: float = math.inf) -> Non
     if not is_integer(value) or not 1 <= value <= most:
         end = "" if most == math.inf else f" and <= {most}"
         raise ValueError(f"{name}={value!r}: give a whole number of {what} >= 1{end}.")
+
+
+def check_axis(axis: int | None, shape: Sequence[int], name: str) -> None:
+    """Reject an argument of the user that is not an axis of an image."""
+    if axis is not None and not is_integer(axis):
+        raise TypeError(f"{name}={axis!r}: give the number of an axis, an integer, or None.")
+    if axis is not None and not -len(shape) <= axis < len(shape):
+        raise ValueError(f"{name}={axis} is not an axis of an image of shape {tuple(shape)}.")

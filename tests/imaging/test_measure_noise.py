@@ -36,6 +36,14 @@ def test_white_noise_of_a_burst(rng, n_frames):
     assert noise.evidence.startswith(f"measured in {n_frames} frames of 1 still scene")
 
 
+def test_copies_of_a_frame_are_said(rng):
+    frame, other = burst(rng, 2)
+    with pytest.warns(UserWarning, match=r"images\[2\] \(counted from 0\) is a copy of another"):
+        kf.measure_noise([frame, other, frame.copy()])
+    black = np.zeros((64, 64))  # dark frames without an offset are equal
+    assert kf.measure_noise([black, black], frames="burst").level(np.zeros(1)) == 0
+
+
 def test_shot_noise_of_a_burst(rng):
     frames = [3 * rng.poisson(SCENE / 3) + 5 * rng.standard_normal(SCENE.shape) for _ in range(6)]
     noise = kf.measure_noise(frames)
@@ -149,7 +157,8 @@ def test_a_camera_that_moves_is_noticed(rng):
 
 
 def test_identical_images_have_no_noise():
-    noise = kf.measure_noise([SCENE, SCENE])
+    with pytest.warns(UserWarning, match="is a copy of another"):
+        noise = kf.measure_noise([SCENE, SCENE])
     assert isinstance(noise, kf.White)
     assert noise.sigma == 0
 

@@ -134,6 +134,45 @@ def test_a_file_name_is_no_image(name):
         kf.denoise(name)
 
 
+def test_a_file_name_is_no_transform(noisy):
+    with pytest.raises(TypeError, match=r"transform='model.kappaform' .* by kappaform\.load"):
+        kf.denoise(noisy, transform="model.kappaform")
+
+
+def test_a_transform_of_no_square_patch_needs_a_patch_size(noisy):
+    message = r"shape \(6, 6\): patches of equal sides do not have 6 pixels; give the patch_size"
+    with pytest.raises(ValueError, match=message):
+        kf.denoise(noisy, 0.1, transform=np.eye(6), quality="fast")
+    kf.denoise(noisy, 0.1, transform=np.eye(6), quality="fast", patch_size=(2, 3))
+
+
+def test_bounds_that_amplify_noise_are_warned_about(noisy):
+    with told("max_condition=50 lets the inverse of the transform amplify the noise"):
+        kf.denoise(noisy, 0.1, max_condition=50, patch_size=4, quality="fast")
+    kf.denoise(noisy, 0.1, max_condition=50, patch_size=3, quality="fast", transform=SQUARE)
+
+
+def test_patches_that_take_hours_are_warned_about(rng):
+    with told("patch_size=25: patches of 625 pixels take minutes or hours: 8 to 16 are usual"):
+        kf.denoise(rng.normal(0.5, 0.1, (25, 25)), 0, patch_size=25)
+
+
+@pytest.mark.parametrize("axis", ["last", "0", -1.0, True])
+@pytest.mark.parametrize(
+    "function",
+    [
+        kf.denoise,
+        kf.estimate_noise,
+        kf.inpaint,
+        lambda image, **k: kf.extract_patches(image, 3, **k),
+    ],
+    ids=["denoise", "estimate_noise", "inpaint", "extract_patches"],
+)
+def test_an_axis_is_an_integer(rng, function, axis):
+    with pytest.raises(TypeError, match=rf"channel_axis={axis!r}: give the number of an axis"):
+        function(rng.normal(size=(20, 20, 3)), channel_axis=axis)
+
+
 def test_complex_images_are_rejected_with_a_remedy(noisy):
     with pytest.raises(TypeError, match=r"must hold real numbers \(\.real, \.imag or abs\)"):
         kf.denoise(noisy + 1j)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+import warnings
 from argparse import Action, ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
 from pathlib import Path
@@ -69,9 +70,7 @@ STRENGTHS_OF_NOISE = {
 }
 #: Options of the conditioned method besides its bound.
 CONDITIONED = ("objective", "norm", "variant", "n_rounds")
-# Pixels of a patch. Time grows with their square: denoising 512 x 512 pixels was measured to take
-# 2 s with patches of 11 x 11, 36 s with 24 x 24 and 177 s with 32 x 32, on two busy cores.
-_SLOW_PATCH, _LARGEST_PATCH = 24**2, 64**2
+_LARGEST_PATCH = 64**2  # pixels; SLOW_PATCH is a seventh of them
 
 
 # --- Numbers
@@ -170,14 +169,17 @@ def chosen(arguments: Namespace, *names: str) -> dict[str, Any]:
 
 def check_patch_size(side: int, n_axes: int) -> None:
     """Reject patches that take days, and warn about those that take hours."""
+    from kappaform.imaging.options import SLOW_PATCH
+
     n_pixels = side**n_axes
     usual = "8 to 16 are usual" if n_axes == 2 else "4 to 6 are usual in volumes"
     text = f"--patch-size {side}: patches of {n_pixels} pixels"
     if n_pixels > _LARGEST_PATCH:
         most = round(_LARGEST_PATCH ** (1 / n_axes))
         raise ValueError(f"{text} would take hours or days: give at most {most}; {usual}.")
-    if n_pixels > _SLOW_PATCH:
+    if n_pixels > SLOW_PATCH:
         warn(f"{text} take minutes or hours: {usual}.")
+        warnings.filterwarnings("ignore", "patch_size=.* take minutes")  # said for all files
 
 
 def given_noise(arguments: Namespace) -> tuple[Any, Any]:

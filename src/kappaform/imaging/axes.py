@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.checks import library_of, representable
+from kappaform.checks import check_axis, library_of, representable
 from kappaform.errors import warn
-from kappaform.imaging.patches import check_axis
 
 ANY_VALUE = (-math.inf, math.inf)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.checks import as_real_array, library_of
+from kappaform.checks import as_real_array, check_axis, library_of
 from kappaform.imaging.tensors import as_array
 
 if TYPE_CHECKING:
@@ -19,7 +19,8 @@ def pixels_and_missing(
 ) -> tuple[NDArray, NDArray]:
     """The values of an image, zero where they are missing, and which are, both of its shape.
 
-    `axes_named` are the axes (of channels, of a stack) along which a mask may be the same for all.
+    `axes_named` are the axes of channels and, if there may be one, of a stack: a mask may be the
+    same along them.
     With `nan`, every NaN is missing.
     """
     if library_of(image) == "dask":
@@ -30,6 +31,8 @@ def pixels_and_missing(
     if isinstance(image, np.ma.MaskedArray):
         image, hidden = image.data, np.ma.getmaskarray(image)
     pixels = as_real_array(as_array(image, "image"), "image")
+    for axis, name in zip(axes_named, ("channel_axis", "stack_axis"), strict=False):
+        check_axis(axis, pixels.shape, name)
     missing = np.broadcast_to(hidden, pixels.shape).copy()
     if mask is not None:
         missing |= _spread(_checked_mask(mask), pixels.shape, axes_named)

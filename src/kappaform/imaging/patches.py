@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
-from kappaform.checks import Array, as_real_array, float_dtype
+from kappaform.checks import Array, as_real_array, check_axis, float_dtype
 from kappaform.imaging.masks import is_nan, pixels_and_missing
 
 Size = int | Sequence[int]
@@ -270,12 +270,6 @@ def checked_patch_shape(
             f"patch_size={patch_size} is larger than the image: give at most {space}{remedy}."
         )
     return patch_shape
-
-
-def check_axis(axis: int | None, shape: Sequence[int], name: str) -> None:
-    """Reject an argument of the user that is not an axis of an image."""
-    if axis is not None and not -len(shape) <= axis < len(shape):
-        raise ValueError(f"{name}={axis} is not an axis of an image of shape {tuple(shape)}.")
 
 
 def _checked_grid(

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from kappaform.checks import Array, as_real_array, library_of
+from kappaform.checks import Array, as_real_array, check_axis, library_of
 from kappaform.errors import warn
 from kappaform.imaging.axes import check_not_colour, checked_axes
 from kappaform.imaging.noise.correlated import MOST_TOGETHER, Correlated
@@ -31,7 +31,7 @@ from kappaform.imaging.noise.wavelets import (
     warn_of_impulses,
 )
 from kappaform.imaging.options import default_patch_shape
-from kappaform.imaging.patches import Size, check_axis, checked_patch_shape
+from kappaform.imaging.patches import Size, checked_patch_shape
 from kappaform.threads import single_threaded_blas
 
 _logger = logging.getLogger("kappaform")

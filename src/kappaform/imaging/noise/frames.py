@@ -151,12 +151,17 @@ def _groups(images: list[Array], frames: Frames | None) -> list[list[Array]]:
     if frames == "any":
         return []
     groups: list[list[Array]] = []
-    for image in images:
+    for number, image in enumerate(images):
         same = (group for group in groups if _is_same(group[0], image, frames == "burst"))
         group = next(same, None)
         if group is None:
             groups.append([image])
         else:
+            if any(np.array_equal(image, each) for each in group) and image.min() < image.max():
+                warn(
+                    f"images[{number}] (counted from 0) is a copy of another image, and copies "
+                    "show no noise: give frames that were taken one after another."
+                )
             group.append(image)
     if frames == "burst" and any(len(group) < 2 for group in groups):
         raise ValueError(
