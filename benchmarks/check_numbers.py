@@ -37,8 +37,8 @@ def main(arguments: list[str]) -> int:
 
 def check(table: dict, root: Path = ROOT, results: Path = stored.RESULTS) -> Iterator[str]:
     """What is wrong, in words: a passage, a row or a number at a time."""
-    rows = rows_of(results, table["machine"])
     for quote in table["quote"]:
+        rows = rows_of(results, quote.get("machine", table["machine"]))
         where = f"{quote['file']}: {quote['text'].strip().splitlines()[0]!r}"
         found = re.findall(pattern_of(quote), (root / quote["file"]).read_text(encoding="utf-8"))
         if len(found) != 1:
@@ -57,8 +57,8 @@ def check(table: dict, root: Path = ROOT, results: Path = stored.RESULTS) -> Ite
 
 def write(table: dict, root: Path = ROOT, results: Path = stored.RESULTS) -> None:
     """Replace the numbers whose rows are stored, with as many digits as are there."""
-    rows = rows_of(results, table["machine"])
     for quote in table["quote"]:
+        rows = rows_of(results, quote.get("machine", table["machine"]))
         values = [value_of(name, rows) for name in quote["rows"]]
 
         def with_values(match: re.Match, values: list = values, quote: dict = quote) -> str:
