@@ -14,7 +14,7 @@ from kappaform.checks import Array, as_real_array, library_of
 from kappaform.errors import warn
 from kappaform.imaging.axes import check_not_colour, checked_axes
 from kappaform.imaging.noise.correlated import MOST_TOGETHER, Correlated
-from kappaform.imaging.noise.kinds import Evidence, Noise, Shot, White, within_a_fifth
+from kappaform.imaging.noise.kinds import NO_EVIDENCE, Evidence, Noise, Shot, White, within_a_fifth
 from kappaform.imaging.noise.quiet_patches import look_at
 from kappaform.imaging.noise.scale_mixture import mixture_noise
 from kappaform.imaging.noise.shot import shot_of
@@ -43,6 +43,7 @@ KINDS: tuple[Kind, ...] = ("white", "shot", "correlated")
 _NEXT_TO_NONE = 1e-3  # noise over the range of values: of 8 bit, less than rounding does
 _MAD_ERROR = 1.17  # standard error of the median of n magnitudes, relatively, times root n
 UNSURE = 0.8  #: confidence below which a noise is reported as uncertain
+_N_COLOURS = 3  # red, green and blue, of photographs
 _N_FRAMES = 15  # of a movie, from which a typical one is chosen
 
 
@@ -343,7 +344,8 @@ def _correlated(
     is_certain = look is not None and look.is_large and look.quiet.is_correlated_noise
     varies = shots is not None or (look is not None and look.stabiliser is not None)
     if not (is_certain and varies):
-        mixture, judged = mixture_noise(samples)
+        may_be_photograph = len(samples) == _N_COLOURS
+        mixture, judged = mixture_noise(samples) if may_be_photograph else (None, NO_EVIDENCE)
         if mixture is not None:
             return mixture.correlated(patch_shape, judged)
         # Else it is texture, or magnified; the channels of an image share their structure.
