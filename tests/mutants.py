@@ -1644,8 +1644,8 @@ MUTANTS = [
     Mutant(
         "the noise of known pixels is not removed",
         "imaging/cleaning/fill_kernels.py",
-        "product[row, j] -= variance * left[row, j]",
-        "product[row, j] -= variance * left[row, j] * 0",
+        "_subtract(product, variance, left, n_many, n_rows, n)",
+        "_subtract(product, 0 * variance, left, n_many, n_rows, n)",
         (f"{INPAINT}::test_a_patch_is_its_conditional_mean_given_its_known_pixels",),
     ),
     Mutant(
