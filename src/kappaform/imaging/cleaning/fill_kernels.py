@@ -18,11 +18,9 @@ from kappaform.imaging.cleaning.vector_kernels import (
     TILE_ROWS,
     set_tile,
 )
-from kappaform.jit import inlined, kernel
+from kappaform.jit import REORDERED, inlined, kernel
 
-# Sums may be reordered, which makes them fast; on one machine they are always the same.
-_FLAGS = {"contract", "reassoc", "nsz", "arcp"}
-_kernel, _inlined = kernel(_FLAGS), inlined(_FLAGS)
+_kernel, _inlined = kernel(REORDERED), inlined(REORDERED)
 
 
 @_kernel
