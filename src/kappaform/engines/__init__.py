@@ -1,8 +1,8 @@
 """Engines: one pass over the data, wherever they live."""
 
 from kappaform.engines.codes import Energies, Refit, refit_of
-from kappaform.engines.engine import Engine, Statistics, engine_for
-from kappaform.engines.numpy import NumpyEngine, hard_threshold
+from kappaform.engines.engine import Engine, Statistics
+from kappaform.engines.numpy import NumpyEngine, engine_for, hard_threshold
 from kappaform.errors import SignalsUnreadable
 
 __all__ = [

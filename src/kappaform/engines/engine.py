@@ -1,4 +1,4 @@
-"""What learning asks of an engine, and what it returns: sums of size n x n; which engine it is.
+"""What learning asks of an engine, and what an engine returns: sums of size n x n.
 
 Sums are of signals and transforms that are multiplied by powers of two, which loses no digit, where
 squares would be beyond the range of floating-point numbers otherwise.
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from kappaform.checks import Array, Float64Array, library_of
+from kappaform.checks import Array, Float64Array
 from kappaform.engines.codes import Energies, Inverse, Refit, Refits
 from kappaform.errors import SignalsUnreadable
 
@@ -363,23 +363,3 @@ class Engine(ABC):
         self, union: Union, inverses: Sequence[Inverse], n_nonzero: Sparsity, refits: Refits
     ) -> ScaledSums:
         """Those of `_energy_sums`, each signal with its transform."""
-
-
-def engine_for(signals: Any, name: str = "signals") -> Engine:
-    """The engine that performs the pass where `signals` live; errors call them `name`.
-
-    Torch tensors and Dask arrays have engines of their own. `NumpyEngine` handles arrays,
-    memory-maps, stores whose rows can be sliced and whatever `numpy.asarray` understands.
-    """
-    library = library_of(signals)
-    if library == "torch":
-        from kappaform.engines.torch import TorchEngine
-
-        return TorchEngine(signals, name)
-    if library == "dask":
-        from kappaform.engines.dask import DaskEngine
-
-        return DaskEngine(signals, name)
-    from kappaform.engines.numpy import NumpyEngine
-
-    return NumpyEngine(signals, name)

@@ -1,4 +1,4 @@
-"""The engine of arrays, in memory or memory-mapped, and of stores."""
+"""The engine of arrays, in memory or memory-mapped, and of stores; the choice of an engine."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from kappaform.checks import (
     as_signals,
     as_sparsity,
     is_store,
+    library_of,
     memory_map,
 )
 from kappaform.engines import blocks
@@ -158,6 +159,24 @@ class NumpyEngine(Engine):
 
         parts = blocks.parts(self.n_signals, self.n_features, self.dtype, n_sums)
         return mapped_in_order(work, parts)
+
+
+def engine_for(signals: Any, name: str = "signals") -> Engine:
+    """The engine that performs the pass where `signals` live; errors call them `name`.
+
+    Torch tensors and Dask arrays have engines of their own. `NumpyEngine` handles arrays,
+    memory-maps, stores whose rows can be sliced and whatever `numpy.asarray` understands.
+    """
+    library = library_of(signals)
+    if library == "torch":
+        from kappaform.engines.torch import TorchEngine
+
+        return TorchEngine(signals, name)
+    if library == "dask":
+        from kappaform.engines.dask import DaskEngine
+
+        return DaskEngine(signals, name)
+    return NumpyEngine(signals, name)
 
 
 def hard_threshold(coefs: npt.ArrayLike, n_nonzero: int | npt.ArrayLike) -> npt.NDArray[Any]:
