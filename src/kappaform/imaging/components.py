@@ -22,7 +22,7 @@ from kappaform.imaging.noise.correlated import Correlated
 from kappaform.imaging.noise.estimate import check_kind, noise_of, typical_frame
 from kappaform.imaging.noise.kinds import Noise, White, as_numbers
 from kappaform.imaging.options import Options, Quality, Sigma, of_ordinary_scale
-from kappaform.imaging.patches import Grid
+from kappaform.imaging.patches import DrawnPatches
 from kappaform.imaging.progress import Progress
 
 # Largest distance from the centre, in units of the noise, for single precision. Patches are rounded
@@ -64,11 +64,7 @@ class Backend(Protocol):
     """The components of an image, where their pixels are."""
 
     def training_patches(
-        self,
-        component: int,
-        rounds: Iterable[tuple[Grid, NDArray]],
-        patch_shape: tuple[int, ...],
-        unit: float,
+        self, component: int, rounds: DrawnPatches, patch_shape: tuple[int, ...], unit: float
     ) -> Iterable[Any]:
         """Mean-free float32 patches of a component, in a unit: for each round, some of a grid.
 
