@@ -1237,7 +1237,7 @@ MUTANTS = [
     ),
     Mutant(
         "the noise of a movie is that of its noisiest frame",
-        "imaging/noise/estimate.py",
+        "imaging/components.py",
         "(len(levels) - 1) // 2",
         "-1",
         ("imaging/test_movies.py::test_one_bad_frame_does_not_change_the_noise_of_a_movie",),
@@ -1474,7 +1474,7 @@ MUTANTS = [
     Mutant(
         "salt and pepper is taken in silence",
         "imaging/noise/estimate.py",
-        "    warn_of_impulses(samples)\n",
+        "    _warn_of_impulses(samples)\n",
         "",
         ("imaging/test_estimate.py::test_salt_and_pepper_is_warned_of",),
     ),
