@@ -28,8 +28,8 @@ from kappaform.cli import main as command
 
 PACKAGE = Path(kf.__file__).parent
 LEARN, DENOISE, FIT = "learn, one iteration", "kappaform denoise x.png", "fit of a Dask array"
-MOST_FILES = {LEARN: 13, DENOISE: 43, FIT: 17}
-MOST_HOPS = {DENOISE: 1350}
+MOST_FILES = {LEARN: 13, DENOISE: 41, FIT: 17}
+MOST_HOPS = {DENOISE: 1210}
 
 BOUNDS = (1.5, 2.0, 4.0, 30.0)
 

@@ -1237,7 +1237,7 @@ MUTANTS = [
     ),
     Mutant(
         "the noise of a movie is that of its noisiest frame",
-        "imaging/noise/estimate.py",
+        "imaging/components.py",
         "(len(levels) - 1) // 2",
         "-1",
         ("imaging/test_movies.py::test_one_bad_frame_does_not_change_the_noise_of_a_movie",),
@@ -1474,7 +1474,7 @@ MUTANTS = [
     Mutant(
         "salt and pepper is taken in silence",
         "imaging/noise/estimate.py",
-        "    warn_of_impulses(samples)\n",
+        "    _warn_of_impulses(samples)\n",
         "",
         ("imaging/test_estimate.py::test_salt_and_pepper_is_warned_of",),
     ),
@@ -1644,8 +1644,8 @@ MUTANTS = [
     Mutant(
         "the noise of known pixels is not removed",
         "imaging/cleaning/fill_kernels.py",
-        "product[row, j] -= variance * left[row, j]",
-        "product[row, j] -= variance * left[row, j] * 0",
+        "_subtract(product, variance, left, n_many, n_rows, n)",
+        "_subtract(product, 0 * variance, left, n_many, n_rows, n)",
         (f"{INPAINT}::test_a_patch_is_its_conditional_mean_given_its_known_pixels",),
     ),
     Mutant(

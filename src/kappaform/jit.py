@@ -19,6 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from numba import njit
+from numba.extending import intrinsic as _intrinsic
+
+#: Decorator of a function that writes instructions of LLVM, of one argument less than it has.
+intrinsic: Any = _intrinsic
+
+#: Fused multiply-adds are permitted and nothing else: no sum is reordered.
+FUSED = {"contract"}
+#: Sums may be reordered: that is what makes them fast, and on one machine they are always the same.
+REORDERED = {*FUSED, "reassoc", "nsz", "arcp"}
 
 
 def inlined(fastmath: set[str], *, allocates: bool = False) -> Callable[[Callable[..., Any]], Any]:

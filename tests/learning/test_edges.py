@@ -261,7 +261,7 @@ def test_an_interrupt_after_the_last_iteration_carries_the_result(small, monkeyp
     def press(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(loops, "_stop_reason", press)
+    monkeypatch.setattr(loops, "stop_reason", press)
     with pytest.raises(kf.LearningInterrupted) as caught:
         kf.learn(small, n_nonzero_coefs=2, max_iter=1)
     assert caught.value.result.n_iter == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -60,6 +61,10 @@ class Refit(NamedTuple):
     gram: Float64Array  #: their inner products
     scale: Float64Array  #: (n,), times 2**exponent: from codes of this transform to those of W
     exponent: int
+
+
+#: For each transform of a union, how its codes are refitted, or that they are not.
+Refits = Sequence[Refit | None]
 
 
 def refit_of(transform: Float64Array) -> Refit:

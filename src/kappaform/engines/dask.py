@@ -16,7 +16,7 @@ from kappaform.checks import Array, Float64Array, as_real_array, check_rows, rea
 from kappaform.engines import blocks
 from kappaform.engines import union as unions
 from kappaform.engines.blocks import BITS, Run
-from kappaform.engines.codes import Inverse, Refit
+from kappaform.engines.codes import Inverse, Refit, Refits
 from kappaform.engines.engine import (
     Engine,
     PassSums,
@@ -56,9 +56,7 @@ class DaskEngine(Engine):
         """Codes of the signals as given (not scaled): a Dask array."""
         return self._rows(blocks.encode, self.n_features, n_nonzero, transform, refit)
 
-    def encode_union(
-        self, union: Union, n_nonzero: Sparsity, refits: Sequence[Refit | None]
-    ) -> Any:
+    def encode_union(self, union: Union, n_nonzero: Sparsity, refits: Refits) -> Any:
         """As `encode`, with the transform of each signal: a Dask array."""
         width = len(union.transforms) * self.n_features
         return self._rows(unions.encode, width, n_nonzero, union, refits)
@@ -104,11 +102,7 @@ class DaskEngine(Engine):
         return self._total(blocks.energies, n_nonzero, *arguments)
 
     def _union_energy_sums(
-        self,
-        union: Union,
-        inverses: Sequence[Inverse],
-        n_nonzero: Sparsity,
-        refits: Sequence[Refit | None],
+        self, union: Union, inverses: Sequence[Inverse], n_nonzero: Sparsity, refits: Refits
     ) -> ScaledSums:
         arguments = _sent(union), _sent(inverses), _sent(refits)
         return self._total(unions.energies, n_nonzero, *arguments)

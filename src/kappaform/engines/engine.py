@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from kappaform.checks import Array, Float64Array
-from kappaform.engines.codes import Energies, Inverse, Refit
+from kappaform.engines.codes import Energies, Inverse, Refit, Refits
 from kappaform.errors import SignalsUnreadable
 
 if TYPE_CHECKING:
@@ -287,11 +287,7 @@ class Engine(ABC):
         return self._energies(self._energy_sums(scaled, inverse, n_nonzero, refit), scaled.exponent)
 
     def union_energies(
-        self,
-        union: Union,
-        inverses: Sequence[Inverse],
-        n_nonzero: Sparsity,
-        refits: Sequence[Refit | None],
+        self, union: Union, inverses: Sequence[Inverse], n_nonzero: Sparsity, refits: Refits
     ) -> Energies:
         """`energies`, of each signal with the transform that it is assigned to."""
         total = self._union_energy_sums(union, inverses, n_nonzero, refits)
@@ -331,9 +327,7 @@ class Engine(ABC):
         """For each signal the number of its transform: one read."""
 
     @abstractmethod
-    def encode_union(
-        self, union: Union, n_nonzero: Sparsity, refits: Sequence[Refit | None]
-    ) -> Any:
+    def encode_union(self, union: Union, n_nonzero: Sparsity, refits: Refits) -> Any:
         """Codes of the signals as given, K times as wide: `encode` with the transform of each.
 
         They are in the columns of that transform; all others are zero.
@@ -366,10 +360,6 @@ class Engine(ABC):
 
     @abstractmethod
     def _union_energy_sums(
-        self,
-        union: Union,
-        inverses: Sequence[Inverse],
-        n_nonzero: Sparsity,
-        refits: Sequence[Refit | None],
+        self, union: Union, inverses: Sequence[Inverse], n_nonzero: Sparsity, refits: Refits
     ) -> ScaledSums:
         """Those of `_energy_sums`, each signal with its transform."""

@@ -11,17 +11,16 @@ zero is ever marked.
 Arguments: `coefs` is (rows, padded), `bits` its memory as integers, `n_nonzero` (rows,) int64.
 """
 
-# mypy: disable-error-code="no-untyped-def,call-arg"
-# The arguments have the types that numba infers; intrinsics lose one in their decorator.
+# mypy: disable-error-code="no-untyped-def"
+# The arguments have the types that numba infers.
 
 from __future__ import annotations
 
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
-from kappaform.jit import inlined, kernel
+from kappaform.jit import FUSED, inlined, intrinsic, kernel
 
 WORD = 64  #: columns that one mask describes, one bit each
 
@@ -29,9 +28,7 @@ WORD = 64  #: columns that one mask describes, one bit each
 # for float32 to keep six digits.
 FLUSH_ROWS = 256  #: of a partial sum
 
-# "contract" permits fused multiply-adds and nothing else: no sum is reordered.
-FLAGS = {"contract"}
-_kernel, _inlined = kernel(FLAGS), inlined(FLAGS)
+_kernel, _inlined = kernel(FUSED), inlined(FUSED)
 
 
 @_kernel

@@ -23,7 +23,7 @@ from kappaform.checks import (
 from kappaform.engines import blocks
 from kappaform.engines import union as unions
 from kappaform.engines.blocks import BITS
-from kappaform.engines.codes import Inverse, Refit
+from kappaform.engines.codes import Inverse, Refit, Refits
 from kappaform.engines.engine import Engine, PassSums, ScaledSums, ScaledTransform, Sparsity
 from kappaform.engines.kernels import mark_largest
 from kappaform.engines.stores import reader_of
@@ -78,12 +78,7 @@ class NumpyEngine(Engine):
         return self._encoded(blocks.encode, self.n_features, n_nonzero, *how, sparse=sparse)
 
     def encode_union(
-        self,
-        union: Union,
-        n_nonzero: Sparsity,
-        refits: Sequence[Refit | None],
-        *,
-        sparse: bool = False,
+        self, union: Union, n_nonzero: Sparsity, refits: Refits, *, sparse: bool = False
     ) -> Any:
         """As `encode`, with the transform of each signal."""
         width = len(union.transforms) * self.n_features
@@ -131,11 +126,7 @@ class NumpyEngine(Engine):
         return reduce(add, self._mapped(blocks.energies, n_nonzero, transform, inverse, refit))
 
     def _union_energy_sums(
-        self,
-        union: Union,
-        inverses: Sequence[Inverse],
-        n_nonzero: Sparsity,
-        refits: Sequence[Refit | None],
+        self, union: Union, inverses: Sequence[Inverse], n_nonzero: Sparsity, refits: Refits
     ) -> ScaledSums:
         return reduce(add, self._mapped(unions.energies, n_nonzero, union, inverses, refits))
 

@@ -5,21 +5,19 @@ signal with the columns, `gram` (n, n) those of the columns with each other, in 
 The first counts[i] entries of chosen[i] are the columns that signal i is coded with.
 """
 
-# mypy: disable-error-code="no-untyped-def,call-arg"
+# mypy: disable-error-code="no-untyped-def"
 
 from __future__ import annotations
 
 import numpy as np
 from numba import types
-from numba.extending import intrinsic
 
 from kappaform.engines.kernels import load, pointer_to
-from kappaform.jit import inlined, kernel
+from kappaform.jit import FUSED, inlined, intrinsic, kernel
 
 LANES = 8  #: signals whose systems are solved side by side: a vector of doubles
 _EPS = float(np.finfo(np.float64).eps)
-_FLAGS = {"contract"}
-_kernel, _inlined = kernel(_FLAGS), inlined(_FLAGS)
+_kernel, _inlined = kernel(FUSED), inlined(FUSED)
 
 
 @_kernel

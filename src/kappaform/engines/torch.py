@@ -11,7 +11,7 @@ import numpy as np
 
 from kappaform.checks import Array, Float64Array, check_rows
 from kappaform.engines.blocks import split_rows
-from kappaform.engines.codes import Inverse, Refit
+from kappaform.engines.codes import Inverse, Refit, Refits
 from kappaform.engines.engine import (
     Engine,
     PassSums,
@@ -87,9 +87,7 @@ class TorchEngine(Engine):
             numbers = torch.cat([won.numbers for *_, won in self._won(scaled, sparsity)])
         return numbers
 
-    def encode_union(
-        self, union: Union, n_nonzero: Sparsity, refits: Sequence[Refit | None]
-    ) -> Tensor:
+    def encode_union(self, union: Union, n_nonzero: Sparsity, refits: Refits) -> Tensor:
         """As `encode`, with the transform of each signal."""
         n_features, numbers = self.n_features, self.assign(union, n_nonzero)
         codes = self._zeros(self.n_signals, len(union.transforms) * n_features)
@@ -192,11 +190,7 @@ class TorchEngine(Engine):
             yield rows, block, competition(block, matrices, union.weights, wanted, most)
 
     def _union_energy_sums(
-        self,
-        union: Union,
-        inverses: Sequence[Inverse],
-        n_nonzero: Sparsity,
-        refits: Sequence[Refit | None],
+        self, union: Union, inverses: Sequence[Inverse], n_nonzero: Sparsity, refits: Refits
     ) -> ScaledSums:
         total, numbers = ScaledSums(np.zeros(4), self.dtype), self.assign(union, n_nonzero)
         for number, transform in enumerate(scaled_union(union, self.dtype).transforms):

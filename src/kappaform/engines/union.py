@@ -16,7 +16,7 @@ import numpy as np
 from kappaform.checks import Array, Float64Array
 from kappaform.engines import blocks
 from kappaform.engines.blocks import BITS, Run
-from kappaform.engines.codes import Inverse, Refit
+from kappaform.engines.codes import Inverse, Refits
 from kappaform.engines.engine import (
     ScaledSums,
     ScaledTransform,
@@ -122,9 +122,7 @@ def assign(run: Run, union: Union, numbers: Array) -> None:
         numbers[rows] = _assigned(run, rows, block, scaled)
 
 
-def encode(
-    run: Run, union: Union, refits: Sequence[Refit | None], codes: Array | None
-) -> list[csr_array]:
+def encode(run: Run, union: Union, refits: Refits, codes: Array | None) -> list[csr_array]:
     """Codes of the signals as given: those of a row are in the columns of its transform.
 
     As `blocks.encode`: written into `codes`, or if that is None returned as sparse arrays.
@@ -145,9 +143,7 @@ def encode(
     return pieces
 
 
-def energies(
-    run: Run, union: Union, inverses: Sequence[Inverse], refits: Sequence[Refit | None]
-) -> ScaledSums:
+def energies(run: Run, union: Union, inverses: Sequence[Inverse], refits: Refits) -> ScaledSums:
     """Sums of `blocks.energies`, each row with its transform."""
     total, scaled = ScaledSums(np.zeros(4), run.dtype), scaled_union(union, run.dtype)
     for rows, block in run.blocks:

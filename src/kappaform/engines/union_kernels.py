@@ -5,8 +5,8 @@ a few at a time, and their sums computed while they are in the cache: the gram m
 stay in registers, its upper triangle only.
 """
 
-# mypy: disable-error-code="no-untyped-def,call-arg"
-# The arguments have the types that numba infers; intrinsics lose one in their decorator.
+# mypy: disable-error-code="no-untyped-def"
+# The arguments have the types that numba infers.
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
 from kappaform.engines.kernels import (
-    FLAGS,
     FLUSH_ROWS,
     WORD,
     add_multiple,
@@ -30,10 +28,10 @@ from kappaform.engines.kernels import (
     repeat,
     without_sign,
 )
-from kappaform.jit import inlined, kernel
+from kappaform.jit import FUSED, inlined, intrinsic, kernel
 
-_kernel, _inlined = kernel(FLAGS), inlined(FLAGS)
-_allocating = inlined(FLAGS, allocates=True)
+_kernel, _inlined = kernel(FUSED), inlined(FUSED)
+_allocating = inlined(FUSED, allocates=True)
 
 GATHERED = 64  #: rows that are gathered at a time: 32 kB of float64 for 64 features
 _REGISTER_BYTES = 64

@@ -19,10 +19,10 @@ from kappaform.imaging.axes import ANY_VALUE, computed, extremes_of, within
 from kappaform.imaging.cleaning.stages import EFFORTS, Recipe
 from kappaform.imaging.cleaning.tiles import HostBackend, Outputs
 from kappaform.imaging.noise.correlated import Correlated
-from kappaform.imaging.noise.estimate import check_kind, noise_of, typical_frame
+from kappaform.imaging.noise.estimate import check_kind, estimate_sigma, noise_of
 from kappaform.imaging.noise.kinds import Noise, White, as_numbers
 from kappaform.imaging.options import Options, Quality, Sigma, of_ordinary_scale
-from kappaform.imaging.patches import Grid
+from kappaform.imaging.patches import DrawnPatches
 from kappaform.imaging.progress import Progress
 
 # Largest distance from the centre, in units of the noise, for single precision. Patches are rounded
@@ -30,6 +30,7 @@ from kappaform.imaging.progress import Progress
 # rounded by less than the noise adds to them.
 _SINGLE_PRECISION_PEAK = 4096
 _SINGLE_PRECISION_PEAK_OF_GROUPS = 256
+_N_FRAMES = 15  # of a movie, from which a typical one is chosen
 _BLOCK = 2**20  # values of an image that are rotated at a time
 
 
@@ -64,11 +65,7 @@ class Backend(Protocol):
     """The components of an image, where their pixels are."""
 
     def training_patches(
-        self,
-        component: int,
-        rounds: Iterable[tuple[Grid, NDArray]],
-        patch_shape: tuple[int, ...],
-        unit: float,
+        self, component: int, rounds: DrawnPatches, patch_shape: tuple[int, ...], unit: float
     ) -> Iterable[Any]:
         """Mean-free float32 patches of a component, in a unit: for each round, some of a grid.
 
@@ -166,13 +163,23 @@ def noise_of_movie(
             f"number for each of the {n_channels} channels."
         )
     if sigma is None and (noise is None or isinstance(noise, str)):
-        number = typical_frame(stack[0])
+        number = _typical_frame(stack[0])
     (found,) = noises_of(sigma, noise, stack[:, number], patch_shape[1:])
     if isinstance(found, Correlated) and found.autocovariance is not None:
         # Frames are independent: at distance zero in time, which comes before those in space.
         over_time = np.expand_dims(found.autocovariance, np.ndim(found.autocovariance) - 2)
         found = replace(found, autocovariance=over_time)
     return [found]
+
+
+def _typical_frame(frames: NDArray) -> int:
+    """The number of the frame (channels last) whose noise level is the median.
+
+    Of a long movie evenly spread frames are looked at.
+    """
+    numbers = np.linspace(0, len(frames) - 1, min(len(frames), _N_FRAMES)).astype(int)
+    levels = [np.mean(estimate_sigma(frames[number], channel_axis=-1)) for number in numbers]
+    return int(numbers[np.argsort(levels, kind="stable")[(len(levels) - 1) // 2]])
 
 
 def _sigmas(sigma: Sigma, n_images: int, n_channels: int) -> NDArray:

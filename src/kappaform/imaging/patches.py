@@ -7,7 +7,7 @@ the channels, if any, last.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import index
 from typing import Any, Literal, NamedTuple
 
@@ -64,6 +64,10 @@ class Grid(NamedTuple):
                 total[places + offset] += along
             totals = np.moveaxis(total, 0, axis)
         return totals
+
+
+#: For each round of learning a grid, and the numbers of the patches of it that are drawn.
+DrawnPatches = Iterable[tuple[Grid, Array]]
 
 
 def grid_of(

@@ -22,6 +22,7 @@ from kappaform.learning.race import (
     result_of,
     resumable,
     step,
+    stop_reason,
     with_statistics,
 )
 from kappaform.learning.result import LearnResult, StopReason, learned
@@ -140,7 +141,7 @@ def learn_on(engine: Engine, options: Options) -> tuple[Race, StopReason]:
             race = latest.race = with_statistics(race, problem)
             for _ in range(options.max_iter):
                 race = latest.race = step(race, problem)
-                reason = _stop_reason(race, problem)
+                reason = stop_reason(race, problem)
                 if asks_to_stop(options.callback, race):
                     reason = reason or StopReason.CALLBACK
                 if reason:
@@ -161,12 +162,6 @@ def _race_from(init: Any, problem: Problem) -> Race:
     context = StartContext(gram, n_nonzero, problem.run_pass, problem=problem)
     starts = starts_for(init, method, context)
     return Race(method, n_nonzero, tuple(Candidate(*start) for start in starts))
-
-
-def _stop_reason(race: Race, problem: Problem) -> StopReason | None:
-    if problem.is_exact(race.best.records[-1]):
-        return StopReason.EXACT
-    return None if race.races else race.candidate.converged
 
 
 def asks_to_stop(callback: Callback | None, race: Race) -> bool:

@@ -124,6 +124,7 @@ class Method:
 
     steps: Any = "exact"  #: kind of steps, of methods that have several
     in_factors: ClassVar[bool] = False  #: whether transforms are kept as singular factors
+    n_transforms: Any = None  #: of a union
     loss_power: ClassVar[int] = 1  #: rounding adds to this power of the loss, over its scale
 
     def loss_scale(self, record: Record) -> float:
@@ -158,10 +159,6 @@ class Method:
     def starts(self, context: StartContext) -> Sequence[Start] | None:  # noqa: ARG002
         """Starts that race by default; None: the DCT basis alone."""
         return None
-
-    def shape(self, n_features: int) -> tuple[int, ...]:
-        """Shape of the transform as an array."""
-        return n_features, n_features
 
     def as_array(self, transform: Any) -> NDArray:
         """The transform as learning returns it."""

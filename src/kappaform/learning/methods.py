@@ -20,8 +20,8 @@ from kappaform.learning.updates import (
     Steps,
     Transform,
     as_matrix,
+    bounded,
     constraints_of,
-    kappa_of,
     norm_of,
     project_condition,
     update_conditioned,
@@ -275,15 +275,8 @@ class Conditioned(_BuiltIn):
         """
         if self.variant == "public":
             return as_matrix(transform)
-        factors = self._bounded(transform)
-        return self._scaled(factors) if self.variant == "monotone" else factors.matrix
-
-    def _bounded(self, transform: Transform) -> Factors:
-        n_features = len(as_matrix(transform))
-        return project_condition(transform, kappa_of(self.max_condition, n_features))
-
-    def _scaled(self, factors: Factors) -> Factors:
-        return factors.scaled_to(norm_of(self.norm, len(factors.spectrum)))
+        factors = bounded(transform, self.max_condition)
+        return factors.scaled_to(self.norm) if self.variant == "monotone" else factors.matrix
 
     def extrapolate(self, last: Factors, updated: Factors, factor: float) -> Transform:
         return self.to_feasible(updated.extrapolated(last, factor))
@@ -303,7 +296,7 @@ class Conditioned(_BuiltIn):
         """Always within bound and norm: a published variant may hold a start that is not yet."""
         if not isinstance(transform, Factors):
             with single_threaded_blas():
-                transform = self._scaled(self._bounded(transform))
+                transform = bounded(transform, self.max_condition).scaled_to(self.norm)
         return transform.matrix
 
     def violation(self, spectrum: NDArray) -> str | None:

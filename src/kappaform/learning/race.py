@@ -306,6 +306,13 @@ def step(race: Race, problem: Problem) -> Race:
     return with_statistics(_after_step(race), problem) if race.races else race
 
 
+def stop_reason(race: Race, problem: Problem) -> StopReason | None:
+    """Why to stop after a step, if at all."""
+    if problem.is_exact(race.best.records[-1]):
+        return StopReason.EXACT
+    return None if race.races else race.candidate.converged
+
+
 def _after_joining(race: Race) -> Race:
     """The race after a start was evaluated: a start that is far behind is dropped."""
     if race.candidate.loss <= _FAR * race.best.loss or race.best.loss <= 0:
@@ -384,5 +391,5 @@ def resumable(init: Any, method: Method, n_nonzero: int | NDArray, n_features: i
     if not isinstance(init, LearnResult):
         return None
     race = init.state
-    same = same_method(race.method, method) and race.n_features == n_features
-    return race if same and np.array_equal(race.n_nonzero, n_nonzero) else None
+    same = race.n_features == n_features and np.array_equal(race.n_nonzero, n_nonzero)
+    return race if same and same_method(race.method, method) else None

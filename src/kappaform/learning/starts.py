@@ -70,7 +70,7 @@ def starts_for(init: Any, method: Method, context: StartContext) -> list[Start]:
     """Starts to try, in order."""
     if isinstance(init, WarmStart):
         found, context = init.found, replace(context, warm=init.found)
-        is_whole = found.transform.shape == method.shape(context.n_features)
+        is_whole = found.transform.shape == _shape(method, context.n_features)
         init = (found, "auto") if is_whole else "auto"  # a smaller union is for its starts to grow
     if isinstance(init, tuple):
         if not init:
@@ -81,12 +81,12 @@ def starts_for(init: Any, method: Method, context: StartContext) -> list[Start]:
         found = learned(init, "init")
         if not isinstance(found, LearnResult):
             return [Start(method.to_feasible(_as_matrices(found, method, n_features)))]
-        if _is_smaller_union(found.transform.shape, method.shape(n_features)):
+        if _is_smaller_union(found.transform.shape, _shape(method, n_features)):
             return starts_for(WarmStart(found), method, context)
         _check_shape(found.transform, method, n_features)
         return [Start(method.to_feasible(found.state.best.transform))]
     if init != "auto":
-        shape = method.shape(n_features)
+        shape = _shape(method, n_features)
         if init not in get_args(Init) or len(shape) > 2:
             raise ValueError(f"init={init!r} is unknown: {_accepted(shape)}")
     several = method.starts(context) if init == "auto" else None
@@ -158,7 +158,7 @@ def weak_start(method: Conditioned, context: StartContext) -> Transform:
 
 def _as_matrices(init: Any, method: Method, n_features: int) -> NDArray:
     """A matrix to start from, or for a union all of its matrices."""
-    if len(method.shape(n_features)) == 2:
+    if len(_shape(method, n_features)) == 2:
         return _as_matrix(init, n_features)
     matrices = as_real_array(init, "init")
     _check_shape(matrices, method, n_features)
@@ -169,11 +169,17 @@ def _is_smaller_union(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
     return len(shape) == len(whole) == 3 and shape[1:] == whole[1:] and shape[0] < whole[0]
 
 
+def _shape(method: Method, n_features: int) -> tuple[int, ...]:
+    """Shape of the transform as an array, or of those of a union."""
+    union = () if method.n_transforms is None else (method.n_transforms,)
+    return (*union, n_features, n_features)
+
+
 def _check_shape(transform: NDArray, method: Method, n_features: int) -> None:
-    if transform.shape != method.shape(n_features):
+    if transform.shape != _shape(method, n_features):
         raise ValueError(
             f"init has shape {transform.shape}: for {n_features} features it must be "
-            f"{method.shape(n_features)} here."
+            f"{_shape(method, n_features)} here."
         )
 
 

@@ -161,9 +161,6 @@ class UnionOf(Method):
         ratio = transform.ratio if members else 0.0
         return Members(tuple(self.method.to_feasible(one) for one in each), ratio)
 
-    def shape(self, n_features: int) -> tuple[int, ...]:
-        return self.n_transforms, n_features, n_features
-
     def starts(self, context: StartContext) -> list[Start]:
         """Those of the method, for one transform; otherwise one that grows, and random bases."""
         assert context.problem is not None

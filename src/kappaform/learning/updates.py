@@ -41,9 +41,9 @@ class Factors:
     def matrix(self) -> NDArray:
         return (self.left * self.spectrum) @ self.right.T
 
-    def scaled_to(self, norm: float | None) -> Factors:
+    def scaled_to(self, norm: float | str | None) -> Factors:
         """The same scaled to a norm; None leaves it, unless it is all but zero."""
-        found = float(np.linalg.norm(self.spectrum))
+        found, norm = float(np.linalg.norm(self.spectrum)), norm_of(norm, len(self.spectrum))
         if norm is None and found >= _LEAST_NORM:
             return self
         scale = (norm or _LEAST_NORM) / found
@@ -216,6 +216,10 @@ def least_squares(statistics: Statistics) -> NDArray:
     return statistics.cross @ inverse
 
 
+def as_factors(transform: Transform) -> Factors:
+    return transform if isinstance(transform, Factors) else decompose(transform)
+
+
 def decompose(matrix: NDArray) -> Factors:
     """Factors of a matrix; those of a multiple of an orthonormal one are (itself, scale, identity).
 
@@ -228,8 +232,14 @@ def decompose(matrix: NDArray) -> Factors:
     return Factors(left, spectrum, right.T)
 
 
+def bounded(transform: Transform, max_condition: float) -> Factors:
+    """Factors of the nearest transform with the same singular vectors whose product is bounded."""
+    factors = as_factors(transform)
+    return project_condition(factors, kappa_of(max_condition, len(factors.spectrum)))
+
+
 def project_condition(transform: Transform, kappa: float) -> Factors:
     """Factors of the nearest transform with the same singular vectors and this bound."""
-    factors = transform if isinstance(transform, Factors) else decompose(transform)
+    factors = as_factors(transform)
     spectrum = closest_spectrum(factors.spectrum, np.ones(len(factors.spectrum)), kappa)
     return Factors(factors.left, spectrum, factors.right)

@@ -6,7 +6,7 @@ learn from, at every scale. The rest is done when the result is computed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -24,7 +24,7 @@ from kappaform.imaging.cleaning.tiles import (
     sides_and_margins,
 )
 from kappaform.imaging.options import Quality
-from kappaform.imaging.patches import Grid, grid_of, rows_at
+from kappaform.imaging.patches import DrawnPatches, Grid, grid_of, rows_at
 from kappaform.imaging.progress import Progress
 from kappaform.threads import at_most_threads, single_threaded_blas
 
@@ -47,11 +47,7 @@ class DaskBackend:
         (self.image,) = components  # channels are rejected
 
     def training_patches(
-        self,
-        _: int,
-        rounds: Iterable[tuple[Grid, NDArray]],
-        patch_shape: tuple[int, ...],
-        unit: float,
+        self, _: int, rounds: DrawnPatches, patch_shape: tuple[int, ...], unit: float
     ) -> Iterator[NDArray]:
         """What `HostBackend` returns; the patches of all rounds are gathered at once."""
         rounds = list(rounds)

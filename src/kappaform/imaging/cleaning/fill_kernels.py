@@ -18,15 +18,13 @@ from kappaform.imaging.cleaning.vector_kernels import (
     TILE_ROWS,
     set_tile,
 )
-from kappaform.jit import inlined, kernel
+from kappaform.jit import REORDERED, inlined, kernel
 
-# Sums may be reordered, which makes them fast; on one machine they are always the same.
-_FLAGS = {"contract", "reassoc", "nsz", "arcp"}
-_kernel, _inlined = kernel(_FLAGS), inlined(_FLAGS)
+_kernel, _inlined = kernel(REORDERED), inlined(REORDERED)
 
 
 @_kernel
-def fill_groups(  # noqa: C901  (one after the other: a part would need most of the buffers)
+def fill_groups(
     guide,
     given,
     known,
@@ -83,75 +81,49 @@ def fill_groups(  # noqa: C901  (one after the other: a part would need most of 
     sizes = np.zeros(2 * k, np.int64)
     left = np.zeros((2 * k + TILE_ROWS, columns), guide.dtype)
     product = np.zeros((2 * k + TILE_ROWS, columns), guide.dtype)
-    systems = np.empty(0, guide.dtype)
+    most = padded(n, SIDE)
+    systems = np.empty((most + 1) * most * lanes, guide.dtype)
     for group in range(starts.shape[0]):
         if n_known[starts[group]] == n:
             continue
-        for i in range(k):
-            places[i] = starts[group] + steps[members[group, i]]
-            for j in range(n):
-                patches[i, j] = guide[places[i] + offsets[j]]
+        _gather(guide, starts[group], members[group], steps, offsets, places, patches)
         centre(patches, k, mean)
         multiply(patches, (1, columns), patches, k, covariance, True)
         _add_variance(covariance, n, k, variance, rounding)
         n_many, n_rows = _order(n_known, places, n, denoises, ends, order)
         for row in range(n_rows):
             place = places[order[row]]
-            missing = row < n_many
-            sizes[row] = _choose(known, place, offsets, missing, unknown[row])
+            sizes[row] = _choose(known, place, offsets, row < n_many, unknown[row])
             _residual(given, known, place, offsets, mean, left[row])
-        largest = padded(max(_largest(sizes, 0, n_rows), SIDE), SIDE)
-        if systems.shape[0] < (largest + 1) * largest * lanes:
-            systems = np.empty((largest + 1) * largest * lanes, guide.dtype)
         if n_many:
             _invert(covariance, n, triangle, factor, corner, precision)
             _multiply_rows(left, 0, n_many, precision, n, product)
-            n_few = n_rows
-            for first in range(0, n_many, lanes):
-                last = min(first + lanes, n_many)
-                size = padded(sizes[last - 1], SIDE)
-                _set_systems(precision, unknown, sizes, first, last, lanes, size, systems)
-                _set_right(product, -1, unknown, sizes, first, last, lanes, size, systems)
-                solve_systems(systems, size)
-                for row in range(first, last):
-                    if _take(
-                        systems, unknown[row], sizes[row], row - first, lanes, size, left[row]
-                    ):
-                        continue
-                    # An inverse that rounding has spoiled: known pixels decide.
-                    order[n_few], order[row] = order[row], -1
-                    place = places[order[n_few]]
-                    sizes[n_few] = _choose(known, place, offsets, False, unknown[n_few])
-                    _residual(given, known, place, offsets, mean, left[n_few])
-                    n_few += 1
-            n_rows = n_few
+            _solve(precision, product, -1, 0, n_many, unknown, sizes, lanes, systems, left)
+            for row in range(n_many):
+                if sizes[row] < 0:  # an inverse that rounding has spoiled: known pixels decide
+                    place = places[order[row]]
+                    order[n_rows], order[row] = order[row], -1
+                    sizes[n_rows] = _choose(known, place, offsets, False, unknown[n_rows])
+                    _residual(given, known, place, offsets, mean, left[n_rows])
+                    n_rows += 1
             if denoises:
                 _multiply_rows(left, 0, n_many, precision, n, product)
-                for row in range(n_many):
-                    for j in range(n):
-                        left[row, j] -= variance * product[row, j]
+                _subtract(left, variance, product, 0, n_many, n)
         _add_rows(left, 0, n_many, mean, order, places, offsets, values, marks)
-        largest = padded(max(_largest(sizes, n_many, n_rows), SIDE), SIDE)
-        if systems.shape[0] < (largest + 1) * largest * lanes:
-            systems = np.empty((largest + 1) * largest * lanes, guide.dtype)
-        for first in range(n_many, n_rows, lanes):
-            last = min(first + lanes, n_rows)
-            size = padded(max(_largest(sizes, first, last), SIDE), SIDE)
-            _set_systems(covariance, unknown, sizes, first, last, lanes, size, systems)
-            _set_right(left, 1, unknown, sizes, first, last, lanes, size, systems)
-            solve_systems(systems, size)
-            for row in range(first, last):
-                if not _take(
-                    systems, unknown[row], sizes[row], row - first, lanes, size, left[row]
-                ):
-                    for j in range(n):  # the mean of the group is all that is known
-                        left[row, j] = 0
+        _solve(covariance, left, 1, n_many, n_rows, unknown, sizes, lanes, systems, left)
         _multiply_rows(left, n_many, n_rows, covariance, n, product)
         if denoises:
-            for row in range(n_many, n_rows):
-                for j in range(n):
-                    product[row, j] -= variance * left[row, j]
+            _subtract(product, variance, left, n_many, n_rows, n)
         _add_rows(product, n_many, n_rows, mean, order, places, offsets, values, marks)
+
+
+@_inlined
+def _gather(guide, start, members, steps, offsets, places, patches):
+    """Where the members of a group begin, and their pixels."""
+    for i in range(places.shape[0]):
+        places[i] = start + steps[members[i]]
+        for j in range(offsets.shape[0]):
+            patches[i, j] = guide[places[i] + offsets[j]]
 
 
 @_inlined
@@ -198,11 +170,24 @@ def _residual(given, known, start, offsets, mean, row):
 
 
 @_inlined
-def _largest(sizes, first, last):
-    largest = 0
-    for i in range(first, last):
-        largest = max(largest, sizes[i])
-    return largest
+def _solve(matrix, right, sign, first, last, unknown, sizes, lanes, systems, solutions):
+    """Solve the systems of some rows, as many at once as a register has lanes.
+
+    Where a solution is not finite, the row becomes zero, and its size -1.
+    """
+    for start in range(first, last, lanes):
+        stop = min(start + lanes, last)
+        size = 0
+        for row in range(start, stop):
+            size = max(size, padded(sizes[row], SIDE))
+        _set_systems(matrix, unknown, sizes, start, stop, lanes, size, systems)
+        _set_right(right, sign, unknown, sizes, start, stop, lanes, size, systems)
+        solve_systems(systems, size)
+        for row in range(start, stop):
+            chosen, solution = unknown[row], solutions[row]
+            if not _take(systems, chosen, sizes[row], row - start, lanes, size, solution):
+                solution[:] = 0
+                sizes[row] = -1
 
 
 @_inlined
@@ -245,6 +230,13 @@ def _take(systems, chosen, number, lane, lanes, size, row):
         row[chosen[j]] = value
         total += value * 0
     return total == 0
+
+
+@_inlined
+def _subtract(rows, factor, others, first, last, n):
+    for row in range(first, last):
+        for j in range(n):
+            rows[row, j] -= factor * others[row, j]
 
 
 @_inlined

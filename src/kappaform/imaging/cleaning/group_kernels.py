@@ -18,11 +18,9 @@ from kappaform.imaging.cleaning.vector_kernels import (
     set_tile,
     subtract_tile,
 )
-from kappaform.jit import inlined
+from kappaform.jit import REORDERED, inlined
 
-# Sums may be reordered: that is what makes them fast, and on one machine they are always the same.
-_FLAGS = {"contract", "reassoc", "nsz", "arcp"}
-_inlined = inlined(_FLAGS)
+_inlined = inlined(REORDERED)
 
 
 @_inlined

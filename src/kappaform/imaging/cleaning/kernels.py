@@ -39,15 +39,13 @@ from kappaform.imaging.cleaning.vector_kernels import (
     set_squares,
     transpose_square,
 )
-from kappaform.jit import inlined, kernel
+from kappaform.jit import REORDERED, inlined, kernel
 
 _MOST_IN_RUN = 512  # patches: a few rows of the image and of patches stay in the cache
 
 # Below are loops in place of array expressions: those take numba seconds to compile.
 
-# Sums may be reordered: that is what makes them fast, and on one machine they are always the same.
-_FLAGS = {"contract", "reassoc", "nsz", "arcp"}
-_kernel, _inlined = kernel(_FLAGS), inlined(_FLAGS)
+_kernel, _inlined = kernel(REORDERED), inlined(REORDERED)
 
 
 @_inlined

@@ -15,25 +15,20 @@ A system that is not positive definite leads to a solution that is not finite.
 
 from __future__ import annotations
 
-from typing import Any
-
 from llvmlite import ir
 from numba.core import cgutils, types
-from numba.extending import intrinsic
 
 from kappaform.imaging.cleaning.vector_kernels import (
     REGISTER_BYTES,
     Vectors,
     write_loop,
 )
-from kappaform.jit import inlined
+from kappaform.jit import REORDERED, inlined, intrinsic
 
 #: Rows and columns of a tile, one register each: 16 of the 32 that AVX-512 has.
 SIDE = 4
 
-_FLAGS = {"contract", "reassoc", "nsz", "arcp"}
-_inlined = inlined(_FLAGS)
-_intrinsic: Any = intrinsic  # its types are those of the function, which gets one argument more
+_inlined = inlined(REORDERED)
 
 
 @_inlined
@@ -81,7 +76,7 @@ def _tile_function(n_rows, is_diagonal):
     In the diagonal tile, its entries are eliminated from each other; below, those of the diagonal.
     """
 
-    @_intrinsic
+    @intrinsic
     def tile(_, systems, row, column, pitch):
         def write(context, builder, signature, values):
             array, row, column, pitch = values
@@ -144,7 +139,7 @@ _factor_below = _tile_function(SIDE, is_diagonal=False)
 _factor_right = _tile_function(1, is_diagonal=False)
 
 
-@_intrinsic
+@intrinsic
 def _substitute(_, systems, size, column, pitch):
     """Some entries of the solution, given all later ones."""
 

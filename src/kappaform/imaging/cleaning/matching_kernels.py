@@ -7,21 +7,19 @@ from __future__ import annotations
 
 import numpy as np
 
+from kappaform.engines.kernels import lowest_bit
 from kappaform.imaging.cleaning.vector_kernels import (
     LANES,
     SHIFTS,
     add_many_squares,
     add_squares,
-    lowest_bit,
     set_many_squares,
     set_squares,
     sums_below,
 )
-from kappaform.jit import inlined
+from kappaform.jit import REORDERED, inlined
 
-# Sums may be reordered: that is what makes them fast, and on one machine they are always the same.
-_FLAGS = {"contract", "reassoc", "nsz", "arcp"}
-_inlined, _allocating = inlined(_FLAGS), inlined(_FLAGS, allocates=True)
+_inlined, _allocating = inlined(REORDERED), inlined(REORDERED, allocates=True)
 
 
 @_allocating

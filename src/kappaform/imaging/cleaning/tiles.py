@@ -8,7 +8,7 @@ its pixels are, in memory, in chunks or on a device.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise, product
 from operator import floordiv
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ from kappaform.imaging.cleaning.kernels import gather_means
 from kappaform.imaging.cleaning.patchwise import patch_denoiser, sweep
 from kappaform.imaging.cleaning.stages import Recipe, denoised, is_movie
 from kappaform.imaging.options import Quality
-from kappaform.imaging.patches import Grid
+from kappaform.imaging.patches import DrawnPatches
 from kappaform.imaging.progress import SILENT, Progress
 
 #: Denoised components, and maps whose sum is that of their mean numbers of coefficients.
@@ -49,11 +49,7 @@ class HostBackend:
         self.dtypes = [float_dtype(image.dtype) for image in components]
 
     def training_patches(
-        self,
-        component: int,
-        rounds: Iterable[tuple[Grid, NDArray]],
-        patch_shape: tuple[int, ...],
-        unit: float,
+        self, component: int, rounds: DrawnPatches, patch_shape: tuple[int, ...], unit: float
     ) -> Iterator[Any]:
         """Mean-free float32 patches in a unit: for each round, some of a grid.
 

@@ -8,7 +8,7 @@ axis by axis.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from kappaform.imaging.cleaning.patchwise import Rule
 from kappaform.imaging.cleaning.stages import halved_patches
 from kappaform.imaging.cleaning.tiles import HostBackend, cast
 from kappaform.imaging.cleaning.torch_groups import TensorGroups, report
-from kappaform.imaging.patches import Grid, mean_free
+from kappaform.imaging.patches import DrawnPatches, mean_free
 from kappaform.imaging.progress import SILENT, Progress
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class TorchBackend(HostBackend):
             for image, dtype in zip(components, self.dtypes, strict=True)
         ]
 
-    def patches(self, component: int, rounds: Iterable[tuple[Grid, NDArray]]) -> Iterator[Tensor]:
+    def patches(self, component: int, rounds: DrawnPatches) -> Iterator[Tensor]:
         import torch
 
         flat = self.components[component].reshape(-1)
@@ -51,11 +51,7 @@ class TorchBackend(HostBackend):
             yield mean_free(flat[starts[:, None] + offsets].double())
 
     def training_patches(
-        self,
-        component: int,
-        rounds: Iterable[tuple[Grid, NDArray]],
-        patch_shape: tuple[int, ...],
-        unit: float,
+        self, component: int, rounds: DrawnPatches, patch_shape: tuple[int, ...], unit: float
     ) -> Iterator[Tensor]:
         for grid, numbers in rounds:
             (patches,) = self.patches(component, [(grid, numbers)])

@@ -13,11 +13,10 @@ nothing is checked.
 
 from __future__ import annotations
 
-from typing import Any
-
 from llvmlite import ir
 from numba.core import cgutils, types
-from numba.extending import intrinsic
+
+from kappaform.jit import intrinsic
 
 #: Rows and columns of a tile: 12 registers of 8 floats, of the 16 that AVX2 has, or 6 of 16 floats.
 #: With AVX-512, 12 rows were 14 % faster in a product of 36 x 64 x 48, and 4 rows 18 % slower.
@@ -30,7 +29,6 @@ LANES = 16
 #: search takes 10 % longer (AVX-512); kernels for AVX2, with half the registers, like 8 as well.
 SHIFTS = 8
 
-_intrinsic: Any = intrinsic  # its types are those of the function, which gets one argument more
 
 #: Of a vector that is kept in one register, or in two of half the length.
 REGISTER_BYTES = 64
@@ -87,7 +85,7 @@ def _tile_function(subtracts):
     `depth` rows. C may be in the place of B.
     """
 
-    @_intrinsic
+    @intrinsic
     def tile(_, a, a_place, a_row, a_column, b, b_place, b_row, depth, c, c_place, c_row):
         i = types.intp
 
@@ -142,7 +140,7 @@ def _write_tile(vectors, rows, a_column, theirs, b_row, depth, outs, subtracts):
 set_tile, subtract_tile = _tile_function(subtracts=False), _tile_function(subtracts=True)
 
 
-@_intrinsic
+@intrinsic
 def transpose_square(_, source, source_place, source_row, target, target_place, target_row):
     """Write the transpose of a square of as many rows as a tile has columns."""
     i, n = types.intp, TILE_COLUMNS
@@ -170,7 +168,7 @@ def transpose_square(_, source, source_place, source_row, target, target_place, 
     return types.void(source, i, i, target, i, i), write
 
 
-@_intrinsic
+@intrinsic
 def copy_run(_, source, source_place, target, target_place):
     """Copy as many entries as a run may have."""
     i = types.intp
@@ -185,7 +183,7 @@ def copy_run(_, source, source_place, target, target_place):
     return types.void(source, i, target, i), write
 
 
-@_intrinsic
+@intrinsic
 def add_run(_, values, values_place, means, means_place, weights, target, target_place):
     """Add weights * (values + means) to as many entries as a run may have."""
     i = types.intp
@@ -215,7 +213,7 @@ def _squares_function(adds, n_shifts):
     read once, and their sums do not wait for each other.
     """
 
-    @_intrinsic
+    @intrinsic
     def squares(
         _,
         image,
@@ -317,7 +315,7 @@ def write_loop(builder, first, last, starts, change):
     return values
 
 
-@_intrinsic
+@intrinsic
 def sums_below(_, terms, place, steps, n_terms, limits, limits_place, out):
     """Sums of some terms for as many places as there are lanes; a bit for each below its limit.
 
@@ -346,13 +344,3 @@ def sums_below(_, terms, place, steps, n_terms, limits, limits_place, out):
         return builder.zext(builder.bitcast(is_below, ir.IntType(LANES)), ir.IntType(64))
 
     return i(terms, i, steps, i, limits, i, out), write
-
-
-@_intrinsic
-def lowest_bit(_, bits):
-    """The number of the lowest bit that is set; bits are not 0."""
-
-    def write(context, builder, signature, values):
-        return builder.cttz(values[0], ir.Constant(ir.IntType(1), 1))
-
-    return types.intp(types.intp), write

@@ -14,7 +14,15 @@ from kappaform.checks import Array, as_real_array, check_axis, library_of
 from kappaform.errors import warn
 from kappaform.imaging.axes import check_not_colour, checked_axes
 from kappaform.imaging.noise.correlated import MOST_TOGETHER, Correlated
-from kappaform.imaging.noise.kinds import Evidence, Noise, Shot, White, within_a_fifth
+from kappaform.imaging.noise.kinds import (
+    NO_EVIDENCE,
+    Evidence,
+    Noise,
+    Shot,
+    White,
+    per_channel,
+    within_a_fifth,
+)
 from kappaform.imaging.noise.quiet_patches import look_at
 from kappaform.imaging.noise.scale_mixture import mixture_noise
 from kappaform.imaging.noise.shot import shot_of
@@ -28,7 +36,6 @@ from kappaform.imaging.noise.wavelets import (
     noise_in_texture,
     quietest_fifth,
     sample_of,
-    warn_of_impulses,
 )
 from kappaform.imaging.options import default_patch_shape
 from kappaform.imaging.patches import Size, checked_patch_shape
@@ -43,7 +50,7 @@ KINDS: tuple[Kind, ...] = ("white", "shot", "correlated")
 _NEXT_TO_NONE = 1e-3  # noise over the range of values: of 8 bit, less than rounding does
 _MAD_ERROR = 1.17  # standard error of the median of n magnitudes, relatively, times root n
 UNSURE = 0.8  #: confidence below which a noise is reported as uncertain
-_N_FRAMES = 15  # of a movie, from which a typical one is chosen
+_N_COLOURS = 3  # red, green and blue, of photographs
 
 
 def estimate_sigma(image: npt.ArrayLike, channel_axis: int | None = None) -> float | Array:
@@ -155,7 +162,7 @@ def noise_of(image: Any, kind: str | None, patch_shape: tuple[int, ...]) -> Nois
     if max(image.shape[:-1]) < WAVELET_LENGTH:
         details = []
         found = White(
-            _per_channel([_small_sigma(sample) for sample in samples]),
+            per_channel([_small_sigma(sample) for sample in samples]),
             confidence=0.0,
             evidence="the image is too small to tell noise from anything else",
         )
@@ -192,8 +199,8 @@ def _noise_of(
     pairs = zip(sigmas, details, strict=True)
     whites = [noise_in_texture(*pair) for pair in pairs]
     in_units = [math.ldexp(s, each.exponent) for s, each in zip(whites, samples, strict=True)]
-    white = White(_per_channel(in_units), channel_correlation(details, sigmas), **measured)
-    warn_of_impulses(samples)
+    white = White(per_channel(in_units), channel_correlation(details, sigmas), **measured)
+    _warn_of_impulses(samples)
     if kind == "white" or max(sigmas) == 0:
         return white
     if min(sigmas) == 0:
@@ -245,19 +252,6 @@ def _without_empty(
 
 
 # --- White
-
-
-def typical_frame(frames: Any) -> int:
-    """The number of the frame (channels last) whose noise level is the median.
-
-    Of a long movie evenly spread frames are looked at.
-    """
-    numbers = np.linspace(0, len(frames) - 1, min(len(frames), _N_FRAMES)).astype(int)
-    levels = [
-        np.mean([_sigma_of(frames[number][..., c]) for c in range(frames.shape[-1])])
-        for number in numbers
-    ]
-    return int(numbers[np.argsort(levels, kind="stable")[(len(levels) - 1) // 2]])
 
 
 def _sigma_of(image: Any) -> float:
@@ -318,10 +312,6 @@ def _shot_in_units(sample: Sample, details: Details, doubted: bool) -> tuple[Sho
     return shot and shot.scaled(math.ldexp(0.5, sample.exponent)).scaled(2.0), evidence
 
 
-def _per_channel(numbers: list[float]) -> float | Array:
-    return numbers[0] if len(numbers) == 1 else np.array(numbers)
-
-
 # --- Correlated
 
 
@@ -343,7 +333,8 @@ def _correlated(
     is_certain = look is not None and look.is_large and look.quiet.is_correlated_noise
     varies = shots is not None or (look is not None and look.stabiliser is not None)
     if not (is_certain and varies):
-        mixture, judged = mixture_noise(samples)
+        may_be_photograph = len(samples) == _N_COLOURS
+        mixture, judged = mixture_noise(samples) if may_be_photograph else (None, NO_EVIDENCE)
         if mixture is not None:
             return mixture.correlated(patch_shape, judged)
         # Else it is texture, or magnified; the channels of an image share their structure.
@@ -375,3 +366,41 @@ def _correlated(
     between = np.multiply.outer(units, units)
     scales = between if covariance.ndim == 4 else np.diag(between)
     return Correlated(covariance * scales[..., None, None], **sure)
+
+
+# --- Salt and pepper: pixels far from all their neighbours, which the denoiser keeps
+
+_IMPULSE = 6.0  # standard deviations from all neighbours: normal noise is next to never so far
+_LEAST_IMPULSES = 1e-3  # fraction of the pixels
+_DARK = 0.1  # fraction of pixels with the lowest value, where there are few photons
+# From pixel to pixel, over the range of values: less is no noise to compare with.
+_LEAST_STEP = 0.01
+
+
+def _warn_of_impulses(samples: list[Sample]) -> None:
+    """Say that an image has salt and pepper: no kind of noise that is known here."""
+    from scipy.ndimage import maximum_filter, minimum_filter
+
+    n_salt = n_pepper = n_lowest = n_pixels = 0
+    for sample in samples:
+        for slab in sample.slabs:
+            ring = np.ones((3,) * slab.ndim, bool)
+            ring[(1,) * slab.ndim] = False
+            above = slab - maximum_filter(slab, footprint=ring)
+            below = minimum_filter(slab, footprint=ring) - slab
+            steps = np.abs(np.diff(slab, axis=-1))
+            usual = 1.4826 / math.sqrt(2) * float(np.median(steps)) if steps.size else math.inf
+            usual = max(usual, _LEAST_STEP * (sample.highest - sample.lowest))
+            far = _IMPULSE * usual
+            n_salt += int(np.count_nonzero((slab == sample.highest) & (above > far)))
+            n_pepper += int(np.count_nonzero((slab == sample.lowest) & (below > far)))
+            n_lowest += int(np.count_nonzero(slab == sample.lowest))
+            n_pixels += slab.size
+    if not n_pepper and n_lowest > _DARK * n_pixels:  # single photons, or stars
+        return
+    if n_salt + n_pepper > _LEAST_IMPULSES * n_pixels:
+        percent = 100 * (n_salt + n_pepper) / n_pixels
+        warn(
+            f"{percent:.2g} % of the pixels are impulses (salt and pepper): this "
+            "denoiser keeps them; use a median filter first."
+        )

@@ -317,6 +317,11 @@ def as_numbers(name: str, value: Any) -> Array:
     return array
 
 
+def per_channel(numbers: list[float]) -> float | Array:
+    """A number for each channel, of one channel the number itself."""
+    return numbers[0] if len(numbers) == 1 else np.array(numbers)
+
+
 def _check_numbers(
     name: str, value: Any, least: float = -math.inf, above: float = -math.inf
 ) -> None:

@@ -24,7 +24,7 @@ import numpy as np
 
 from kappaform.checks import Array
 from kappaform.imaging.noise.correlated import MOST_TOGETHER, Correlated
-from kappaform.imaging.noise.kinds import Noise, Shot, Varying, White, within_a_fifth
+from kappaform.imaging.noise.kinds import Noise, Shot, Varying, White, per_channel, within_a_fifth
 
 _SIMILAR = 0.05  # relative error of a standard deviation that does not matter
 _N_FINE, _N_BINS = 1024, 24  # bins of brightness: as they are filled, and as they are used
@@ -78,7 +78,7 @@ def model_of(fields: list[Field], offset: Array | None, evidence: str) -> Noise:
     about["evidence"] = f"{evidence}, {n_pixels} pixels"
     if min(float(curve.variances.max()) for curve in curves) == 0:
         sigmas = [math.sqrt(np.average(each.variances, weights=each.counts)) for each in curves]
-        return White(_per_channel(sigmas), **about)
+        return White(per_channel(sigmas), **about)
     levels = _levels(curves, offset)
     return _with_correlation(replace(levels, **about), _autocovariance(fields, levels), n_pixels)
 
@@ -119,7 +119,7 @@ def _levels(curves: list[Curve], offset: Array | None) -> Noise:
     constants = [float(np.average(each.variances, weights=each.counts)) for each in curves]
     pairs = list(zip(curves, constants, strict=True))
     if all(curve.is_similar(np.full(len(curve.counts), value)) for curve, value in pairs):
-        return White(_per_channel([math.sqrt(value) for value in constants]))
+        return White(per_channel([math.sqrt(value) for value in constants]))
     lines = [_line(curve) for curve in curves]
     fits = (
         curve.is_similar(a + b * curve.brightness)
@@ -128,7 +128,7 @@ def _levels(curves: list[Curve], offset: Array | None) -> Noise:
     if all(fits) and min(b for _, b in lines) > 0:
         zeros = [0.0] * len(curves) if offset is None else list(offset)
         shots = [_shot(*line, zero) for line, zero in zip(lines, zeros, strict=True)]
-        return Shot(*(_per_channel([each[n] for each in shots]) for n in range(3)))
+        return Shot(*(per_channel([each[n] for each in shots]) for n in range(3)))
     points = np.stack([_spaced(curve.brightness) for curve in curves])
     least = 1e-3 * max(curve.variances.max() for curve in curves)
     sigmas = [
@@ -164,10 +164,6 @@ def _shot(a: float, gain: float, offset: float) -> tuple[float, float, float]:
     if square < 0:  # no light is where the line ends
         return gain, 0.0, -a / gain
     return gain, math.sqrt(square), offset
-
-
-def _per_channel(numbers: list[float]) -> Any:
-    return numbers[0] if len(numbers) == 1 else np.array(numbers)
 
 
 # --- Over distances

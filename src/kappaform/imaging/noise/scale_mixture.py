@@ -35,7 +35,6 @@ from kappaform.imaging.noise.wavelets import Sample, is_clipped
 from kappaform.imaging.patches import grid_of, rows_at
 from kappaform.linalg import dct_basis
 
-_N_COLOURS = 3  # red, green and blue
 _SIDE = 8  # of the patches
 _N_PATCHES = 3000
 _LEAST_PATCHES = 100
@@ -135,14 +134,12 @@ def colour_components(n_channels: int) -> Array:
 
 
 def mixture_noise(samples: list[Sample]) -> tuple[MixtureNoise | None, Evidence]:
-    """Correlated noise of a photograph, which has three channels, and the evidence.
+    """Correlated noise of a photograph, by its samples of three colours, and the evidence.
 
-    None for other images, if a channel is constant, if too few patches are neither clipped nor
-    flat, and if white noise, or none, explains the patches nearly as well.
+    None for volumes, if a channel is constant, if too few patches are neither clipped nor flat, and
+    if white noise, or none, explains the patches nearly as well.
     """
     nothing = None, NO_EVIDENCE
-    if len(samples) != _N_COLOURS:
-        return nothing
     exponent = max(sample.exponent for sample in samples)
     scales = [math.ldexp(1.0, sample.exponent - exponent) for sample in samples]
     ranges = [(s.highest - s.lowest) * scale for s, scale in zip(samples, scales, strict=True)]
