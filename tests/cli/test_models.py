@@ -1,6 +1,8 @@
 """`kappaform learn`, `path`, `encode`, `decode` and `info`."""
 
+import contextlib
 import json
+import os
 import re
 import signal
 from pathlib import Path
@@ -346,6 +348,49 @@ def test_an_interruption_keeps_what_was_learned(capsys, monkeypatch, name, code)
     model = kf.load("m.kf")
     assert_array_equal(model.result_.transform, seen[-1].transform)
     assert (model.patch_shape_, model.patch_mean_) == ((4, 4), "removed")
+
+
+@pytest.mark.usefixtures("signals")
+@pytest.mark.parametrize("at", [None, 1, 3])  # the iteration that the first one interrupts
+@pytest.mark.parametrize(("module", "name"), [(os, "fsync"), (np, "savez")])
+def test_an_interruption_while_a_model_is_saved_waits(files, capsys, monkeypatch, at, module, name):
+    learn, seen, original = kf.learn, [], getattr(module, name)
+    before = files()
+
+    def interrupted(result):
+        seen.append(result)
+        if len(seen) == at:
+            signal.raise_signal(signal.SIGINT)
+
+    def watched(*arguments, **options):
+        return learn(*arguments, **options | {"callback": interrupted})
+
+    def again(*arguments, **options):
+        signal.raise_signal(signal.SIGINT)
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(kf, "learn", watched)
+    monkeypatch.setattr(module, name, again)
+    ending = ended(capsys, "learn", "signals.npy", "--max-iter", 5, "--tol", 0, "-o", "m.kf")
+    text = f"the transform after {at or 5} iterations is in m.kf"
+    assert ending == (130, "", f"kappaform: error: interrupted: {text}\n")
+    assert_array_equal(kf.load("m.kf").result_.transform, seen[-1].transform)
+    assert set(files()) == {*before, "m.kf"}
+
+
+@pytest.mark.usefixtures("signals")
+def test_an_interruption_that_a_library_ignores_ends_learning(capsys, monkeypatch):
+    learn = kf.learn
+
+    def ignoring(*arguments, **options):
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        return learn(*arguments, **options)
+
+    monkeypatch.setattr(kf, "learn", ignoring)
+    ending = ended(capsys, "learn", "signals.npy", "-o", "m.kf")
+    text = "the transform after 1 iterations is in m.kf"
+    assert ending == (130, "", f"kappaform: error: interrupted: {text}\n")
 
 
 @pytest.mark.usefixtures("signals")

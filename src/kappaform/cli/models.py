@@ -28,24 +28,22 @@ def learn(arguments: Namespace) -> None:
     (target,) = _outputs(arguments, arguments.inputs, output=())
     _check_union(arguments)
     signals, patch_shape = _signals_of(arguments)
-    methods = {"log-det": kf.LogDet, "orthonormal": kf.Orthonormal}
     options = chosen(arguments, *_LIMITS) | {"init": _init(arguments, signals.shape[1])}
+    result: Any = None
+    is_saved = False
     try:
-        with messages.calling_library("learning") as callback:
-            method = methods.get(arguments.method, lambda: _conditioned(arguments, "max_condition"))
-            options |= {"method": method(), "callback": callback}
-            if arguments.n_transforms == 1:
-                result = kf.learn(signals, **options)
-            else:
-                union = {"n_transforms": arguments.n_transforms, "rng": arguments.seed}
-                result = kf.learn_union(signals, **options, **union)
-    except kf.LearningInterrupted as interruption:
-        _save(target, interruption.result, patch_shape)
+        with messages.interrupted_once() as interruptions:
+            result = _learned(signals, options, interruptions, arguments)
+            interruptions.are_held = True
+            _save(target, result, patch_shape)
+            is_saved = True
+        errors = kf.evaluate(signals, result, result.n_nonzero_coefs, coding="refit")
+    except KeyboardInterrupt:
+        if not is_saved:
+            raise
         what = "transform" if arguments.n_transforms == 1 else "union"
-        text = f"the {what} after {interruption.result.n_iter} iterations is in {target}"
+        text = f"the {what} after {result.n_iter} iterations is in {target}"
         raise KeyboardInterrupt(f"interrupted: {text}") from None
-    _save(target, result, patch_shape)
-    errors = kf.evaluate(signals, result, result.n_nonzero_coefs, coding="refit")
     facts = {
         "output": str(target),
         "n_signals": len(signals),
@@ -55,6 +53,39 @@ def learn(arguments: Namespace) -> None:
         "reconstruction_error": errors.reconstruction,
     }
     messages.report(facts, arguments.json)
+
+
+def _learned(
+    signals: NDArray,
+    options: dict[str, Any],
+    interruptions: messages.Interruptions,
+    arguments: Namespace,
+) -> Any:
+    """What is learned from the signals, all of it or until the first interruption."""
+    methods = {"log-det": kf.LogDet, "orthonormal": kf.Orthonormal}
+    result = None
+    try:
+        with messages.calling_library("learning") as show:
+
+            def watch(result: Any) -> None:
+                if interruptions.received:  # and lost in a library that ignores exceptions
+                    raise KeyboardInterrupt
+                if show:
+                    show(result)
+
+            method = methods.get(arguments.method, lambda: _conditioned(arguments, "max_condition"))
+            options |= {"method": method(), "callback": watch}
+            if arguments.n_transforms == 1:
+                result = kf.learn(signals, **options)
+            else:
+                union = {"n_transforms": arguments.n_transforms, "rng": arguments.seed}
+                result = kf.learn_union(signals, **options, **union)
+    except kf.LearningInterrupted as interruption:
+        return interruption.result
+    except KeyboardInterrupt:
+        if result is None:  # otherwise nothing was left to learn
+            raise
+    return result
 
 
 def _check_union(arguments: Namespace) -> None:
