@@ -35,13 +35,14 @@ def result(method, spectrum=(2.0, 1.5, 1.2, 1.0), errors=(5.0, 3.0, 2.0)):
     )
 
 
-def path(validation):
-    names = ("absolute", "relative", "reconstruction")
+def path(validation, **given):
+    names = ("sparsification", "relative", "reconstruction")
     table = {name: np.geomspace(1.0, 0.1, 4) * (i + 1) for i, name in enumerate(names)}
     if validation:
         table |= {f"validation_{name}": 1.1 * table[name] for name in names}
     bounds = np.array([1.0, 2.0, 10.0, 70.0])
-    return ConditionPath(table | {"max_condition": bounds, "condition_number": bounds}, ())
+    table |= {"max_condition": bounds, "condition_number": bounds}
+    return ConditionPath(table, (), **given)
 
 
 def texts(figure: Figure) -> list[str]:
@@ -176,7 +177,8 @@ def test_every_atom_is_shown_once_whatever_its_shape(shape):
 def test_path_shows_training_and_validation_in_three_panels():
     data = path(validation=True)
     figure = plots.plot_path(data)
-    for axes, error in zip(figure.axes, ("absolute", "relative", "reconstruction"), strict=True):
+    errors = ("sparsification", "relative", "reconstruction")
+    for axes, error in zip(figure.axes, errors, strict=True):
         training, validation, choice, *ring = axes.lines
         assert_array_equal(choice.get_xdata(), [data.chosen, data.chosen])
         assert len(ring) == (error == "reconstruction")
@@ -188,9 +190,18 @@ def test_path_shows_training_and_validation_in_three_panels():
         assert_array_equal(training.get_xdata(), [1.0, 2.0, 10.0, 70.0])
         assert_array_equal(training.get_ydata(), data.table[error])
         assert_array_equal(validation.get_ydata(), data.table[f"validation_{error}"])
-        assert axes.get_title(loc="left").startswith(error)
+        assert axes.get_ylabel().startswith(f"{error} error")
         assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
-        assert axes.get_ylabel() == "log scale"
+
+
+def test_a_choice_by_the_absolute_error_is_marked_at_the_sparsification_error():
+    data = path(validation=True, choose_by="absolute")
+    data.table["validation_absolute"] = np.array([3.0, 2.0, 4.0, 5.0])
+    first, *others = plots.plot_path(data).axes
+    ring = first.lines[-1]
+    assert ring.get_xydata().tolist() == [[2.0, data["validation_sparsification"][1]]]
+    assert first.get_xlabel() == "max_condition, chosen: 2"
+    assert [axes.get_xlabel() for axes in others] == ["max_condition"] * 2
 
 
 def test_a_path_over_numbers_of_transforms_has_a_tick_for_each():

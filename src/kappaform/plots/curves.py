@@ -40,6 +40,13 @@ LABELS = {
         "reconstruction": r"\Vert Y - XW^{-\mathsf{T}}\Vert_F\; / \;\Vert Y\Vert_F",
     }.items()
 }
+_NORMED = r"\Vert X - YW^{\mathsf{T}}\Vert_F\; / \;\Vert Y\Vert_F"
+#: Labels of the errors of a path, which do not depend on the number of signals.
+PATH_LABELS = {
+    "sparsification": f"sparsification error  ${_NORMED}$",
+    "relative": LABELS["relative"],
+    "reconstruction": LABELS["reconstruction"],
+}
 _STEPS = [1, 2, 5, 10]  # of ticks
 
 
@@ -144,6 +151,9 @@ def draw_spectra(axes: Axes, items: Sequence[object]) -> list[NDArray]:
 def plot_path(path: Path) -> Figure:
     """Errors along a path, for training and (if any) validation signals.
 
+    The errors are relative, so that sets of different size can be compared: the sparsification
+    error is the absolute one divided by the norm of the signals.
+
     The bound, or the number of transforms, that was chosen by the validation signals is marked by
     a line, and by a ring in the panel of the error that chose it.
 
@@ -171,7 +181,7 @@ def plot_path(path: Path) -> Figure:
         )
     figure = Figure(figsize=(11.0, 3.8), layout="constrained")
     lines = [("", {"label": "training", "color": COLOURS[0], "marker": "o"})]
-    if "validation_absolute" in path.table:
+    if "validation_relative" in path.table:
         lines.append(("validation_", {"label": "validation", "color": COLOURS[1], "marker": "s"}))
     curves = [(path.table, prefix, style) for prefix, style in lines]
     draw_path_errors(figure, curves, path.parameter)
@@ -190,10 +200,11 @@ def _mark_choice(figure: Figure, path: Path) -> None:
     """Draw a line at what was chosen, and a ring around the error that chose it."""
     if path.chosen is None:
         return
-    for axes, error in zip(figure.axes, LABELS, strict=True):
+    chosen_by = "sparsification" if path.choose_by == "absolute" else path.choose_by
+    for axes, error in zip(figure.axes, PATH_LABELS, strict=True):
         axes.axvline(path.chosen, color="0.5", linewidth=1, linestyle="--", zorder=0)
-        if error == path.choose_by:
-            least = path[f"validation_{error}"].min()
+        if error == chosen_by:
+            least = path[f"validation_{error}"][path[path.parameter] == path.chosen][0]
             style: dict[str, Any] = {"mfc": "none", "mec": "black", "markersize": 11}
             axes.plot(path.chosen, least, "o", label="chosen", **style)
             # Below the panel: inside, lines may be anywhere.
@@ -204,20 +215,20 @@ def draw_path_errors(
     figure: Figure,
     lines: Iterable[tuple[Mapping[str, Any], str, dict[str, Any]]],
     parameter: str = "max_condition",
+    labels: Mapping[str, str] = PATH_LABELS,
 ) -> None:
-    """Three panels of errors over the bound, or over another parameter.
+    """A panel for each error, over the bound or over another parameter.
 
     A line is a table, the prefix of the columns to take from it, and a style.
     """
     lines = list(lines)
-    for axes, (error, label) in zip(figure.subplots(1, 3), LABELS.items(), strict=True):
+    for axes, (error, label) in zip(figure.subplots(1, 3), labels.items(), strict=True):
         plain_axes(axes)
         for table, prefix, style in lines:
             axes.plot(table[parameter], table[prefix + error], markersize=4, **style)
         log_scale(axes, "x")
         log_scale(axes, "y")
-        axes.set_title(label, fontsize=10, loc="left")
-        axes.set(xlabel=parameter, ylabel=f"{axes.get_yscale()} scale")
+        axes.set(xlabel=parameter, ylabel=label)
 
 
 def matrix_of(item: object) -> NDArray:
