@@ -9,7 +9,14 @@ import pytest
 from matplotlib.figure import Figure
 from numpy.testing import assert_allclose, assert_array_equal
 
-from kappaform import OrthonormalTransform, dct_basis, learn_union, plots, random_basis
+from kappaform import (
+    OrthonormalTransform,
+    dct_basis,
+    denoise_with_details,
+    learn_union,
+    plots,
+    random_basis,
+)
 from kappaform.learning import ConditionPath, UnionPath
 from kappaform.plots.curves import log_scale
 
@@ -259,6 +266,21 @@ def test_a_fitted_estimator_is_drawn_as_its_result(rng):
     )
     with pytest.raises(ValueError, match="is a OrthonormalTransform that has learned no transform"):
         plots.plot_atoms(OrthonormalTransform())
+
+
+def test_what_has_no_errors_has_no_convergence(rng):
+    details = denoise_with_details(rng.standard_normal((32, 32)), 1.0, quality="fast")
+    found = "results has a DenoiseResult, which has no errors to plot: give its history"
+    with pytest.raises(TypeError, match=found):
+        plots.plot_convergence(details)
+    with pytest.raises(TypeError, match=found):
+        plots.plot_convergence({"a": details})
+    with pytest.raises(TypeError, match=r"a ndarray, which .*: give a LearnResult or an estimator"):
+        plots.plot_convergence([result(Free()), np.eye(3)])
+    curves = plots.plot_convergence(details.history).axes[0].lines[::2]
+    assert [curve.get_ydata().tolist() for curve in curves] == [
+        each.errors.absolute.tolist() for each in details.history
+    ]
 
 
 @pytest.mark.parametrize("other", [np.eye(3), None, {"absolute": np.ones(3)}])

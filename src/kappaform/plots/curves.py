@@ -60,6 +60,7 @@ def plot_convergence(
     Parameters
     ----------
     results : LearnResult or fitted estimator, a sequence of them, or a mapping from label to them
+        Those of a denoised image are its ``history``.
     labels : sequence of str, optional
         One for each result; by default its method.
     error : {"absolute", "relative"}
@@ -82,6 +83,11 @@ def plot_convergence(
     check_choice("error", error, ("absolute", "relative"))
     figure, axes = _one_panel()
     items = _named(results, labels)
+    for item in items.values():
+        if not hasattr(item, "errors"):
+            found = type(item).__name__
+            remedy = "its history" if hasattr(item, "history") else "a LearnResult or an estimator"
+            raise TypeError(f"results has a {found}, which has no errors to plot: give {remedy}.")
     errors = [np.asarray(getattr(result.errors, error)) for result in items.values()]
     for curve, colour in zip(errors, _colours(len(errors)), strict=True):
         axes.plot(np.arange(curve.size), curve, color=colour, linewidth=1.8)
