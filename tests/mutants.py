@@ -860,14 +860,14 @@ MUTANTS = [
     Mutant(
         "a file forgets how long the turn has been",
         "learning/archive.py",
-        'turn=_count(header, "turn")',
+        'turn=count_in(header, "turn")',
         "turn=0",
         (f"{RESUMING}::test_a_race_resumes_from_a_file_of_any_iteration[absolute-float64]",),
     ),
     Mutant(
         "factors in a file may break the bound if they are not those of the result",
         "learning/archive.py",
-        "    _check_spectrum(method, np.sort(factors.spectrum)[::-1], names[1])\n",
+        "    check_spectrum(method, np.sort(factors.spectrum)[::-1], names[1])\n",
         "",
         (f"{REFUSED}::test_a_candidate_that_does_not_lead_is_checked_as_the_result_is",),
     ),
@@ -1918,8 +1918,8 @@ MUTANTS = [
     Mutant(
         "what was learned before Ctrl-C is lost",
         "cli/models.py",
-        "_save(target, interruption.result, patch_shape)",
-        "pass",
+        "        return interruption.result\n",
+        "        raise KeyboardInterrupt from None\n",
         ("cli/test_models.py::test_an_interruption_keeps_what_was_learned",),
     ),
     Mutant(
