@@ -118,6 +118,7 @@ def test_the_demonstration_prints_the_errors_that_it_draws(capsys, monkeypatch):
     monkeypatch.setattr("kappaform.cli.demo._BOUNDS", (1, 2, 10))
     code, out, _ = ended(capsys, "demo")
     assert code == 0
+    assert "sigma is the standard deviation of the noise, in grey levels" in out
     _, table = out.split("max_condition  sparsification  relative  reconstruction\n")
     rows = [list(map(float, line.split())) for line in table.splitlines()[:3]]
     assert [row[0] for row in rows] == [1, 2, 10]

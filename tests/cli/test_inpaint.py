@@ -166,7 +166,24 @@ def test_an_option_for_pages_is_reported_where_there_are_none(capsys, option):
 def test_pixels_that_are_not_finite_are_rejected_in_terms_of_the_command(capsys):
     np.save("a.npy", np.where(MASK, np.nan, PICTURE))
     line = rejected(capsys, "denoise", "a.npy", "-o", "b.npy", "--sigma", 10)
-    assert line.endswith("fill or replace such pixels. kappaform inpaint fills NaN.\n")
+    assert line.endswith(
+        "fill or replace such pixels. kappaform inpaint fills NaN, and inf with --nodata inf; "
+        "kappaform denoise --nodata nan leaves them as they are.\n"
+    )
+    # What it names works.
+    assert (
+        ended(capsys, "denoise", "a.npy", "-o", "b.npy", "--sigma", 10, "--nodata", "nan")[0] == 0
+    )
+    np.testing.assert_array_equal(np.isnan(np.load("b.npy")), MASK > 0)
+    np.save("c.npy", np.where(MASK, np.inf, PICTURE))
+    assert "--nodata inf" in rejected(capsys, "inpaint", "c.npy", "-o", "d.npy")
+    assert ended(capsys, "inpaint", "c.npy", "-o", "d.npy", "--nodata", "inf")[0] == 0
+    assert np.isfinite(np.load("d.npy")).all()
+    for command in ("learn", "path"):
+        line = rejected(
+            capsys, command, put("e.tif", np.load("a.npy")), *["-o", "e.kf"] * (command == "learn")
+        )
+        assert "e.tif contains NaN or inf: fill such pixels first, by kappaform inpaint" in line
 
 
 def test_an_unknown_device_is_rejected_before_anything_is_written(folder, capsys):

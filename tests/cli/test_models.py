@@ -417,3 +417,36 @@ def test_encode_says_that_it_removes_means_where_there_are_any(signals, capsys):
     assert said["m.kf", "signals"].startswith("removed")
     assert said["m.kf", "centred"] is None
     assert said["kept.kf", "signals"] is None
+
+
+@pytest.mark.usefixtures("signals")
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("a.png", "is an image, not a transform"),
+        ("noise.json", "is a text, such as a file of noise .* not a transform"),
+        ("signals.npy", "is a NumPy array, not a transform"),
+        ("notes.txt", "is not a transform that kappaform saved"),
+    ],
+)
+def test_a_file_that_is_no_model_is_rejected_with_what_to_give(capsys, name, what):
+    put("a.png", noisy())
+    kf.save_noise("noise.json", kf.White(20.0))
+    Path("notes.txt").write_text("text")
+    for words in (
+        ["encode", name, "signals.npy", "-o", "c.npz"],
+        ["denoise", "a.png", "--model", name],
+    ):
+        line = rejected(capsys, *words)
+        assert re.search(f"{name} {what}.* give a file saved by learn, such as by kappaform", line)
+
+
+def test_an_option_without_a_norm_is_named_as_the_command_does(capsys, signals):
+    line = rejected(capsys, "learn", "signals.npy", "-o", "m.kf", "--norm", 0)
+    assert "or none to leave it free" in line
+    assert (
+        ended(capsys, "learn", "signals.npy", "-o", "m.kf", "--norm", "none", "--max-iter", 2)[0]
+        == 0
+    )
+    assert kf.load("m.kf").norm is None
+    assert len(signals) > 2

@@ -51,7 +51,10 @@ def demo(arguments: Namespace) -> None:
     if arguments.json:
         messages.say_json(facts | {"path": table.table, "written": [report, plot]})
         return
-    messages.say("A photograph with Gaussian noise, denoised:\n")
+    messages.say(
+        "A photograph with Gaussian noise, denoised. Its grey levels are 0 to 255;\n"
+        "sigma is the standard deviation of the noise, in grey levels.\n"
+    )
     messages.report(facts, as_json=False)
     messages.say(f"\nerrors on held-out patches over the bound, as drawn in {plot}:")
     errors = ("sparsification", "relative", "reconstruction")

@@ -131,7 +131,10 @@ def _settings(arguments: Namespace) -> Settings:
     elif side:
         check_patch_size(side, 3 if arguments.volume else 2)
     if arguments.movie and arguments.quality == "fast":
-        messages.note("--movie with --quality fast: frames share a transform, and nothing else")
+        messages.note(
+            "--movie with --quality fast: frames are denoised one by one, with the same transform; "
+            "--quality balanced and best also find similar patches in the frames before and after"
+        )
     name_device(arguments)
     return settings
 

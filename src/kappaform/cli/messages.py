@@ -58,7 +58,9 @@ _ADVICE = {
     r"noise=Shot\([^)]*\)": "--gain and --read-noise",
     r"noise=Correlated\([^)]*\)": "--noise white or --sigma",
     r"give sigma(?: or noise)?(?![\w=])": "give --sigma",
-    r"inpaint\(image\) and denoise\(.*": "kappaform inpaint fills NaN.",
+    r"inpaint\(image\) and denoise\(.*": "kappaform inpaint fills NaN, and inf with --nodata inf; "
+    "kappaform denoise --nodata nan leaves them as they are.",
+    "or None to leave it free": "or none to leave it free",
 }
 # What steers a terminal: control characters except tab and newline, and the writing direction.
 _CONTROLS = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u202a-\\u202e\\u2066-\\u2069]")

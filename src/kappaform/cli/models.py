@@ -20,6 +20,7 @@ from kappaform.image_files import SUFFIXES, load_npy
 from kappaform.imaging.patches import random_patches
 from kappaform.learning.starts import Init
 
+_GIVE_MODEL = "give a file saved by learn, such as by kappaform learn photo.png -o photo.kappaform"
 _LIMITS = ("n_nonzero_coefs", "max_iter", "tol")
 _ROUNDING = 1e-6  # of float32: signals with smaller means, relative to their values, are mean-free
 
@@ -295,8 +296,13 @@ def load_model(path: str) -> Any:
     """The transform in a file; the error for a file of another kind names the kind."""
     kind = kind_of(Path(path))
     if kind not in ("", "a transform"):
-        raise ValueError(f"{path} is {kind}, not a transform: give a file saved by learn.")
-    return kf.load(path)
+        raise ValueError(f"{path} is {kind}, not a transform: {_GIVE_MODEL}.")
+    try:
+        return kf.load(path)
+    except ValueError as error:
+        if zipfile.is_zipfile(path):  # a damaged one, or of a newer version
+            raise
+        raise ValueError(f"{error} If it never was one, {_GIVE_MODEL}.") from error
 
 
 def load_single(path: str) -> Any:
@@ -319,6 +325,8 @@ def kind_of(path: Path) -> str:
             return "a NumPy array"
     if path.suffix.lower() in set(SUFFIXES) - {".npy"}:
         return "an image"
+    if path.suffix.lower() == ".json":
+        return "a text, such as a file of noise (for denoise --noise)"
     try:
         with zipfile.ZipFile(path) as archive:
             names = set(archive.namelist())
@@ -348,6 +356,10 @@ def _signals_of(arguments: Namespace) -> tuple[NDArray, tuple[int, int] | None]:
         sources, np.array_split(range(n_patches), len(sources)), strict=True
     ):
         image = files.one_picture(source).grey
+        if not np.isfinite(image).all():
+            raise ValueError(
+                f"{source} contains NaN or inf: fill such pixels first, by kappaform inpaint."
+            )
         if min(image.shape) < side:
             text = f"--patch-size {side} exceeds {source}, of shape {image.shape}"
             raise ValueError(f"{text}: give a smaller one.")
