@@ -7,6 +7,7 @@ import pytest
 import tifffile
 from cli.command import PICTURE, ended, noisy, put, rejected
 
+import kappaform as kf
 from kappaform.image_files import read_image
 from kappaform.imaging.dead_pixels import dead_pixels
 
@@ -192,3 +193,21 @@ def test_an_unknown_device_is_rejected_before_anything_is_written(folder, capsys
     arguments = ("inpaint", "a.png", "--mask", "mask.png", "-o", "b.png", "--device", "foo")
     assert "--device foo is unknown" in rejected(capsys, *arguments)
     assert not (folder / "b.png").exists()
+
+
+def test_the_report_shows_the_pixels_that_are_missing(capsys, monkeypatch):
+    drawn, plot = [], kf.plots.plot_denoising
+
+    def watched(*arguments, mask, **options):
+        drawn.append(mask)
+        return plot(*arguments, mask=mask, **options)
+
+    monkeypatch.setattr(kf.plots, "plot_denoising", watched)
+    put("a.png", noisy())
+    put("mask.png", MASK)
+    words = ("denoise", "a.png", "--sigma", 15, "--quality", "fast", "--report", "r.png")
+    assert ended(capsys, *words, "-o", "b.png")[0] == 0
+    assert ended(capsys, *words, "-o", "c.png", "--mask", "mask.png", "--overwrite")[0] == 0
+    without, given = drawn
+    assert without is None
+    np.testing.assert_array_equal(np.squeeze(given), MASK > 0)

@@ -127,7 +127,7 @@ def test_spectrum_shows_singular_values_and_the_floor_that_the_bound_leaves():
     assert_allclose(floor.get_ydata(), 3.0 / 4.0, rtol=1e-13)
     assert_allclose(plain.get_ydata(), [5.0, 1.0])
     note, *ends = texts(figure)
-    assert note == r"max $\sigma$ / 4"
+    assert note == "largest / 4"
     assert [end.splitlines()[1] for end in ends] == ["condition 3", "condition 5"]
 
 

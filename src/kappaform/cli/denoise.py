@@ -266,8 +266,10 @@ def _denoised(
         if along == MOVIE:
             images = [each.reshape(-1, *each.shape[2:]) for each in images]
         record |= compared(*images, **axes)
-    drawn = noisy, replace(details, image=denoised), reference
-    _write(job, picture.with_stack(denoised, along), arguments, drawn)
+    hidden = np.logical_or.reduce(missing) if missing else None
+    shown = noisy, replace(details, image=denoised), reference
+    draw = partial(kf.plots.plot_denoising, *shown, mask=hidden)
+    _write(job, picture.with_stack(denoised, along), arguments, draw)
     return record | ({"report": str(job.report)} if job.report else {})
 
 
@@ -315,15 +317,14 @@ def _write(
     job: files.Job,
     picture: Picture,
     arguments: Namespace,
-    drawn: tuple[NDArray, kf.DenoiseResult, NDArray | None],
+    draw: Callable[..., Any],
 ) -> None:
     """Write image and report, or neither."""
     jpeg_quality = arguments.jpeg_quality if files.is_lossy(job.target) else None
     if not job.report:
         write_image(job.target, picture, jpeg_quality)
         return
-    figure = kf.plots.plot_denoising(*drawn, channel_axis=picture.channel_axis)
-    with files.saved_figure(job.report, figure):
+    with files.saved_figure(job.report, draw(channel_axis=picture.channel_axis)):
         write_image(job.target, picture, jpeg_quality)
 
 

@@ -103,7 +103,7 @@ def plot_spectrum(transforms: Any, labels: Sequence[str] | None = None) -> Figur
     """Singular values of transforms in descending order.
 
     If the method of a result has a bound on the condition number, a dashed line shows the smallest
-    singular value that the bound allows: max σ / max_condition.
+    singular value that the bound allows: the largest one / max_condition.
 
     Parameters
     ----------
@@ -147,10 +147,10 @@ def draw_spectra(axes: Axes, items: Sequence[object]) -> list[NDArray]:
             axes.plot(ranks[[0, -1]], [floor, floor], "--", color=colour, linewidth=1, alpha=0.8)
             note: dict[str, Any] = {"xytext": (0, -12), "textcoords": "offset points"}
             note |= {"color": colour, "fontsize": 8}
-            axes.annotate(rf"max $\sigma$ / {bound:g}", (1, floor), **note)
+            axes.annotate(f"largest / {bound:g}", (1, floor), **note)
     axes.margins(x=0.02, y=0.1)
     log_scale(axes, "y", narrowest=1.5)
-    axes.set(xlabel="index, in descending order", ylabel=r"singular value $\sigma$")
+    axes.set(xlabel="index, in descending order", ylabel="singular value")
     return spectra
 
 
