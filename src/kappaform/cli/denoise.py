@@ -119,7 +119,7 @@ def _settings(arguments: Namespace) -> Settings:
     """Check what is the same for all images."""
     side, settings = arguments.patch_size, Settings(*given_noise(arguments))
     if arguments.model:
-        from kappaform.cli.models import load_single
+        from kappaform.cli.model_files import load_single
 
         model = load_single(arguments.model)
         settings = settings._replace(
