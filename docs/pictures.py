@@ -48,7 +48,7 @@ def draw_path(axes) -> None:
     train, test = patches_of(left), patches_of(right)
     bounds = [1, 1.1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 7, 10]
     path = kf.condition_path(train, bounds, n_nonzero_coefs=8, validation=test, tol=1e-3)
-    sparsification = path["validation_absolute"] / np.linalg.norm(test)
+    sparsification = path["validation_sparsification"]
     reconstruction = path["validation_reconstruction"]
     for values, colour, marker in ((sparsification, BLUE, "o"), (reconstruction, ORANGE, "s")):
         axes.plot(bounds, 100 * values, color=colour, marker=marker, markersize=5, linewidth=2)

@@ -27,7 +27,7 @@ left, right = np.hsplit(moon() / 255, 2)
 train, validation = patches_of(left), patches_of(right)
 
 # %%
-# :func:`kappaform.condition_path` learns a transform for every bound and computes three errors.
+# :func:`kappaform.condition_path` learns a transform for every bound and computes four errors.
 # Each bound starts from the previous solution and from fresh initialisations; the best is kept.
 
 bounds = [1, 1.25, 1.5, 2, 3, 5]

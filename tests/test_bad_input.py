@@ -319,6 +319,11 @@ def test_a_bound_in_place_of_a_method_is_rejected_with_the_method_for_it(learn, 
         learn(signals, 2.0)
 
 
+def test_a_number_in_place_of_the_method_of_a_union_may_be_that_of_transforms(signals):
+    with rejected(TypeError, "method=2 is a number", "n_transforms=", "bound as Conditioned(2)"):
+        kf.learn_union(signals, 2)
+
+
 def test_the_class_of_a_method_is_rejected(signals):
     with rejected(TypeError, "method=", "is a class: give an object of it, Conditioned()"):
         kf.learn(signals, kf.Conditioned)

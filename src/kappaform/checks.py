@@ -60,10 +60,10 @@ def as_real_array(values: Any, name: str) -> npt.NDArray[Any]:
             f"{name}={str(values)!r} is the name of a file: read it first, for instance by "
             f"{reader}."
         )
-    if isinstance(values, np.ma.MaskedArray):
+    if np.ma.is_masked(values):
         also = "; inpaint(image) and denoise(image, mask=image.mask) fill them"
         raise TypeError(
-            f"{name} is a masked array: fill or drop the masked entries first"
+            f"{name} is a masked array with masked entries: fill or drop these first"
             f"{also if name == 'image' else ''}."
         )
     try:

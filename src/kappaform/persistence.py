@@ -27,6 +27,7 @@ from kappaform.estimators.transforms import ESTIMATORS, estimator_of, method_par
 from kappaform.files import replaced_when_complete
 from kappaform.learning import LearnResult, Method, Orthonormal
 from kappaform.learning.archive import from_arrays, shapes_of, to_arrays, upgraded
+from kappaform.learning.archive_checks import choice_in
 from kappaform.learning.archived_method import saved_name, single
 from kappaform.learning.method import same_method
 from kappaform.learning.methods import UnknownMethod
@@ -40,6 +41,7 @@ _FORMAT = "kappaform transform"
 _FORMAT_VERSION, _OF_ONE_CANDIDATE = 3, 2
 _PIECE = 2**16  # bytes that are read at once
 _BOUND_SLACK = 1e-9  # in files of version 0.2 the bound of an estimator may be a rounded mean
+_KINDS: dict[str, type] = {"init": str, "verbose": numbers.Real, "sparse_output": numbers.Real}
 _DTYPES = {"float32": np.float32, "float64": np.float64}
 
 
@@ -244,7 +246,11 @@ def _read(file: BinaryIO, path: Path) -> tuple[dict[str, Any], dict[str, NDArray
             header = json.loads(text, parse_int=_parsed_integer)
             if header["format"] != _FORMAT:
                 raise ValueError(f"it is a {header['format']!r}.")
-            its_format, writer = int(header["format_version"]), header["kappaform_version"]
+            its_format, writer = header["format_version"], header["kappaform_version"]
+            if type(its_format) is not int or its_format < 1:
+                raise ValueError(f"its format_version is {its_format!r}, not an integer >= 1.")
+            if not isinstance(writer, str):
+                raise ValueError(f"its kappaform_version is {writer!r}, not a text.")
             if its_format <= _OF_ONE_CANDIDATE:
                 header = upgraded(header)
             if its_format <= _FORMAT_VERSION:
@@ -306,8 +312,12 @@ def _array(
 def _restored(header: dict[str, Any], result: LearnResult, stream: Stream) -> Any:
     n_features, names = result.transform.shape[-1], header["feature_names"]
     parameters = header["parameters"]
-    if not isinstance(parameters, dict) or not isinstance(parameters.get("init", ""), str):
+    if not isinstance(parameters, dict):
         raise TypeError(f"its parameters are {parameters!r}.")
+    for name, kind in _KINDS.items():
+        if name in parameters and not isinstance(parameters[name], kind):
+            what = "a text" if kind is str else "a number"
+            raise TypeError(f"its parameter {name} is {parameters[name]!r}, not {what}.")
     # Files of version 0.1 have the variant and the rounds in the method only, and no `coding`.
     if not isinstance(result.method, Orthonormal):
         parameters = {"coding": "largest"} | parameters
@@ -323,7 +333,7 @@ def _restored(header: dict[str, Any], result: LearnResult, stream: Stream) -> An
     estimator._take(
         result,
         stream,
-        _DTYPES[header["dtype"]],
+        _DTYPES[choice_in(header, "dtype", _DTYPES)],
         features,
         patch_shape=_checked_shape(header["patch_shape"], n_features),
         patch_mean=_checked_mean(header["patch_mean"]),

@@ -176,6 +176,19 @@ def test_it_fits_every_width(opened, file, width):
         assert all(a["x"] + a["width"] <= b["x"] for a, b in pairwise(boxes))
 
 
+@pytest.mark.parametrize("width", [1200, 1300, 1500])
+def test_cards_are_not_stretched_far_beyond_what_they_hold(opened, file, width):
+    with opened(file, width=width) as seen:
+        filled = seen.page.evaluate(
+            """() => [...document.querySelectorAll("main > section")].map((card) => {
+              const { top, bottom } = card.getBoundingClientRect();
+              return (card.lastElementChild.getBoundingClientRect().bottom - top) / (bottom - top);
+            })"""
+        )
+    assert len(filled) == 6
+    assert min(filled) > 0.75
+
+
 def test_the_slider_stays_in_reach(opened, file):
     with opened(file, width=390, height=844) as seen:
         seen.page.evaluate("window.scrollTo(0, document.body.scrollHeight / 2)")

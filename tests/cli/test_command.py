@@ -111,16 +111,22 @@ def test_the_demonstration_improves_its_image_and_draws(folder, capsys, monkeypa
         assert (folder / "demo" / name).read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_sparsification_that_the_demonstration_prints_falls_with_the_bound(capsys, monkeypatch):
+def test_the_demonstration_prints_the_errors_that_it_draws(capsys, monkeypatch):
+    drawn, plot_path = [], kf.plots.plot_path
+    monkeypatch.setattr(kf.plots, "plot_path", lambda path: drawn.append(path) or plot_path(path))
     monkeypatch.setattr("skimage.data.camera", lambda: np.kron(PICTURE, np.ones((2, 2), np.uint8)))
     monkeypatch.setattr("kappaform.cli.demo._BOUNDS", (1, 2, 10))
     code, out, _ = ended(capsys, "demo")
     assert code == 0
-    _, table = out.split("max_condition  sparsification  reconstruction\n")
+    assert "sigma is the standard deviation of the noise, in grey levels" in out
+    _, table = out.split("max_condition  sparsification  relative  reconstruction\n")
     rows = [list(map(float, line.split())) for line in table.splitlines()[:3]]
     assert [row[0] for row in rows] == [1, 2, 10]
     assert 1 > rows[0][1] > rows[1][1] > rows[2][1] > 0
-    np.testing.assert_allclose(*rows[0][1:], rtol=1e-3)  # an orthonormal transform preserves norms
+    assert max(rows[0][1:]) <= min(rows[0][1:]) * 1.001  # orthonormal transforms preserve norms
+    for column, axes in enumerate(plot_path(*drawn).axes, start=1):
+        _, validation, *_ = axes.lines
+        np.testing.assert_allclose([row[column] for row in rows], validation.get_ydata(), atol=1e-4)
 
 
 def test_progress_is_shown_on_a_terminal_only(monkeypatch, capsys):

@@ -394,7 +394,7 @@ def test_noise_around_one_end_of_the_range_is_not_warned_about(capsys):
 def test_what_fast_movies_do_not_do_is_reported(capsys):
     put("a.tif", np.stack([noisy(seed) for seed in range(5)]))
     words = ["denoise", "a.tif", "--movie", "--sigma", 15, "--patch-size", 3, "--overwrite"]
-    told = "--movie with --quality fast: frames share a transform, and nothing else"
+    told = "--movie with --quality fast: frames are denoised one by one, with the same transform"
     assert told in ended(capsys, *words, "--quality", "fast")[2]
     assert told not in ended(capsys, *words)[2]
     assert "with --quality fast frames share a" in " ".join(

@@ -7,6 +7,7 @@ import pytest
 import tifffile
 from cli.command import PICTURE, ended, noisy, put, rejected
 
+import kappaform as kf
 from kappaform.image_files import read_image
 from kappaform.imaging.dead_pixels import dead_pixels
 
@@ -166,7 +167,24 @@ def test_an_option_for_pages_is_reported_where_there_are_none(capsys, option):
 def test_pixels_that_are_not_finite_are_rejected_in_terms_of_the_command(capsys):
     np.save("a.npy", np.where(MASK, np.nan, PICTURE))
     line = rejected(capsys, "denoise", "a.npy", "-o", "b.npy", "--sigma", 10)
-    assert line.endswith("fill or replace such pixels. kappaform inpaint fills NaN.\n")
+    assert line.endswith(
+        "fill or replace such pixels. kappaform inpaint fills NaN, and inf with --nodata inf; "
+        "kappaform denoise --nodata nan leaves them as they are.\n"
+    )
+    # What it names works.
+    assert (
+        ended(capsys, "denoise", "a.npy", "-o", "b.npy", "--sigma", 10, "--nodata", "nan")[0] == 0
+    )
+    np.testing.assert_array_equal(np.isnan(np.load("b.npy")), MASK > 0)
+    np.save("c.npy", np.where(MASK, np.inf, PICTURE))
+    assert "--nodata inf" in rejected(capsys, "inpaint", "c.npy", "-o", "d.npy")
+    assert ended(capsys, "inpaint", "c.npy", "-o", "d.npy", "--nodata", "inf")[0] == 0
+    assert np.isfinite(np.load("d.npy")).all()
+    for command in ("learn", "path"):
+        line = rejected(
+            capsys, command, put("e.tif", np.load("a.npy")), *["-o", "e.kf"] * (command == "learn")
+        )
+        assert "e.tif contains NaN or inf: fill such pixels first, by kappaform inpaint" in line
 
 
 def test_an_unknown_device_is_rejected_before_anything_is_written(folder, capsys):
@@ -175,3 +193,21 @@ def test_an_unknown_device_is_rejected_before_anything_is_written(folder, capsys
     arguments = ("inpaint", "a.png", "--mask", "mask.png", "-o", "b.png", "--device", "foo")
     assert "--device foo is unknown" in rejected(capsys, *arguments)
     assert not (folder / "b.png").exists()
+
+
+def test_the_report_shows_the_pixels_that_are_missing(capsys, monkeypatch):
+    drawn, plot = [], kf.plots.plot_denoising
+
+    def watched(*arguments, mask, **options):
+        drawn.append(mask)
+        return plot(*arguments, mask=mask, **options)
+
+    monkeypatch.setattr(kf.plots, "plot_denoising", watched)
+    put("a.png", noisy())
+    put("mask.png", MASK)
+    words = ("denoise", "a.png", "--sigma", 15, "--quality", "fast", "--report", "r.png")
+    assert ended(capsys, *words, "-o", "b.png")[0] == 0
+    assert ended(capsys, *words, "-o", "c.png", "--mask", "mask.png", "--overwrite")[0] == 0
+    without, given = drawn
+    assert without is None
+    np.testing.assert_array_equal(np.squeeze(given), MASK > 0)

@@ -1,6 +1,8 @@
 """`kappaform learn`, `path`, `encode`, `decode` and `info`."""
 
+import contextlib
 import json
+import os
 import re
 import signal
 from pathlib import Path
@@ -349,6 +351,49 @@ def test_an_interruption_keeps_what_was_learned(capsys, monkeypatch, name, code)
 
 
 @pytest.mark.usefixtures("signals")
+@pytest.mark.parametrize("at", [None, 1, 3])  # the iteration that the first one interrupts
+@pytest.mark.parametrize(("module", "name"), [(os, "fsync"), (np, "savez")])
+def test_an_interruption_while_a_model_is_saved_waits(files, capsys, monkeypatch, at, module, name):
+    learn, seen, original = kf.learn, [], getattr(module, name)
+    before = files()
+
+    def interrupted(result):
+        seen.append(result)
+        if len(seen) == at:
+            signal.raise_signal(signal.SIGINT)
+
+    def watched(*arguments, **options):
+        return learn(*arguments, **options | {"callback": interrupted})
+
+    def again(*arguments, **options):
+        signal.raise_signal(signal.SIGINT)
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(kf, "learn", watched)
+    monkeypatch.setattr(module, name, again)
+    ending = ended(capsys, "learn", "signals.npy", "--max-iter", 5, "--tol", 0, "-o", "m.kf")
+    text = f"the transform after {at or 5} iterations is in m.kf"
+    assert ending == (130, "", f"kappaform: error: interrupted: {text}\n")
+    assert_array_equal(kf.load("m.kf").result_.transform, seen[-1].transform)
+    assert set(files()) == {*before, "m.kf"}
+
+
+@pytest.mark.usefixtures("signals")
+def test_an_interruption_that_a_library_ignores_ends_learning(capsys, monkeypatch):
+    learn = kf.learn
+
+    def ignoring(*arguments, **options):
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        return learn(*arguments, **options)
+
+    monkeypatch.setattr(kf, "learn", ignoring)
+    ending = ended(capsys, "learn", "signals.npy", "-o", "m.kf")
+    text = "the transform after 1 iterations is in m.kf"
+    assert ending == (130, "", f"kappaform: error: interrupted: {text}\n")
+
+
+@pytest.mark.usefixtures("signals")
 def test_an_interruption_before_anything_is_learned_leaves_no_file(files, capsys, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
@@ -372,3 +417,36 @@ def test_encode_says_that_it_removes_means_where_there_are_any(signals, capsys):
     assert said["m.kf", "signals"].startswith("removed")
     assert said["m.kf", "centred"] is None
     assert said["kept.kf", "signals"] is None
+
+
+@pytest.mark.usefixtures("signals")
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("a.png", "is an image, not a transform"),
+        ("noise.json", "is a text, such as a file of noise .* not a transform"),
+        ("signals.npy", "is a NumPy array, not a transform"),
+        ("notes.txt", "is not a transform that kappaform saved"),
+    ],
+)
+def test_a_file_that_is_no_model_is_rejected_with_what_to_give(capsys, name, what):
+    put("a.png", noisy())
+    kf.save_noise("noise.json", kf.White(20.0))
+    Path("notes.txt").write_text("text")
+    for words in (
+        ["encode", name, "signals.npy", "-o", "c.npz"],
+        ["denoise", "a.png", "--model", name],
+    ):
+        line = rejected(capsys, *words)
+        assert re.search(f"{name} {what}.* give a file saved by learn, such as by kappaform", line)
+
+
+def test_an_option_without_a_norm_is_named_as_the_command_does(capsys, signals):
+    line = rejected(capsys, "learn", "signals.npy", "-o", "m.kf", "--norm", 0)
+    assert "or none to leave it free" in line
+    assert (
+        ended(capsys, "learn", "signals.npy", "-o", "m.kf", "--norm", "none", "--max-iter", 2)[0]
+        == 0
+    )
+    assert kf.load("m.kf").norm is None
+    assert len(signals) > 2

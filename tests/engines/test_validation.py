@@ -27,7 +27,11 @@ from kappaform.engines import engine_for
         ([[1.0, 2.0], [3.0]], ValueError, "signals is not an array: its rows"),
         (sparse.eye(3, format="csr"), TypeError, r"signals is sparse.*toarray\(\)"),
         (sparse.eye_array(3), TypeError, "signals is sparse"),
-        (np.ma.masked_less(np.eye(3), 0.5), TypeError, "signals is a masked array"),
+        (
+            np.ma.masked_less(np.eye(3), 0.5),
+            TypeError,
+            "signals is a masked array with masked entries",
+        ),
     ],
 )
 def test_arrays_that_hold_no_signals_are_rejected(signals, error, message):

@@ -520,7 +520,10 @@ def test_what_needs_a_fit_says_so(estimator_class, method, signals):
 @pytest.mark.parametrize(
     ("prepare", "told"),
     [
-        (lambda signals: np.ma.masked_less(signals, -3.0), "is a masked array: fill or drop"),
+        (
+            lambda signals: np.ma.masked_less(signals, -3.0),
+            "is a masked array with masked entries: fill or drop",
+        ),
         (lambda signals: signals.astype("datetime64[s]"), "it must hold real numbers"),
         (lambda signals: signals.astype("timedelta64[s]"), "it must hold real numbers"),
         (lambda signals: pd.DataFrame(signals.astype("datetime64[s]")), "must hold real numbers"),

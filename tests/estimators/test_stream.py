@@ -270,7 +270,12 @@ def rewrite(path, **changes):
         ({"weight": -1.0}, "its weight is -1.0, not a number from 0"),
         ({"energies": [{"code_energy": float("inf")}]}, "its code_energy is inf"),
         ({"energies": []}, "its stream lacks the energies of some candidates"),
+        ({"energies": None}, "its energies are None, not a list"),
+        ({"energies": [1.0]}, r"its energies are \[1.0\], not a list of objects"),
         ({"n_signals": "many"}, "many"),
+        ({"n_signals": 1}, "its stream has 1 signals, fewer than they weigh"),
+        ({"n_iter": 0}, r"its n_iter is \d+, not 0 as that of its stream"),
+        ({"n_passes": 10**6}, r"its n_passes is \d+, not 1000000 as that of its stream"),
         ({"n_updates": ...}, "it has no 'n_updates'"),
     ],
 )

@@ -320,6 +320,8 @@ def test_bad_input_is_named(image, options, message):
 def test_noise_says_itself_in_a_line():
     assert str(White(3.14159)) == "white, sigma 3.142"
     assert str(White(np.array([1.0, 2.5]))) == "white, sigma 1, 2.5"
+    assert str(White(np.array([1.0, 1.0, 1.0]))) == "white, sigma 1"
+    assert str(White(np.array([1.0, 2.0, 1.0]))) == "white, sigma 1, 2, 1"
     assert str(Shot(2.0, 0.5)) == "shot, gain 2, read noise 0.5"
     assert str(Shot(2.0, 0.5, 100.0)) == "shot, gain 2, read noise 0.5, offset 100"
     assert str(Varying([0, 1], [2, 3])) == "varying, sigma 2 to 3"

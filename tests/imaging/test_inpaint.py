@@ -606,8 +606,20 @@ def test_a_mask_in_place_of_sigma_and_a_masked_image_without_a_mask_name_the_rem
     image, mask = np.arange(144.0).reshape(12, 12), np.eye(12, dtype=bool)
     with pytest.raises(TypeError, match=r"sigma is an array of booleans: .* mask="):
         kf.denoise(image, mask)
-    with pytest.raises(TypeError, match=r"masked array: .*; inpaint\(image\) and denoise\("):
+    with pytest.raises(TypeError, match=r"masked entries: .*; inpaint\(image\) and denoise\("):
         kf.denoise(np.ma.array(image, mask=mask), 5)
+
+
+def test_a_masked_array_without_masked_entries_is_an_ordinary_one():
+    expected = kf.denoise(PICTURE, 5, quality="fast")
+    for mask in (False, np.zeros(PICTURE.shape, bool)):
+        image = np.ma.array(PICTURE, mask=mask)
+        found = kf.denoise(image, 5, quality="fast")
+        assert type(found) is np.ndarray
+        np.testing.assert_array_equal(found, expected)
+        assert kf.estimate_sigma(image) == kf.estimate_sigma(PICTURE)
+    with pytest.raises(TypeError, match="a masked array with masked entries"):
+        kf.denoise(np.ma.array(PICTURE, mask=MASK), 5)
 
 
 def test_half_precision_is_denoised_around_holes():

@@ -69,6 +69,8 @@ def test_table_holds_the_errors_of_the_definition(given, photo_patches):
             restored = rebuilding @ np.linalg.inv(result.transform).T
             absolute = np.linalg.norm(codes - coefs)
             assert path[prefix + "absolute"][i] == pytest.approx(absolute, rel=1e-9)
+            of_signals = absolute / np.linalg.norm(signals)
+            assert path[prefix + "sparsification"][i] == pytest.approx(of_signals, rel=1e-9)
             relative = absolute / np.linalg.norm(coefs)
             assert path[prefix + "relative"][i] == pytest.approx(relative, rel=1e-9)
             lost = np.linalg.norm(signals - restored) / np.linalg.norm(signals)
@@ -93,7 +95,31 @@ def test_validation_is_optional(photo_patches):
     assert "validation_absolute" not in path.table
     frame = pytest.importorskip("pandas").DataFrame(path.table)
     assert list(frame["n_iter"]) == [result.n_iter for result in path.results]
-    assert str(path).splitlines()[0].split() == list(path.table)
+    shown = [name for name in path.table if name != "absolute"]
+    assert str(path).splitlines()[0].split() == shown
+
+
+def test_printed_errors_do_not_depend_on_the_number_of_signals(photo_patches):
+    signals = photo_patches[::8]
+    twice = np.concatenate([signals, signals])
+    options = {"n_nonzero_coefs": 6, "max_iter": 5}
+    path = kf.condition_path(signals, [1.0, 3.0], validation=twice, **options)
+    header, *rows = map(str.split, str(path).splitlines())
+    names = [name for name in header if f"validation_{name}" in header]
+    assert names == ["sparsification", "relative", "reconstruction"]
+    for row in rows:
+        for name in names:
+            printed = [row[header.index(prefix + name)] for prefix in ("", "validation_")]
+            assert printed[0] == printed[1], name
+
+
+@pytest.mark.parametrize("factor", [0.0, 1e-200, 1e200])
+def test_the_sparsification_error_does_not_depend_on_the_unit(photo_patches, factor):
+    signals = photo_patches[::16]
+    options = {"n_nonzero_coefs": 6, "max_iter": 3}
+    expected = kf.condition_path(signals, [1.0, 3.0], **options)["sparsification"]
+    found = kf.condition_path(signals * factor, [1.0, 3.0], **options)["sparsification"]
+    np.testing.assert_allclose(found, expected if factor else 0, rtol=1e-6)
 
 
 def test_callback_ends_the_path_with_the_bound_it_is_at(photo_patches):
@@ -132,7 +158,7 @@ def test_a_path_interrupted_between_two_bounds_carries_those_before(photo_patche
     def evaluate(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(import_module("kappaform.learning.path"), "evaluate_on", evaluate)
+    monkeypatch.setattr(import_module("kappaform.learning.path"), "energies_on", evaluate)
     with pytest.raises(kf.LearningInterrupted) as caught:
         kf.condition_path(photo_patches[::8], BOUNDS, max_iter=2)
     assert [result.method.max_condition for result in caught.value.finished] == [BOUNDS[0]]

@@ -1,5 +1,6 @@
 """The figure of a denoising shows what was done, whatever the image was."""
 
+from dataclasses import replace
 from io import BytesIO
 
 import numpy as np
@@ -55,6 +56,70 @@ def test_the_difference_and_the_sparsity_map_are_shown_as_they_are():
     figure = plot_denoising(noisy, result)
     assert_allclose(pixels(figure, 2), noisy - result.image)
     assert_array_equal(pixels(figure, 5), result.sparsity_map)
+
+
+def test_the_title_of_the_difference_says_what_is_black_and_white():
+    noisy, result = denoised(RAMP)
+    axes = plot_denoising(noisy, result).axes[2]
+    low, high = axes.images[0].get_clim()
+    assert_allclose([-low, high], 3 * (noisy - result.image).std())
+    assert axes.get_title(loc="left") == f"difference, from {low:.3g} (black) to {high:.3g}"
+
+
+MASK = np.zeros(RAMP.shape, dtype=bool)
+MASK[5:9, 10:15] = True
+ORANGE = np.array([0xE6, 0x9F, 0x00]) / 255
+
+
+def colours_of(figure, place):
+    """The colours of the pixels of a panel."""
+    (image,) = figure.axes[place].images
+    return image.to_rgba(image.get_array())[..., :3]
+
+
+@pytest.mark.parametrize("given", ["mask", "nan", "masked"])
+@pytest.mark.parametrize("name", ["grey", "colour", "two channels"])
+def test_missing_pixels_are_orange_where_they_are_not_filled(name, given):
+    image, options = SHAPES[name]
+    axis = options.get("channel_axis")
+    mask = MASK if axis is None else np.stack([MASK] * image.shape[axis], axis=axis)
+    noisy = kf.add_noise(image, 3.0, rng=0)
+    if given == "nan":
+        noisy = np.where(mask, np.nan, noisy)
+    options = options | {"mask": MASK if given == "mask" else mask}
+    result = kf.denoise_with_details(noisy, 3.0, patch_size=3, quality="fast", **options)
+    if given == "masked":
+        noisy = np.ma.array(noisy, mask=mask)
+    shown = {"channel_axis": axis} | ({"mask": MASK} if given == "mask" else {})
+    figure = plot_denoising(noisy, result, **shown)
+    for place, orange in enumerate([MASK, MASK & False, MASK]):
+        found = np.isclose(colours_of(figure, place), ORANGE).all(axis=-1)
+        assert_array_equal(found, orange)
+    assert titles(figure)[:2] == ["before (orange: missing)", "after"]
+    assert np.isfinite(figure.axes[2].images[0].get_clim()).all()
+
+
+@pytest.mark.parametrize("value", [np.nan, -9999.0])
+def test_pixels_left_as_they_are_stay_orange_and_do_not_change_the_greys(value):
+    noisy, result = denoised(RAMP, mask=MASK)
+    kept = np.where(MASK, value, result.image)
+    figure = plot_denoising(np.where(MASK, value, noisy), replace(result, image=kept), mask=MASK)
+    for place in range(3):
+        assert_array_equal(np.isclose(colours_of(figure, place), ORANGE).all(axis=-1), MASK)
+    assert titles(figure)[:2] == ["before (orange: missing)", "after (orange: missing)"]
+    plain = colours_of(plot_denoising(noisy, result, mask=MASK), 1)
+    assert_allclose(colours_of(figure, 1)[~MASK], plain[~MASK])
+
+
+def test_atoms_have_a_frame_and_sigma_means_noise_alone():
+    noisy, result = denoised(RAMP)
+    figure = plot_denoising(noisy, result)
+    atoms, spectrum = figure.axes[3:5]
+    assert atoms.axison
+    assert all(spine.get_visible() for spine in atoms.spines.values())
+    assert not len(atoms.get_xticks()) + len(atoms.get_yticks())
+    texts = [spectrum.get_ylabel(), *(text.get_text() for text in spectrum.texts)]
+    assert texts == ["singular value", "largest / 1.1"]
 
 
 def test_the_spectrum_is_that_of_the_transform_with_the_floor_of_its_bound():

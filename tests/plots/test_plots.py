@@ -9,7 +9,14 @@ import pytest
 from matplotlib.figure import Figure
 from numpy.testing import assert_allclose, assert_array_equal
 
-from kappaform import OrthonormalTransform, dct_basis, learn_union, plots, random_basis
+from kappaform import (
+    OrthonormalTransform,
+    dct_basis,
+    denoise_with_details,
+    learn_union,
+    plots,
+    random_basis,
+)
 from kappaform.learning import ConditionPath, UnionPath
 from kappaform.plots.curves import log_scale
 
@@ -35,13 +42,14 @@ def result(method, spectrum=(2.0, 1.5, 1.2, 1.0), errors=(5.0, 3.0, 2.0)):
     )
 
 
-def path(validation):
-    names = ("absolute", "relative", "reconstruction")
+def path(validation, **given):
+    names = ("sparsification", "relative", "reconstruction")
     table = {name: np.geomspace(1.0, 0.1, 4) * (i + 1) for i, name in enumerate(names)}
     if validation:
         table |= {f"validation_{name}": 1.1 * table[name] for name in names}
     bounds = np.array([1.0, 2.0, 10.0, 70.0])
-    return ConditionPath(table | {"max_condition": bounds, "condition_number": bounds}, ())
+    table |= {"max_condition": bounds, "condition_number": bounds}
+    return ConditionPath(table, (), **given)
 
 
 def texts(figure: Figure) -> list[str]:
@@ -119,7 +127,7 @@ def test_spectrum_shows_singular_values_and_the_floor_that_the_bound_leaves():
     assert_allclose(floor.get_ydata(), 3.0 / 4.0, rtol=1e-13)
     assert_allclose(plain.get_ydata(), [5.0, 1.0])
     note, *ends = texts(figure)
-    assert note == r"max $\sigma$ / 4"
+    assert note == "largest / 4"
     assert [end.splitlines()[1] for end in ends] == ["condition 3", "condition 5"]
 
 
@@ -176,7 +184,8 @@ def test_every_atom_is_shown_once_whatever_its_shape(shape):
 def test_path_shows_training_and_validation_in_three_panels():
     data = path(validation=True)
     figure = plots.plot_path(data)
-    for axes, error in zip(figure.axes, ("absolute", "relative", "reconstruction"), strict=True):
+    errors = ("sparsification", "relative", "reconstruction")
+    for axes, error in zip(figure.axes, errors, strict=True):
         training, validation, choice, *ring = axes.lines
         assert_array_equal(choice.get_xdata(), [data.chosen, data.chosen])
         assert len(ring) == (error == "reconstruction")
@@ -188,9 +197,18 @@ def test_path_shows_training_and_validation_in_three_panels():
         assert_array_equal(training.get_xdata(), [1.0, 2.0, 10.0, 70.0])
         assert_array_equal(training.get_ydata(), data.table[error])
         assert_array_equal(validation.get_ydata(), data.table[f"validation_{error}"])
-        assert axes.get_title(loc="left").startswith(error)
+        assert axes.get_ylabel().startswith(f"{error} error")
         assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
-        assert axes.get_ylabel() == "log scale"
+
+
+def test_a_choice_by_the_absolute_error_is_marked_at_the_sparsification_error():
+    data = path(validation=True, choose_by="absolute")
+    data.table["validation_absolute"] = np.array([3.0, 2.0, 4.0, 5.0])
+    first, *others = plots.plot_path(data).axes
+    ring = first.lines[-1]
+    assert ring.get_xydata().tolist() == [[2.0, data["validation_sparsification"][1]]]
+    assert first.get_xlabel() == "max_condition, chosen: 2"
+    assert [axes.get_xlabel() for axes in others] == ["max_condition"] * 2
 
 
 def test_a_path_over_numbers_of_transforms_has_a_tick_for_each():
@@ -248,6 +266,21 @@ def test_a_fitted_estimator_is_drawn_as_its_result(rng):
     )
     with pytest.raises(ValueError, match="is a OrthonormalTransform that has learned no transform"):
         plots.plot_atoms(OrthonormalTransform())
+
+
+def test_what_has_no_errors_has_no_convergence(rng):
+    details = denoise_with_details(rng.standard_normal((32, 32)), 1.0, quality="fast")
+    found = "results has a DenoiseResult, which has no errors to plot: give its history"
+    with pytest.raises(TypeError, match=found):
+        plots.plot_convergence(details)
+    with pytest.raises(TypeError, match=found):
+        plots.plot_convergence({"a": details})
+    with pytest.raises(TypeError, match=r"a ndarray, which .*: give a LearnResult or an estimator"):
+        plots.plot_convergence([result(Free()), np.eye(3)])
+    curves = plots.plot_convergence(details.history).axes[0].lines[::2]
+    assert [curve.get_ydata().tolist() for curve in curves] == [
+        each.errors.absolute.tolist() for each in details.history
+    ]
 
 
 @pytest.mark.parametrize("other", [np.eye(3), None, {"absolute": np.ones(3)}])

@@ -51,13 +51,19 @@ def demo(arguments: Namespace) -> None:
     if arguments.json:
         messages.say_json(facts | {"path": table.table, "written": [report, plot]})
         return
-    messages.say("A photograph with Gaussian noise, denoised:\n")
+    messages.say(
+        "A photograph with Gaussian noise, denoised. Its grey levels are 0 to 255;\n"
+        "sigma is the standard deviation of the noise, in grey levels.\n"
+    )
     messages.report(facts, as_json=False)
-    messages.say("\nrelative errors on held-out patches, over the bound:")
-    messages.say("max_condition  sparsification  reconstruction")
-    # Both relative to the patches: relative to its coefficients, the former need not decrease.
-    sparsification = table["validation_absolute"] / np.linalg.norm(patches[1::2])
-    columns = table["max_condition"], sparsification, table["validation_reconstruction"]
+    messages.say(f"\nerrors on held-out patches over the bound, as drawn in {plot}:")
+    errors = ("sparsification", "relative", "reconstruction")
+    messages.say("max_condition  sparsification  relative  reconstruction")
+    columns = [table["max_condition"], *(table[f"validation_{error}"] for error in errors)]
     for row in zip(*columns, strict=True):
-        messages.say("{:13g} {:15.4f} {:15.4f}".format(*row))
+        messages.say("{:13g} {:15.4f} {:9.4f} {:15.4f}".format(*row))
+    messages.say(
+        "sparsification: what codes leave out of the coefficients, relative to the patches;\n"
+        "relative: the same, relative to the coefficients; reconstruction: of patches from codes"
+    )
     messages.say(f"\nwritten: {report}, {plot}")

@@ -119,7 +119,7 @@ def _settings(arguments: Namespace) -> Settings:
     """Check what is the same for all images."""
     side, settings = arguments.patch_size, Settings(*given_noise(arguments))
     if arguments.model:
-        from kappaform.cli.models import load_single
+        from kappaform.cli.model_files import load_single
 
         model = load_single(arguments.model)
         settings = settings._replace(
@@ -131,7 +131,10 @@ def _settings(arguments: Namespace) -> Settings:
     elif side:
         check_patch_size(side, 3 if arguments.volume else 2)
     if arguments.movie and arguments.quality == "fast":
-        messages.note("--movie with --quality fast: frames share a transform, and nothing else")
+        messages.note(
+            "--movie with --quality fast: frames are denoised one by one, with the same transform; "
+            "--quality balanced and best also find similar patches in the frames before and after"
+        )
     name_device(arguments)
     return settings
 
@@ -263,8 +266,10 @@ def _denoised(
         if along == MOVIE:
             images = [each.reshape(-1, *each.shape[2:]) for each in images]
         record |= compared(*images, **axes)
-    drawn = noisy, replace(details, image=denoised), reference
-    _write(job, picture.with_stack(denoised, along), arguments, drawn)
+    hidden = np.logical_or.reduce(missing) if missing else None
+    shown = noisy, replace(details, image=denoised), reference
+    draw = partial(kf.plots.plot_denoising, *shown, mask=hidden)
+    _write(job, picture.with_stack(denoised, along), arguments, draw)
     return record | ({"report": str(job.report)} if job.report else {})
 
 
@@ -312,15 +317,14 @@ def _write(
     job: files.Job,
     picture: Picture,
     arguments: Namespace,
-    drawn: tuple[NDArray, kf.DenoiseResult, NDArray | None],
+    draw: Callable[..., Any],
 ) -> None:
     """Write image and report, or neither."""
     jpeg_quality = arguments.jpeg_quality if files.is_lossy(job.target) else None
     if not job.report:
         write_image(job.target, picture, jpeg_quality)
         return
-    figure = kf.plots.plot_denoising(*drawn, channel_axis=picture.channel_axis)
-    with files.saved_figure(job.report, figure):
+    with files.saved_figure(job.report, draw(channel_axis=picture.channel_axis)):
         write_image(job.target, picture, jpeg_quality)
 
 

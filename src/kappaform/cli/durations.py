@@ -86,8 +86,8 @@ class Durations:
             self._told = left
             number = len(self._left)
             messages.note(
-                f"{number} image{'s' * (number > 1)} left: about {in_minutes(left)}, as fast as "
-                "until now"
+                f"{number} image{'s' * (number > 1)} left: about {in_minutes(left)} at the speed "
+                "of those that are done"
             )
 
     def title(self, title: str) -> str:

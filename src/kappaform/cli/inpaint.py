@@ -31,7 +31,7 @@ def inpaint(arguments: Namespace) -> None:
     along = along_of(picture, arguments)
     stack, missing = picture.as_stack(along), _missing(picture, along, arguments)
     number = int(np.count_nonzero(missing))
-    if number == 0:
+    if number == 0 and np.isfinite(stack).all():
         messages.warn(f"{source}: nothing is missing, the image is written as it is.")
         filled = stack
     else:

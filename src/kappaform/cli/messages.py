@@ -16,6 +16,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TextIO
@@ -57,7 +58,9 @@ _ADVICE = {
     r"noise=Shot\([^)]*\)": "--gain and --read-noise",
     r"noise=Correlated\([^)]*\)": "--noise white or --sigma",
     r"give sigma(?: or noise)?(?![\w=])": "give --sigma",
-    r"inpaint\(image\) and denoise\(.*": "kappaform inpaint fills NaN.",
+    r"inpaint\(image\) and denoise\(.*": "kappaform inpaint fills NaN, and inf with --nodata inf; "
+    "kappaform denoise --nodata nan leaves them as they are.",
+    "or None to leave it free": "or none to leave it free",
 }
 # What steers a terminal: control characters except tab and newline, and the writing direction.
 _CONTROLS = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u202a-\\u202e\\u2066-\\u2069]")
@@ -273,6 +276,46 @@ def signals_interrupt() -> Iterator[list[int]]:
     finally:
         for number in ours:
             signal.signal(number, signal.SIG_DFL)
+
+
+@dataclass
+class Interruptions:
+    """Signals received, of which only the first interrupts; none does while they are held."""
+
+    received: list[int] = field(default_factory=list)
+    are_held: bool = False
+
+
+@contextmanager
+def interrupted_once() -> Iterator[Interruptions]:
+    """Let the first Ctrl-C interrupt, and no later one what is then saved.
+
+    A first one that comes while interruptions are held interrupts at the end.
+    """
+    state = Interruptions()
+    handlers: dict[int, Any] = {}
+
+    def interrupt(number: int, frame: Any) -> None:
+        state.received.append(number)
+        if not state.are_held:
+            state.are_held = True
+            handlers[number](number, frame)
+
+    if threading.current_thread() is threading.main_thread():
+        names = [name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+        numbers = [getattr(signal, name) for name in names]
+        found = {number: signal.getsignal(number) for number in numbers}
+        # Signals that the caller ignores (nohup) or leaves to the system stay as they are.
+        handlers |= {number: handler for number, handler in found.items() if callable(handler)}
+    for number in handlers:
+        signal.signal(number, interrupt)
+    try:
+        yield state
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    for number in state.received[:1]:
+        handlers[number](number, None)
 
 
 # --- Documents

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from argparse import Namespace
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,9 +13,14 @@ from scipy import sparse
 
 import kappaform as kf
 from kappaform.cli import files, messages
+from kappaform.cli.model_files import (
+    is_union,
+    load_codes,
+    load_model,
+    load_signals,
+)
 from kappaform.cli.options import CONDITIONED, check_patch_size, chosen
-from kappaform.files import check_readable, replaced_when_complete
-from kappaform.image_files import SUFFIXES, load_npy
+from kappaform.files import replaced_when_complete
 from kappaform.imaging.patches import random_patches
 from kappaform.learning.starts import Init
 
@@ -28,24 +32,22 @@ def learn(arguments: Namespace) -> None:
     (target,) = _outputs(arguments, arguments.inputs, output=())
     _check_union(arguments)
     signals, patch_shape = _signals_of(arguments)
-    methods = {"log-det": kf.LogDet, "orthonormal": kf.Orthonormal}
     options = chosen(arguments, *_LIMITS) | {"init": _init(arguments, signals.shape[1])}
+    result: Any = None
+    is_saved = False
     try:
-        with messages.calling_library("learning") as callback:
-            method = methods.get(arguments.method, lambda: _conditioned(arguments, "max_condition"))
-            options |= {"method": method(), "callback": callback}
-            if arguments.n_transforms == 1:
-                result = kf.learn(signals, **options)
-            else:
-                union = {"n_transforms": arguments.n_transforms, "rng": arguments.seed}
-                result = kf.learn_union(signals, **options, **union)
-    except kf.LearningInterrupted as interruption:
-        _save(target, interruption.result, patch_shape)
+        with messages.interrupted_once() as interruptions:
+            result = _learned(signals, options, interruptions, arguments)
+            interruptions.are_held = True
+            _save(target, result, patch_shape)
+            is_saved = True
+        errors = kf.evaluate(signals, result, result.n_nonzero_coefs, coding="refit")
+    except KeyboardInterrupt:
+        if not is_saved:
+            raise
         what = "transform" if arguments.n_transforms == 1 else "union"
-        text = f"the {what} after {interruption.result.n_iter} iterations is in {target}"
+        text = f"the {what} after {result.n_iter} iterations is in {target}"
         raise KeyboardInterrupt(f"interrupted: {text}") from None
-    _save(target, result, patch_shape)
-    errors = kf.evaluate(signals, result, result.n_nonzero_coefs, coding="refit")
     facts = {
         "output": str(target),
         "n_signals": len(signals),
@@ -55,6 +57,39 @@ def learn(arguments: Namespace) -> None:
         "reconstruction_error": errors.reconstruction,
     }
     messages.report(facts, arguments.json)
+
+
+def _learned(
+    signals: NDArray,
+    options: dict[str, Any],
+    interruptions: messages.Interruptions,
+    arguments: Namespace,
+) -> Any:
+    """What is learned from the signals, all of it or until the first interruption."""
+    methods = {"log-det": kf.LogDet, "orthonormal": kf.Orthonormal}
+    result = None
+    try:
+        with messages.calling_library("learning") as show:
+
+            def watch(result: Any) -> None:
+                if interruptions.received:  # and lost in a library that ignores exceptions
+                    raise KeyboardInterrupt
+                if show:
+                    show(result)
+
+            method = methods.get(arguments.method, lambda: _conditioned(arguments, "max_condition"))
+            options |= {"method": method(), "callback": watch}
+            if arguments.n_transforms == 1:
+                result = kf.learn(signals, **options)
+            else:
+                union = {"n_transforms": arguments.n_transforms, "rng": arguments.seed}
+                result = kf.learn_union(signals, **options, **union)
+    except kf.LearningInterrupted as interruption:
+        return interruption.result
+    except KeyboardInterrupt:
+        if result is None:  # otherwise nothing was left to learn
+            raise
+    return result
 
 
 def _check_union(arguments: Namespace) -> None:
@@ -140,7 +175,7 @@ def _chosen(arguments: Namespace, signals: NDArray) -> tuple[Any, Any]:
 def encode(arguments: Namespace) -> None:
     source = Path(arguments.signals)
     (target,) = _outputs(arguments, [arguments.model, source], output=(".npz",))
-    model, signals = load_model(arguments.model), _load_signals(source)
+    model, signals = load_model(arguments.model), load_signals(source)
     if signals.shape[1] != model.n_features_in_:
         raise ValueError(
             f"{source} has signals of {signals.shape[1]} features: the transform in "
@@ -168,7 +203,7 @@ def decode(arguments: Namespace) -> None:
     source = Path(arguments.codes)
     (target,) = _outputs(arguments, [arguments.model, source], output=(".npy",))
     model = load_model(arguments.model)
-    codes, means = _load_codes(source)
+    codes, means = load_codes(source)
     signals = model.inverse_transform(codes)
     if means is not None:
         signals += means.astype(signals.dtype)[:, np.newaxis]
@@ -183,7 +218,7 @@ def info(arguments: Namespace) -> None:
     result = model.result_
     facts = {
         "file": arguments.model,
-        "method": str(result.method.method if _is_union(result) else result.method),
+        "method": str(result.method.method if is_union(result) else result.method),
         "n_features": model.n_features_in_,
         "patch_shape": model.patch_shape_,
         "patch_mean": model.patch_mean_,
@@ -231,20 +266,16 @@ def _init(arguments: Namespace, n_features: int) -> Any:
             f"--init {given} is a transform of {model.n_features_in_} features{patches}, and the "
             f"signals have {n_features}: give the same --patch-size, or another start."
         )
-    found = len(model.components_) if _is_union(model.result_) else 1
+    found = len(model.components_) if is_union(model.result_) else 1
     if found != n_transforms:
         what = "a single transform" if found == 1 else f"a union of {found} transforms"
         raise ValueError(f"--init {given} is {what}: give --transforms {found}, or another start.")
     return model
 
 
-def _is_union(result: Any) -> bool:
-    return isinstance(result, kf.UnionResult)
-
-
 def _facts(result: Any) -> dict[str, Any]:
     union: dict[str, Any] = {}
-    if _is_union(result):
+    if is_union(result):
         union = {"n_transforms": len(result.transforms)}
         union["condition_numbers"] = [round(each, 9) for each in result.condition_numbers.tolist()]
     return {
@@ -257,43 +288,7 @@ def _facts(result: Any) -> dict[str, Any]:
     }
 
 
-# --- Models, signals and codes in files
-
-
-def load_model(path: str) -> Any:
-    """The transform in a file; the error for a file of another kind names the kind."""
-    kind = kind_of(Path(path))
-    if kind not in ("", "a transform"):
-        raise ValueError(f"{path} is {kind}, not a transform: give a file saved by learn.")
-    return kf.load(path)
-
-
-def load_single(path: str) -> Any:
-    """The transform in a file that has one, and no union."""
-    model = load_model(path)
-    if _is_union(model.result_):
-        raise ValueError(
-            f"{path} is a union of {len(model.components_)} transforms: denoising uses a single "
-            "one, learned without --transforms."
-        )
-    return model
-
-
-def kind_of(path: Path) -> str:
-    """What a file contains, in words; empty if that is unknown, or if there is no file."""
-    if not path.is_file():
-        return ""
-    with path.open("rb") as file:
-        if file.read(6) == b"\x93NUMPY":
-            return "a NumPy array"
-    if path.suffix.lower() in set(SUFFIXES) - {".npy"}:
-        return "an image"
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = set(archive.namelist())
-    except Exception:  # damaged archives fail each in its own way
-        return ""
-    return "a transform" if "header.npy" in names else "sparse codes" * ("indptr.npy" in names)
+# --- Signals of files
 
 
 def _signals_of(arguments: Namespace) -> tuple[NDArray, tuple[int, int] | None]:
@@ -317,6 +312,10 @@ def _signals_of(arguments: Namespace) -> tuple[NDArray, tuple[int, int] | None]:
         sources, np.array_split(range(n_patches), len(sources)), strict=True
     ):
         image = files.one_picture(source).grey
+        if not np.isfinite(image).all():
+            raise ValueError(
+                f"{source} contains NaN or inf: fill such pixels first, by kappaform inpaint."
+            )
         if min(image.shape) < side:
             text = f"--patch-size {side} exceeds {source}, of shape {image.shape}"
             raise ValueError(f"{text}: give a smaller one.")
@@ -325,45 +324,10 @@ def _signals_of(arguments: Namespace) -> tuple[NDArray, tuple[int, int] | None]:
 
 
 def _joined(sources: list[Path]) -> NDArray:
-    signals = [_load_signals(source) for source in sources]
+    signals = [load_signals(source) for source in sources]
     first = signals[0].shape[1]
     for source, values in zip(sources, signals, strict=True):
         if values.shape[1] != first:
             text = f"{source} has signals of {values.shape[1]} features, {sources[0]} of {first}"
             raise ValueError(f"{text}: the number must be the same.")
     return signals[0] if len(signals) == 1 else np.concatenate(signals)
-
-
-def _load_signals(path: Path) -> NDArray:
-    """Signals of a .npy file, memory-mapped."""
-    if path.suffix.lower() != ".npy":
-        kind = kind_of(path)
-        what = f" is {kind}, not signals" if kind else ""
-        raise ValueError(f"{path}{what}: give a .npy file with one signal per row.")
-    signals = load_npy(path)
-    if signals.ndim != 2 or signals.dtype.kind not in "buif":
-        raise ValueError(
-            f"{path} has shape {signals.shape} and type {signals.dtype}: signals are rows of a 2-D "
-            "array of real numbers."
-        )
-    return signals
-
-
-def _load_codes(path: Path) -> tuple[sparse.csr_array, NDArray | None]:
-    """Codes written by `encode`, and the means of their signals, if it removed them."""
-    check_readable(path)
-    if (kind := kind_of(path)) not in ("", "sparse codes"):
-        raise ValueError(f"{path} is {kind}, not sparse codes: give a .npz file written by encode.")
-    try:
-        codes = sparse.csr_array(sparse.load_npz(path))
-        codes.check_format()
-        with np.load(path, allow_pickle=False) as archive:
-            means = archive.get("means")
-        fits = codes.dtype.kind in "buif" and (means is None or means.shape == codes.shape[:1])
-    except Exception:  # damaged archives fail anywhere, each in its own way
-        fits = False
-    if not fits:
-        raise ValueError(
-            f"{path} is damaged or contains no codes: give a .npz file written by encode."
-        )
-    return codes, means

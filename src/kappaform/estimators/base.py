@@ -322,8 +322,8 @@ def _checked(X: Any, check: Callable[..., Any], **options: Any) -> Any:
 
     The engine reads them block by block, and names the row that is not finite.
     """
-    if isinstance(X, np.ma.MaskedArray):  # of which scikit-learn would see the hidden values
-        raise TypeError("X is a masked array: fill or drop the masked entries first.")
+    if np.ma.is_masked(X):  # of which scikit-learn would see the hidden values
+        raise TypeError("X is a masked array with masked entries: fill or drop these first.")
     return check(X, dtype="numeric", ensure_all_finite=False, **options)
 
 

@@ -98,11 +98,11 @@ def explore(
     limits = _LIMITS | {"n_nonzero_coefs": n_nonzero, "validation": signals[1::2]}
     limits |= {"coding": "largest"}  # as in the reconstructed image
     path = condition_path(signals[::2], bounds, callback=_watched(bounds, progress), **limits)
+    found = Exploration(image, noise, patch_size, n_nonzero, ())
     # All transforms have the same norm. Relative to that of the signals their errors can be
     # compared, and the error of a rotation equals its reconstruction error.
-    sparsification = path["validation_absolute"] / np.linalg.norm(signals[1::2])
-    found = Exploration(image, noise, patch_size, n_nonzero, ())
-    errors = zip(sparsification, path["validation_reconstruction"], strict=True)
+    names = ("validation_sparsification", "validation_reconstruction")
+    errors = zip(*(path[name] for name in names), strict=True)
     for result, its_errors in zip(path.results, errors, strict=True):
         found = found._replace(views=(*found.views, _view(found, result, its_errors, value_range)))
         if progress is not None:

@@ -16,8 +16,20 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.checks import sparsity_of
 from kappaform.engines import Statistics
+from kappaform.learning.archive_checks import (
+    LARGEST,
+    Header,
+    check_close,
+    check_condition,
+    check_history,
+    check_spectrum,
+    choice_in,
+    count_in,
+    number_in,
+    parts_in,
+    sparsity_in,
+)
 from kappaform.learning.archived_method import (
     claimed_transforms,
     described,
@@ -27,7 +39,7 @@ from kappaform.learning.archived_method import (
     single,
 )
 from kappaform.learning.members import Members, UnionStatistics
-from kappaform.learning.method import BOUND_SLACK, Method
+from kappaform.learning.method import Method
 from kappaform.learning.methods import SINGLE_SLACK, Conditioned, Orthonormal
 from kappaform.learning.race import LARGEST_FACTOR, Candidate, Momentum, Race, no_statistics
 from kappaform.learning.result import LearnResult, Record, StopReason
@@ -42,10 +54,6 @@ _COUNTS = ("n_signals", "n_updates", "n_iter", "n_passes")  # of a stream
 _ENERGIES = ("code_energy", "discarded_energy")  # of a candidate in a stream
 _CONVERGED = (None, StopReason.TOLERANCE.name, StopReason.ROSE.name)
 
-# Squares of larger numbers, or of their inverses, would overflow in sums over signals.
-_LARGEST = 1e150
-
-Header = dict[str, Any]
 Arrays = dict[str, NDArray]
 
 
@@ -183,31 +191,32 @@ def from_arrays(header: Header, arrays: Arrays) -> tuple[LearnResult, Stream]:
     """
     method = method_of(header["method"])
     for name, array in arrays.items():
-        if not name.startswith("records") and not np.abs(array).max() <= _LARGEST:
-            raise ValueError(f"{name} contains NaN or values beyond {_LARGEST:g}.")
-    transform, reason = arrays["transform"], StopReason[header["stop_reason"]]
+        if not name.startswith("records") and not np.abs(array).max() <= LARGEST:
+            raise ValueError(f"{name} contains NaN or values beyond {LARGEST:g}.")
+    reason = StopReason[choice_in(header, "stop_reason", StopReason.__members__)]
+    transform = arrays["transform"]
     candidates = tuple(
         _candidate(method, each, arrays, number) for number, each in enumerate(header["candidates"])
     )
     race = Race(
         method,
-        _sparsity(header, transform.shape[-1]),
+        sparsity_in(header, transform.shape[-1]),
         candidates,
-        active=_count(header, "active", len(candidates) - 1, "active candidate"),
-        n_iter=_count(header, "n_iter"),
-        n_passes=_count(header, "n_passes"),
-        turn=_count(header, "turn"),
+        active=count_in(header, "active", len(candidates) - 1, "active candidate"),
+        n_iter=count_in(header, "n_iter"),
+        n_passes=count_in(header, "n_passes"),
+        turn=count_in(header, "turn"),
     )
     stream, is_result = _stream(header["stream"], arrays, race)
     kind = LearnResult if transform.ndim == 2 else UnionResult
     result = kind(transform, reason, stream if is_result else race)
-    _check_history(result.state)
-    _check_close(
+    check_history(result.state)
+    check_close(
         method.as_array(result.state.best.transform),
         transform,
         "the transform is not that of its best candidate, the product of left, spectrum and right.",
     )
-    _check_condition(result, _number(header, "condition_number"))  # last: it costs most
+    check_condition(result, number_in(header, "condition_number"))  # last: it costs most
     return result, stream
 
 
@@ -237,7 +246,7 @@ def _kept(method: Method, header: Header, arrays: Arrays, numbers: range) -> Any
     if not isinstance(method, UnionOf):
         return _kept_one(method, arrays, numbers[0], default=arrays["transform"])
     each = tuple(_kept_one(method.method, arrays, number) for number in numbers)
-    return Members(each, _number(header, "ratio", 1.0), _count(header, "trials"))
+    return Members(each, number_in(header, "ratio", 1.0), count_in(header, "trials"))
 
 
 def _kept_one(
@@ -249,7 +258,7 @@ def _kept_one(
     if name not in arrays and default is not None:
         return default
     spectrum = np.linalg.svd(method.as_array(arrays[name]), compute_uv=False)
-    _check_spectrum(method, spectrum, name)
+    check_spectrum(method, spectrum, name)
     return arrays[name]
 
 
@@ -258,8 +267,8 @@ def _factors(method: Method, arrays: Arrays, prefix: str, number: int) -> Factor
     factors = Factors(*(arrays[name] for name in names))
     for name, vectors in ((names[0], factors.left), (names[2], factors.right)):
         identity = np.eye(len(vectors))
-        _check_close(vectors.T @ vectors, identity, f"the columns of {name} are not orthonormal.")
-    _check_spectrum(method, np.sort(factors.spectrum)[::-1], names[1])
+        check_close(vectors.T @ vectors, identity, f"the columns of {name} are not orthonormal.")
+    check_spectrum(method, np.sort(factors.spectrum)[::-1], names[1])
     return factors
 
 
@@ -276,10 +285,11 @@ def _records(method: Method, array: NDArray) -> tuple[Record, ...]:
 
 def _momentum(method: Method, header: Header, arrays: Arrays, numbers: range) -> Momentum:
     """Momentum of the next step; files up to version 0.2 have none."""
-    factor = _number(header, "momentum_factor", LARGEST_FACTOR)
+    factor = number_in(header, "momentum_factor", LARGEST_FACTOR)
     if not method.momentum:
         return Momentum()
-    if _numbered("last_left", numbers[0]) not in arrays:
+    last = [_numbered(f"last_{name}", number) for number in numbers for name in _FACTORS]
+    if not arrays.keys() & set(last):
         return Momentum(None, factor)
     each = tuple(_factors(single(method), arrays, "last_", number) for number in numbers)
     return Momentum(Members(each) if isinstance(method, UnionOf) else each[0], factor)
@@ -295,16 +305,16 @@ def _stream(header: Any, arrays: Arrays, race: Race) -> tuple[Stream, bool]:
     if not isinstance(header, dict) or not isinstance(header["is_result"], bool):
         raise TypeError(f"its stream is {header!r}.")
     before = race if header["is_result"] else as_stream(race)
-    n_each, energies = n_members(race.method), header["energies"]
+    n_each, energies = n_members(race.method), parts_in(header, "energies")
     if len(energies) != n_each * len(before.candidates):
         raise ValueError("its stream lacks the energies of some candidates.")
     exponent, is_union = _exponent(header), isinstance(race.method, UnionOf)
     gram = None if is_union else _gram(arrays, 0)  # that of all candidates
     parts = []
     for number, each in enumerate(energies):
-        weight = _number(each, "n_signals") if is_union else _number(header, "weight")
+        weight = number_in(each, "n_signals") if is_union else number_in(header, "weight")
         own = _gram(arrays, number) if gram is None else gram
-        kept, discarded = (_number(each, name) for name in _ENERGIES)
+        kept, discarded = (number_in(each, name) for name in _ENERGIES)
         cross = arrays[_numbered("cross", number)]
         parts.append(Statistics(own, cross, kept, discarded, weight, exponent))
     candidates = []
@@ -312,8 +322,13 @@ def _stream(header: Any, arrays: Arrays, race: Race) -> tuple[Stream, bool]:
         mine = tuple(parts[number * n_each : (number + 1) * n_each])
         sums = UnionStatistics(mine) if is_union else mine[0]
         candidates.append(replace(candidate, statistics=sums))
-    counts = {name: _count(header, name) for name in _COUNTS}
-    n_nonzero = _sparsity(header, race.n_features)
+    counts = {name: count_in(header, name) for name in _COUNTS}
+    if max(part.n_signals for part in parts) > counts["n_signals"]:
+        raise ValueError(f"its stream has {counts['n_signals']} signals, fewer than they weigh.")
+    for name in ("n_iter", "n_passes"):
+        if header["is_result"] and counts[name] != (stated := getattr(race, name)):
+            raise ValueError(f"its {name} is {stated}, not {counts[name]} as that of its stream.")
+    n_nonzero = sparsity_in(header, race.n_features)
     return Stream(race.method, n_nonzero, tuple(candidates), **counts), header["is_result"]
 
 
@@ -329,67 +344,8 @@ def _gram(arrays: Arrays, number: int) -> NDArray:
 
 
 def _exponent(header: Header) -> int:
-    scale = _number(header, "scale", most=2.0**1023)
+    scale = number_in(header, "scale", most=2.0**1023)
     mantissa, exponent = math.frexp(scale)
     if mantissa != 0.5:
         raise ValueError(f"the scale of its stream is {scale}, not a power of two.")
     return exponent - 1
-
-
-# --- checks --------------------------------------------------------------------------------------
-
-
-def _check_history(race: Race) -> None:
-    """Reject more records than iterations, and a best candidate without any.
-
-    A batch of a stream adds a record to each candidate, any other iteration one in all.
-    """
-    lengths = [len(candidate.records) for candidate in race.candidates]
-    n_records = max(lengths) if race.is_stream else sum(lengths)
-    if not n_records <= race.n_iter + 1 or not (race.is_stream or race.best.records):
-        raise ValueError(f"it has {n_records} records of {race.n_iter} iterations.")
-    if race.is_stream and not min(lengths):
-        raise ValueError("a candidate of its stream has no records.")
-
-
-def _check_condition(result: LearnResult, stated: float) -> None:
-    """Reject a transform without the stated condition number, or beyond what its method allows."""
-    n_features = result.transform.shape[-1]
-    for spectrum in np.atleast_2d(result.spectrum):
-        _check_spectrum(single(result.method), spectrum, "transform")
-    found = result.condition_number
-    rounding = BOUND_SLACK + 10 * n_features * float(np.finfo(np.float64).eps) * found
-    if not abs(found - stated) <= rounding * found:
-        raise ValueError(f"the transform has condition number {found}, the header says {stated}.")
-
-
-def _check_spectrum(method: Method, spectrum: NDArray, name: str) -> None:
-    """Reject singular values, largest first, that the method does not allow."""
-    if not spectrum[-1] >= 1 / _LARGEST:
-        raise ValueError(f"{name} is singular.")
-    violation = method.violation(spectrum)
-    if violation:
-        raise ValueError(f"its {name} is not feasible: {violation}")
-
-
-def _check_close(found: NDArray, expected: NDArray, message: str) -> None:
-    if not np.abs(found - expected).max() <= BOUND_SLACK * np.abs(expected).max():
-        raise ValueError(message)
-
-
-def _sparsity(header: Header, n_features: int) -> int:
-    return int(sparsity_of(_count(header, "n_nonzero_coefs"), 1, n_features))
-
-
-def _count(header: Header, name: str, most: int = 2**63 - 1, title: str = "") -> int:
-    value = header[name]
-    if type(value) is not int or not 0 <= value <= most:
-        raise ValueError(f"its {title or name} is {value!r}, not an integer from 0 to {most}.")
-    return value
-
-
-def _number(header: Header, name: str, most: float = _LARGEST) -> float:
-    value = header[name]
-    if type(value) not in (int, float) or not 0 <= value <= most:
-        raise ValueError(f"its {name} is {value!r}, not a number from 0 to {most:g}.")
-    return float(value)

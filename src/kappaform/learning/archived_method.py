@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 from kappaform.learning.learn_union import N_STARTS, union_of
@@ -36,15 +36,18 @@ def method_of(description: Any) -> Method:
     if not isinstance(description, dict):
         raise TypeError(f"its method is {description!r}.")
     parameters = dict(description)
-    return _METHODS[parameters.pop("name")](**parameters)
+    name = parameters.pop("name")
+    if not isinstance(name, str) or name not in _METHODS:
+        raise ValueError(f"the name of its method is {name!r}, not one of {tuple(_METHODS)}.")
+    if name == _UNION:
+        return union_of(method_of(parameters["method"]), parameters["n_transforms"], N_STARTS, None)
+    kind = _METHODS[name]
+    if unknown := parameters.keys() - {field.name for field in fields(kind)}:
+        raise ValueError(f"its method {name} has no parameters {sorted(unknown)}.")
+    return kind(**parameters)
 
 
-def _union(method: Any, n_transforms: int) -> Method:
-    return union_of(method_of(method), n_transforms, N_STARTS, None)
-
-
-_METHODS: dict[str, Callable[..., Method]] = {name: method for method, name in _NAMES.items()}
-_METHODS[_UNION] = _union
+_METHODS: dict[str, Any] = {name: method for method, name in _NAMES.items()} | {_UNION: UnionOf}
 
 
 def claimed_transforms(description: Any) -> Any:

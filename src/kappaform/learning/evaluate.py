@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.checks import Coding, as_transform, checked_coding, sparsity_of
-from kappaform.engines import Engine, engine_for, refit_of
+from kappaform.engines import Energies, Engine, engine_for, refit_of
 from kappaform.learning.result import LearnResult, learned, transform_of
 from kappaform.learning.union_result import UnionResult
 from kappaform.linalg import scaled_inverse
@@ -75,20 +75,19 @@ def evaluate(
             f"transform is a union of transforms of {found.transforms.shape[-1]} features: signals "
             f"have {engine.n_features}."
         )
-    return evaluate_on(engine, found, n_nonzero, coding)
+    energies = energies_on(engine, found, n_nonzero, coding)
+    return Evaluation(energies.absolute, energies.relative, energies.reconstruction)
 
 
-def evaluate_on(
+def energies_on(
     engine: Engine, transform: NDArray | LearnResult, n_nonzero: int | NDArray, coding: Coding
-) -> Evaluation:
-    """The errors of a matrix or of what was learned, on the signals of an engine."""
+) -> Energies:
+    """The energies of the errors of a matrix or of what was learned, and of the signals."""
     refits = coding == "refit" and bool(np.min(n_nonzero) < engine.n_features)
     with single_threaded_blas():
         if isinstance(transform, UnionResult):
             each: Any = transform.refit if refits else [None] * len(transform.transforms)
-            energies = engine.union_energies(transform.union, transform.inverses, n_nonzero, each)
-        else:
-            matrix: Any = getattr(transform, "transform", transform)
-            refit = refit_of(matrix) if refits else None
-            energies = engine.energies(matrix, scaled_inverse(matrix), n_nonzero, refit)
-    return Evaluation(energies.absolute, energies.relative, energies.reconstruction)
+            return engine.union_energies(transform.union, transform.inverses, n_nonzero, each)
+        matrix: Any = getattr(transform, "transform", transform)
+        refit = refit_of(matrix) if refits else None
+        return engine.energies(matrix, scaled_inverse(matrix), n_nonzero, refit)

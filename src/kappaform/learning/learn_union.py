@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.checks import check_count, generator
+from kappaform.checks import check_count, generator, is_number
 from kappaform.learning.learn import (
     MAX_ITER,
     Callback,
@@ -110,6 +110,11 @@ def union_of(method: Any, n_transforms: Any, n_starts: Any, rng: Any) -> UnionOf
     """The method that learns a union by another method."""
     check_count("n_transforms", n_transforms, "transforms")
     check_count("n_starts", n_starts, "starts")
+    if is_number(method):
+        raise TypeError(
+            f"method={method!r} is a number: give a number of transforms as n_transforms=, the "
+            f"bound as Conditioned({method})."
+        )
     seed = int(generator(rng).integers(2**32))
     return UnionOf(comparable(checked_method(method)), int(n_transforms), int(n_starts), seed)
 

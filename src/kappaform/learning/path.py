@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.checks import Coding, as_real_array, check_choice, checked_coding, sparsity_of
-from kappaform.engines import Engine, engine_for
-from kappaform.learning.evaluate import evaluate_on
+from kappaform.engines import Energies, Engine, engine_for
+from kappaform.learning.evaluate import energies_on
 from kappaform.learning.learn import (
     MAX_ITER,
     Callback,
@@ -63,8 +63,9 @@ class Path(ABC):
         return self.table[column]
 
     def __str__(self) -> str:
-        names = list(self.table)
-        rows = [[f"{value:.6g}" for value in row] for row in zip(*self.table.values(), strict=True)]
+        names = [name for name in self.table if not name.endswith("absolute")]
+        columns = [self.table[name] for name in names]
+        rows = [[f"{value:.6g}" for value in row] for row in zip(*columns, strict=True)]
         widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
         lines = ["  ".join(map(str.rjust, row, widths)) for row in [names, *rows]]
         return "\n".join(lines)
@@ -79,10 +80,12 @@ class ConditionPath(Path):
     results : tuple of LearnResult
         One for each bound, in ascending order; none, if the table is a mean over folds.
     table : dict of arrays
-        ``max_condition``, ``condition_number``, ``n_iter``; ``absolute``, ``relative`` and
-        ``reconstruction`` errors on the signals; the same with the prefix ``validation_`` on the
-        validation signals. The reconstruction error is relative to the norm of the signals.
-        ``pandas.DataFrame(path.table)`` makes a data frame of it, ``print(path)`` shows it.
+        ``max_condition``, ``condition_number``, ``n_iter``; ``absolute``, ``relative``,
+        ``reconstruction`` and ``sparsification`` errors on the signals; the same with the prefix
+        ``validation_`` on the validation signals. The sparsification error is the absolute one
+        divided by the norm of the signals, to which the reconstruction error is relative, too.
+        ``pandas.DataFrame(path.table)`` makes a data frame of it; ``print(path)`` shows it without
+        the absolute errors, which grow with the number of signals.
     choose_by : {"reconstruction", "relative", "absolute"}
         The error that chooses a bound.
     chosen : float or None
@@ -152,10 +155,12 @@ def condition_path(
     -------
     ConditionPath
         ``path.results`` are the results, ``path.table`` a dict of arrays: ``max_condition``,
-        ``condition_number``, ``n_iter``, the errors ``absolute``, ``relative`` and
-        ``reconstruction``, and the same with the prefix ``validation_``. ``path["absolute"]`` is
-        one of them, ``print(path)`` shows all. With validation signals, ``path.chosen`` is the
-        bound with the least error, of several the smallest, and ``path.best`` its result.
+        ``condition_number``, ``n_iter``, the errors ``absolute``, ``relative``,
+        ``reconstruction`` and ``sparsification`` (the absolute one divided by the norm of the
+        signals), and the same with the prefix ``validation_``. ``path["relative"]`` is one of them,
+        ``print(path)`` shows those that do not depend on the number of signals. With validation
+        signals, ``path.chosen`` is the bound with the least error, of several the smallest, and
+        ``path.best`` its result.
 
     Notes
     -----
@@ -292,6 +297,13 @@ def checked_error(choose_by: Any) -> ErrorName:
     return choose_by
 
 
+def _sparsification(energies: Energies) -> float:
+    """‖X − Y Wᵀ‖ / ‖Y‖, 0 for signals that are all zero."""
+    error = math.sqrt(energies.discarded / energies.signals) if energies.signals else 0.0
+    with np.errstate(over="ignore", under="ignore"):
+        return float(np.ldexp(error, -energies.transform_exponent))
+
+
 def validation_engine(validation: Any, n_features: int) -> Engine:
     """The engine of validation signals.
 
@@ -311,9 +323,18 @@ def _row(
     result: LearnResult, engines: tuple[Engine, Engine | None], n_nonzero: int, coding: Coding
 ) -> dict[str, float]:
     """The row of the table for one result, without the parameter."""
-    row = {"condition_number": result.condition_number, "n_iter": result.n_iter}
+    row: dict[str, float] = {
+        "condition_number": result.condition_number,
+        "n_iter": result.n_iter,
+    }
     for prefix, data in zip(("", "validation_"), engines, strict=True):
         if data is not None:
-            errors = evaluate_on(data, result, n_nonzero, coding)._asdict()
+            energies = energies_on(data, result, n_nonzero, coding)
+            errors = {
+                "absolute": energies.absolute,
+                "sparsification": _sparsification(energies),
+                "relative": energies.relative,
+                "reconstruction": energies.reconstruction,
+            }
             row |= {f"{prefix}{name}": value for name, value in errors.items()}
     return row

@@ -33,10 +33,12 @@ class UnionPath(Path):
     results : tuple of UnionResult
         One for each number of transforms, in ascending order.
     table : dict of arrays
-        ``n_transforms``, ``condition_number`` (the largest), ``n_iter``; ``absolute``, ``relative``
-        and ``reconstruction`` errors on the signals; the same with the prefix ``validation_`` on
-        the validation signals. ``pandas.DataFrame(path.table)`` makes a data frame of it,
-        ``print(path)`` shows it.
+        ``n_transforms``, ``condition_number`` (the largest), ``n_iter``; ``absolute``,
+        ``relative``, ``reconstruction`` and ``sparsification`` errors on the signals (the last is
+        the absolute one divided by the norm of the signals); the same with the prefix
+        ``validation_`` on the validation signals. ``pandas.DataFrame(path.table)`` makes a data
+        frame of it; ``print(path)`` shows it without the absolute errors, which grow with the
+        number of signals.
     choose_by : {"reconstruction", "relative", "absolute"}
         The error that chooses a number of transforms.
     chosen : int or None

@@ -235,7 +235,7 @@ def _draw_paths(figures: Figures) -> Figure:
         other = {"marker": "s", "linestyle": ":", "markerfacecolor": "white"}
         look["label"] = "the same on validation signals"
         lines.append((path["table"], "validation_", look | other))
-    draw_path_errors(figure, lines)
+    draw_path_errors(figure, lines, labels=LABELS)  # of as many signals
     title = f"Figure 3: errors over the bound, {PATH_NONZEROS} nonzeros"
     _add_title(figure, title, f"{_signals(figures)}, half of them for validation")
     return figure

@@ -40,6 +40,13 @@ LABELS = {
         "reconstruction": r"\Vert Y - XW^{-\mathsf{T}}\Vert_F\; / \;\Vert Y\Vert_F",
     }.items()
 }
+_NORMED = r"\Vert X - YW^{\mathsf{T}}\Vert_F\; / \;\Vert Y\Vert_F"
+#: Labels of the errors of a path, which do not depend on the number of signals.
+PATH_LABELS = {
+    "sparsification": f"sparsification error  ${_NORMED}$",
+    "relative": LABELS["relative"],
+    "reconstruction": LABELS["reconstruction"],
+}
 _STEPS = [1, 2, 5, 10]  # of ticks
 
 
@@ -53,6 +60,7 @@ def plot_convergence(
     Parameters
     ----------
     results : LearnResult or fitted estimator, a sequence of them, or a mapping from label to them
+        Those of a denoised image are its ``history``.
     labels : sequence of str, optional
         One for each result; by default its method.
     error : {"absolute", "relative"}
@@ -75,6 +83,11 @@ def plot_convergence(
     check_choice("error", error, ("absolute", "relative"))
     figure, axes = _one_panel()
     items = _named(results, labels)
+    for item in items.values():
+        if not hasattr(item, "errors"):
+            found = type(item).__name__
+            remedy = "its history" if hasattr(item, "history") else "a LearnResult or an estimator"
+            raise TypeError(f"results has a {found}, which has no errors to plot: give {remedy}.")
     errors = [np.asarray(getattr(result.errors, error)) for result in items.values()]
     for curve, colour in zip(errors, _colours(len(errors)), strict=True):
         axes.plot(np.arange(curve.size), curve, color=colour, linewidth=1.8)
@@ -90,7 +103,7 @@ def plot_spectrum(transforms: Any, labels: Sequence[str] | None = None) -> Figur
     """Singular values of transforms in descending order.
 
     If the method of a result has a bound on the condition number, a dashed line shows the smallest
-    singular value that the bound allows: max σ / max_condition.
+    singular value that the bound allows: the largest one / max_condition.
 
     Parameters
     ----------
@@ -134,15 +147,18 @@ def draw_spectra(axes: Axes, items: Sequence[object]) -> list[NDArray]:
             axes.plot(ranks[[0, -1]], [floor, floor], "--", color=colour, linewidth=1, alpha=0.8)
             note: dict[str, Any] = {"xytext": (0, -12), "textcoords": "offset points"}
             note |= {"color": colour, "fontsize": 8}
-            axes.annotate(rf"max $\sigma$ / {bound:g}", (1, floor), **note)
+            axes.annotate(f"largest / {bound:g}", (1, floor), **note)
     axes.margins(x=0.02, y=0.1)
     log_scale(axes, "y", narrowest=1.5)
-    axes.set(xlabel="index, in descending order", ylabel=r"singular value $\sigma$")
+    axes.set(xlabel="index, in descending order", ylabel="singular value")
     return spectra
 
 
 def plot_path(path: Path) -> Figure:
     """Errors along a path, for training and (if any) validation signals.
+
+    The errors are relative, so that sets of different size can be compared: the sparsification
+    error is the absolute one divided by the norm of the signals.
 
     The bound, or the number of transforms, that was chosen by the validation signals is marked by
     a line, and by a ring in the panel of the error that chose it.
@@ -171,7 +187,7 @@ def plot_path(path: Path) -> Figure:
         )
     figure = Figure(figsize=(11.0, 3.8), layout="constrained")
     lines = [("", {"label": "training", "color": COLOURS[0], "marker": "o"})]
-    if "validation_absolute" in path.table:
+    if "validation_relative" in path.table:
         lines.append(("validation_", {"label": "validation", "color": COLOURS[1], "marker": "s"}))
     curves = [(path.table, prefix, style) for prefix, style in lines]
     draw_path_errors(figure, curves, path.parameter)
@@ -190,10 +206,11 @@ def _mark_choice(figure: Figure, path: Path) -> None:
     """Draw a line at what was chosen, and a ring around the error that chose it."""
     if path.chosen is None:
         return
-    for axes, error in zip(figure.axes, LABELS, strict=True):
+    chosen_by = "sparsification" if path.choose_by == "absolute" else path.choose_by
+    for axes, error in zip(figure.axes, PATH_LABELS, strict=True):
         axes.axvline(path.chosen, color="0.5", linewidth=1, linestyle="--", zorder=0)
-        if error == path.choose_by:
-            least = path[f"validation_{error}"].min()
+        if error == chosen_by:
+            least = path[f"validation_{error}"][path[path.parameter] == path.chosen][0]
             style: dict[str, Any] = {"mfc": "none", "mec": "black", "markersize": 11}
             axes.plot(path.chosen, least, "o", label="chosen", **style)
             # Below the panel: inside, lines may be anywhere.
@@ -204,20 +221,20 @@ def draw_path_errors(
     figure: Figure,
     lines: Iterable[tuple[Mapping[str, Any], str, dict[str, Any]]],
     parameter: str = "max_condition",
+    labels: Mapping[str, str] = PATH_LABELS,
 ) -> None:
-    """Three panels of errors over the bound, or over another parameter.
+    """A panel for each error, over the bound or over another parameter.
 
     A line is a table, the prefix of the columns to take from it, and a style.
     """
     lines = list(lines)
-    for axes, (error, label) in zip(figure.subplots(1, 3), LABELS.items(), strict=True):
+    for axes, (error, label) in zip(figure.subplots(1, 3), labels.items(), strict=True):
         plain_axes(axes)
         for table, prefix, style in lines:
             axes.plot(table[parameter], table[prefix + error], markersize=4, **style)
         log_scale(axes, "x")
         log_scale(axes, "y")
-        axes.set_title(label, fontsize=10, loc="left")
-        axes.set(xlabel=parameter, ylabel=f"{axes.get_yscale()} scale")
+        axes.set(xlabel=parameter, ylabel=label)
 
 
 def matrix_of(item: object) -> NDArray:

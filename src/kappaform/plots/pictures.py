@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from kappaform.plots.curves import draw_spectra, matrices_of, matrix_of, plain_a
 if TYPE_CHECKING:
     from kappaform.imaging import DenoiseResult
 
+_FRAME, _MISSING = "#6BA3CF", "#E69F00"  # colours that are neither black nor white
 _TITLE_WIDTH = 110  # letters: they fit into 12 inches at the default font size
 
 
@@ -66,11 +68,12 @@ def plot_denoising(
     reference: NDArray | None = None,
     *,
     channel_axis: int | None = None,
+    mask: NDArray | None = None,
 ) -> Figure:
     """Before, after and their difference; and the atoms, spectrum and sparsity map behind them.
 
     For a volume or stack the middle slice is shown, and the first of several transforms. The title
-    reports the noise that was assumed for it.
+    reports the noise that was assumed for it. Missing pixels are orange.
 
     Parameters
     ----------
@@ -82,6 +85,9 @@ def plot_denoising(
         The image without noise: titles then show the PSNR of the others.
     channel_axis : int, optional
         The axis of the colours, as for `kappaform.denoise`.
+    mask : array of booleans, optional
+        Which values were missing, with the shape of the image or without its axis of colours;
+        those that are NaN or masked in `noisy` are missing in any case.
 
     Returns
     -------
@@ -107,12 +113,18 @@ def plot_denoising(
     pictures, inside = figure.subplots(2, 3)
     for axes in (*pictures, *inside):
         axes.set_anchor("N")  # aligns the titles of a row, whatever the shape of its images
+    missing = _missing(noisy, mask, channel_axis)
     noisy, denoised = np.asarray(noisy), np.asarray(result.image)
     before, after = (_middle_slice(image, channel_axis) for image in (noisy, denoised))
-    limits = np.quantile(after, (0.001, 0.999))
-    _draw_picture(pictures[0], before, limits, "before" + _psnr(reference, noisy))
-    _draw_picture(pictures[1], after, limits, "after" + _psnr(reference, denoised))
-    _draw_difference(pictures[2], before - after.astype(np.float64))
+    left = _of_pixels(~np.isfinite(after))
+    if np.array_equal(before[missing], after[missing], equal_nan=True):  # not filled
+        left = left | missing
+    limits = np.quantile(np.zeros(1) if missing.all() else after[~missing], (0.001, 0.999))
+    titles = [" (orange: missing)" * bool(holes.any()) for holes in (missing, left)]
+    titles = [t + _psnr(reference, im) for t, im in zip(titles, (noisy, denoised), strict=True)]
+    _draw_picture(pictures[0], before, limits, "before" + titles[0], missing)
+    _draw_picture(pictures[1], after, limits, "after" + titles[1], left)
+    _draw_difference(pictures[2], before - after.astype(np.float64), missing)
     _draw_transform(inside[0], inside[1], result)
     _draw_sparsity(inside[2], np.asarray(result.sparsity_map))
     return figure
@@ -140,9 +152,12 @@ def mosaic(atoms: Iterable[NDArray]) -> NDArray:
 
 
 def _show_atoms(axes: Axes, atoms: NDArray, title: str = "") -> None:
-    # Coloured margins: white or black ones would merge with the atoms.
-    grey = colormaps["gray"].with_extremes(bad="#6BA3CF")
+    # Coloured margins and frame: white or black ones would merge with the atoms.
+    grey = colormaps["gray"].with_extremes(bad=_FRAME)
     _show(axes, atoms, title, cmap=grey, vmin=-1, vmax=1, interpolation="nearest")
+    axes.set_axis_on()
+    axes.set(xticks=[], yticks=[])
+    axes.spines[:].set(color=_FRAME, linewidth=2)
 
 
 def _patch_shape(n_features: int, given: int | Sequence[int] | None) -> tuple[int, ...]:
@@ -198,20 +213,50 @@ def _middle_slice(image: NDArray, channel_axis: int | None) -> NDArray:
     return image
 
 
-def _draw_picture(axes: Axes, image: NDArray, limits: NDArray, title: str) -> None:
+def _missing(noisy: NDArray, mask: NDArray | None, channel_axis: int | None) -> NDArray:
+    """Which pixels of the slice that is shown are missing."""
+    values = np.asarray(noisy)
+    missing = np.ma.getmaskarray(noisy) | ~np.isfinite(values)
+    if mask is not None:
+        mask = np.asarray(mask, dtype=bool)
+        if channel_axis is not None and mask.ndim == values.ndim - 1:
+            mask = np.expand_dims(mask, channel_axis)
+        missing = missing | mask
+    return _of_pixels(_middle_slice(missing, channel_axis))
+
+
+def _of_pixels(marked: NDArray) -> NDArray:
+    """Pixels with any channel that is marked."""
+    return np.asarray(marked.any(axis=2)) if marked.ndim == 3 else marked
+
+
+def _draw_picture(
+    axes: Axes, image: NDArray, limits: NDArray, title: str, missing: NDArray
+) -> None:
     """Draw an image; the limits are black and white."""
     span = float(limits[1] - limits[0]) or 1.0
     scaled = np.clip((image.astype(np.float64) - limits[0]) / span, 0, 1)
     if scaled.ndim == 3 and scaled.shape[2] != 3:
         scaled = scaled.mean(axis=2)  # channels that are not colours
-    _show(axes, scaled, title, cmap="gray", vmin=0, vmax=1)
+    if scaled.ndim == 3:
+        scaled[missing] = to_rgb(_MISSING)
+    _show_grey(axes, scaled, title, missing, vmin=0, vmax=1)
 
 
-def _draw_difference(axes: Axes, difference: NDArray) -> None:
+def _draw_difference(axes: Axes, difference: NDArray, missing: NDArray) -> None:
+    """Draw what was removed; the title says which values are black and white."""
     if difference.ndim == 3:
         difference = difference.mean(axis=2)
-    reach = 3 * float(difference.std()) or 1.0
-    _show(axes, difference, "difference", cmap="gray", vmin=-reach, vmax=reach)
+    known = difference[~missing]
+    reach = 3 * float(known.std() if known.size else 0) or 1.0
+    title = f"difference, from {-reach:.3g} (black) to {reach:.3g}"
+    _show_grey(axes, difference, title, missing, vmin=-reach, vmax=reach)
+
+
+def _show_grey(axes: Axes, values: NDArray, title: str, missing: NDArray, **limits: float) -> None:
+    if values.ndim == 2:
+        values = np.ma.masked_where(missing, values)
+    _show(axes, values, title, cmap=colormaps["gray"].with_extremes(bad=_MISSING), **limits)
 
 
 def _draw_transform(left: Axes, right: Axes, result: DenoiseResult) -> None:

@@ -360,11 +360,12 @@ def shot_in_words(gain: Any, read_noise: Any, offset: Any) -> str:
 
 
 def in_words(value: Any) -> str:
-    """Numbers in a line; the range of those that do not fit."""
+    """Numbers in a line, or the only one; the range of those that do not fit."""
     numbers = np.atleast_1d(value)
     if numbers.size > _MOST_IN_WORDS:
         return f"{numbers.min():.4g} to {numbers.max():.4g}"
-    return ", ".join(f"{number:.4g}" for number in numbers)
+    texts = [f"{number:.4g}" for number in numbers]
+    return ", ".join(texts if len(set(texts)) > 1 else texts[:1])
 
 
 def within_a_fifth(error: float) -> float:
