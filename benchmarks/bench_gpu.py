@@ -26,7 +26,7 @@ MILLISECONDS = {("default", 8): 5.5, ("tf32", 8): 4.0}
 RATIO = 8.0
 SIDE, SIGMA = 4096, 20.0
 SECONDS: dict[Quality, float] = {"fast": 1.5, "balanced": 3.0, "best": 6.0}
-GIVEN_SECONDS = {"fast, sigma given": 1.0}
+GIVEN_SECONDS = {("fast", "sigma given"): 1.0}
 FILLING_SECONDS = 60.0
 REPEATS = 7
 
@@ -140,7 +140,7 @@ def _denoise_rows() -> Iterator[dict]:
             ("noise estimated", None, {}),
         ):
             seconds = _best_of_two(kf.denoise, noisy, sigma, quality=quality, **options)
-            target = goal if sigma is None else GIVEN_SECONDS.get(f"{quality}, {words}")
+            target = goal if sigma is None else GIVEN_SECONDS.get((quality, words))
             yield _row(f"{name}, {words}", seconds, "s", target)
 
     def there_and_back() -> Any:

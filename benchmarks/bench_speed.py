@@ -93,16 +93,15 @@ def _sizes() -> Iterator[dict]:
 def _megapixel() -> Iterator[dict]:
     """Processor time per megapixel, one thread, of a grey and of a colour image."""
     colour = with_noise(np.tile(data.astronaut(), (2, 2, 1)), 25, 0)
-    limits: dict[str, tuple[dict, dict[str, float]]] = {
-        "2048 x 2048": (_runs(_picture(2048)), {"fast": 2.4, "balanced": 9.8}),
-        "1024 x 1024 in colour": (_runs(colour, channel_axis=-1), {"fast": 6, "balanced": 18}),
-    }
-    for name, (runs, most) in limits.items():
-        chosen = {quality: runs[quality] for quality in most}
-        megapixels = int(name.split()[0]) ** 2 / 1e6
+    pictures: list[tuple[int, str, dict, dict[str, float]]] = [
+        (2048, "", _runs(_picture(2048)), {"fast": 2.4, "balanced": 9.8}),
+        (1024, " in colour", _runs(colour, channel_axis=-1), {"fast": 6, "balanced": 18}),
+    ]
+    for side, words, runs, targets in pictures:
+        chosen = {quality: runs[quality] for quality in targets}
         for quality, value in least_seconds(chosen, 1, 2, time.process_time).items():
-            words = f"{name}, processor time, one thread, {quality}"
-            yield _row(words, value / megapixels, "s per megapixel", most[quality])
+            name = f"{side} x {side}{words}, processor time, one thread, {quality}"
+            yield _row(name, value / side**2 * 1e6, "s per megapixel", targets[quality])
 
 
 def _estimate() -> Iterator[dict]:

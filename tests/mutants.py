@@ -1557,18 +1557,18 @@ MUTANTS = [
         ("imaging/test_denoise.py::test_the_layout_of_an_image_in_memory_changes_no_bit",),
     ),
     Mutant(
-        "groups that show a little more than the power of the noise are means",
+        "groups that show twice as much of the power of the noise are means, too",
         "imaging/cleaning/kernels.py",
         "FLAT = 0.3",
         "FLAT = 0.6",
-        (f"{GROUPS}::test_groups_that_show_less_power_than_the_noise_are_means",),
+        (f"{GROUPS}::test_groups_that_show_little_next_to_the_noise_are_means",),
     ),
     Mutant(
         "weak noise counts like strong noise where groups are flat",
         "imaging/cleaning/groups.py",
         "return max(float(np.linalg.eigvalsh(covariance)[0]), 0.0)",
         "return 1.0",
-        (f"{GROUPS}::test_groups_that_show_less_power_than_the_noise_are_means",),
+        (f"{GROUPS}::test_groups_that_show_little_next_to_the_noise_are_means",),
     ),
     Mutant(
         "means of a group begin with what memory held before",

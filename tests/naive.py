@@ -390,13 +390,13 @@ def mixing_matrix(guides, left, covariance=None):
     r"""Matrix that makes clean patches (rows) of noisy ones, if these guides are the truth.
 
     :math:`\Theta = 1/k + X (X^T X + n l^2 \Sigma)^{-1} X^T`, where X are the guides less their mean
-    and l is the deviation of the noise that is left; X = 0 if it shows less power than the noise of
-    a patch would have if it were the least one, in all directions.
+    and l is the deviation of the noise that is left. X = 0 if it shows at most 0.3 of the power
+    that the noise of a patch would have if it were the least one, in all directions.
     """
     k, n = guides.shape
     noise = np.eye(n) if covariance is None else covariance
     centred = guides - guides.mean(axis=0)
-    if np.sum(centred**2) <= n * left**2 * np.linalg.eigvalsh(noise)[0]:
+    if np.sum(centred**2) <= 0.3 * n * left**2 * np.linalg.eigvalsh(noise)[0]:
         centred = np.zeros_like(centred)
     inverse = np.linalg.inv(centred.T @ centred + n * left**2 * noise)
     return 1 / k + centred @ inverse @ centred.T

@@ -318,6 +318,10 @@ def _restored(header: dict[str, Any], result: LearnResult, stream: Stream) -> An
         if name in parameters and not isinstance(parameters[name], kind):
             what = "a text" if kind is str else "a number"
             raise TypeError(f"its parameter {name} is {parameters[name]!r}, not {what}.")
+    usual = estimator_of(result.method)
+    if unknown := parameters.keys() - usual.get_params(deep=False).keys():
+        name = type(usual).__name__
+        raise ValueError(f"its parameters contain {sorted(unknown)}, which {name} does not have.")
     # Files of version 0.1 have the variant and the rounds in the method only, and no `coding`.
     if not isinstance(result.method, Orthonormal):
         parameters = {"coding": "largest"} | parameters

@@ -179,7 +179,8 @@ def test_of_a_constant_image_there_is_nothing_to_choose(folder, capsys, words):
 def test_the_error_that_the_path_chooses_by_can_be_given(signals, capsys):
     words = ["path", "signals.npy", "--bounds", 1, 2, 4, "--max-iter", 5, "--choose-by", "absolute"]
     assert (
-        "--max-condition 4 has the smallest absolute error on held-out" in ended(capsys, *words)[1]
+        "--max-condition 4 has the smallest sparsification error on held-out"
+        in ended(capsys, *words)[1]
     )
     assert len(signals) > 2
 
@@ -391,6 +392,29 @@ def test_an_interruption_that_a_library_ignores_ends_learning(capsys, monkeypatc
     ending = ended(capsys, "learn", "signals.npy", "-o", "m.kf")
     text = "the transform after 1 iterations is in m.kf"
     assert ending == (130, "", f"kappaform: error: interrupted: {text}\n")
+
+
+@pytest.mark.usefixtures("signals")
+def test_a_handler_of_the_caller_may_let_learning_go_on(capsys, monkeypatch):
+    learn, calls = kf.learn, []
+
+    def hung_up(result):
+        if result.n_iter == 2:
+            signal.raise_signal(signal.SIGHUP)
+
+    def watched(*arguments, **options):
+        callback = options["callback"]
+        both = lambda result: [hung_up(result), callback(result)][1]  # noqa: E731
+        return learn(*arguments, **options | {"callback": both})
+
+    monkeypatch.setattr(kf, "learn", watched)
+    before = signal.signal(signal.SIGHUP, lambda *_: calls.append(1))
+    try:
+        ending = ended(capsys, "learn", "signals.npy", "--max-iter", 5, "--tol", 0, "-o", "m.kf")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert (ending[0], calls) == (0, [1])
+    assert kf.load("m.kf").result_.n_iter == 5
 
 
 @pytest.mark.usefixtures("signals")

@@ -102,7 +102,7 @@ def test_a_round_is_that_of_the_rule(shape, search, is_white, dtype, tolerance, 
 
 
 @pytest.mark.parametrize("covariance", [None, 0.5 * np.eye(16)], ids=["white", "weaker"])
-def test_groups_that_show_less_power_than_the_noise_are_means(covariance, rng):
+def test_groups_that_show_little_next_to_the_noise_are_means(covariance, rng):
     noisy, guide = rng.standard_normal((2, 1, 17, 22))
     limit = 0.173 if covariance is None else 0.122  # 0.3 of the noise of a mean of 10, 1 or 0.5
     groups = found_in(guide, PLANE)

@@ -259,6 +259,20 @@ def test_other_engines_serve_it(signals):
     np.testing.assert_allclose(found.transform, expected.transform, atol=1e-9)
 
 
+@dataclass(frozen=True)
+class Counting(Procrustes):
+    """With a parameter that a union has, too."""
+
+    n_transforms: int = 3
+
+
+def test_parameters_of_a_custom_method_have_any_name(signals):
+    for init in (np.eye(N_FEATURES), "identity"):
+        found = kf.learn(signals, Counting(), init=init, max_iter=3)
+        expected = kf.learn(signals, Procrustes(), init=init, max_iter=3)
+        np.testing.assert_array_equal(found.transform, expected.transform)
+
+
 def test_a_path_varies_the_bound_of_a_custom_method(signals):
     path = kf.condition_path(signals, [1.0, 2.0, 4.0], method=Stretched(), max_iter=10)
     np.testing.assert_allclose(path["condition_number"], [1, 2, 4])

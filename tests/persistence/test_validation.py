@@ -164,7 +164,10 @@ def test_files_of_a_newer_format_ask_for_an_upgrade(saved):
         ({"active": 1}, "its active candidate is 1, not an integer from 0 to 0"),
         ({"turn": -1}, "its turn is -1, not an integer"),
         ({"stream": {"is_result": 1}}, "its stream is"),
-        ({"parameters": {"colour": "red"}}, "colour"),
+        (
+            {"parameters": {"colour": "red"}},
+            r"parameters contain \['colour'\], which ConditionedTransform does not have",
+        ),
         (
             {"parameters": {"max_condition": 1e9}},
             r"max_condition=1000000000.0: .*=2.0\. Take another copy",

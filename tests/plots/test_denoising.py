@@ -99,7 +99,13 @@ def test_missing_pixels_are_orange_where_they_are_not_filled(name, given):
     assert np.isfinite(figure.axes[2].images[0].get_clim()).all()
 
 
-@pytest.mark.parametrize("value", [np.nan, -9999.0])
+@pytest.mark.parametrize("mask", [MASK[:5], MASK[0], MASK[np.newaxis]])
+def test_a_mask_of_another_shape_is_rejected(mask):
+    with pytest.raises(ValueError, match=r"mask has shape \(.*\): it must be that of the image"):
+        plot_denoising(*denoised(RAMP), mask=mask)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -9999.0])
 def test_pixels_left_as_they_are_stay_orange_and_do_not_change_the_greys(value):
     noisy, result = denoised(RAMP, mask=MASK)
     kept = np.where(MASK, value, result.image)

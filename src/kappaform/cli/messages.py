@@ -59,7 +59,7 @@ _ADVICE = {
     r"noise=Correlated\([^)]*\)": "--noise white or --sigma",
     r"give sigma(?: or noise)?(?![\w=])": "give --sigma",
     r"inpaint\(image\) and denoise\(.*": "kappaform inpaint fills NaN, and inf with --nodata inf; "
-    "kappaform denoise --nodata nan leaves them as they are.",
+    "kappaform denoise leaves them as they are with --nodata nan, or --nodata inf.",
     "or None to leave it free": "or none to leave it free",
 }
 # What steers a terminal: control characters except tab and newline, and the writing direction.
@@ -280,26 +280,29 @@ def signals_interrupt() -> Iterator[list[int]]:
 
 @dataclass
 class Interruptions:
-    """Signals received, of which only the first interrupts; none does while they are held."""
+    """Whether a signal has interrupted, and those that came while they were held."""
 
-    received: list[int] = field(default_factory=list)
+    is_interrupted: bool = False
     are_held: bool = False
+    held: list[int] = field(default_factory=list)
 
 
 @contextmanager
 def interrupted_once() -> Iterator[Interruptions]:
-    """Let the first Ctrl-C interrupt, and no later one what is then saved.
+    """The first Ctrl-C interrupts; later ones are held, so that what is saved is complete.
 
-    A first one that comes while interruptions are held interrupts at the end.
+    At the end, KeyboardInterrupt is raised again if it was lost; one that was held takes effect.
     """
     state = Interruptions()
     handlers: dict[int, Any] = {}
 
     def interrupt(number: int, frame: Any) -> None:
-        state.received.append(number)
-        if not state.are_held:
-            state.are_held = True
-            handlers[number](number, frame)
+        if state.are_held:
+            state.held.append(number)
+            return
+        state.are_held = state.is_interrupted = True
+        handlers[number](number, frame)
+        state.are_held = state.is_interrupted = False  # that handler lets the program go on
 
     if threading.current_thread() is threading.main_thread():
         names = [name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
@@ -314,7 +317,9 @@ def interrupted_once() -> Iterator[Interruptions]:
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
-    for number in state.received[:1]:
+    if state.is_interrupted:
+        raise KeyboardInterrupt
+    for number in state.held[:1]:
         handlers[number](number, None)
 
 

@@ -13,12 +13,7 @@ from scipy import sparse
 
 import kappaform as kf
 from kappaform.cli import files, messages
-from kappaform.cli.model_files import (
-    is_union,
-    load_codes,
-    load_model,
-    load_signals,
-)
+from kappaform.cli.model_files import is_union, load_codes, load_model, load_signals
 from kappaform.cli.options import CONDITIONED, check_patch_size, chosen
 from kappaform.files import replaced_when_complete
 from kappaform.imaging.patches import random_patches
@@ -72,7 +67,7 @@ def _learned(
         with messages.calling_library("learning") as show:
 
             def watch(result: Any) -> None:
-                if interruptions.received:  # and lost in a library that ignores exceptions
+                if interruptions.is_interrupted:  # and lost in a library that ignores exceptions
                     raise KeyboardInterrupt
                 if show:
                     show(result)
@@ -127,9 +122,11 @@ def path(arguments: Namespace) -> None:
         facts = {"best_max_condition": table.chosen, "plot": arguments.plot}
         messages.say_json({"table": table.table, **facts, "output": arguments.output})
         return
+    # The absolute error is shown divided by the norm of the signals, which is the same for all.
+    error = "sparsification" if table.choose_by == "absolute" else table.choose_by
     messages.say(
-        f"{table}\n--max-condition {table.chosen:g} has the smallest {table.choose_by} error on "
-        "held-out signals"
+        f"{table}\n--max-condition {table.chosen:g} has the smallest {error} error on held-out "
+        "signals"
     )
     for file in (plot, target):
         if file:

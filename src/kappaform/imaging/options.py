@@ -144,8 +144,8 @@ def _warn_about_learning(method: str, max_condition: float, patch_shape: tuple[i
     if method == "conditioned" and max_condition > _LARGEST_BOUND:
         warn(
             f"max_condition={max_condition:g} lets the inverse of the transform amplify the noise "
-            "that is left in the coefficients, and the result may be worse than the image: bounds "
-            "from 1 to 5 denoise best."
+            "that is left in the coefficients; denoising may lose several dB, most with "
+            "quality='fast': bounds from 1 to 5 denoise best."
         )
     if (n_pixels := math.prod(patch_shape)) > SLOW_PATCH:
         warn(

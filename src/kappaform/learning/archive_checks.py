@@ -88,6 +88,9 @@ def choice_in(header: Header, name: str, allowed: Iterable[str], title: str = ""
 def parts_in(header: Header, name: str) -> list[Header]:
     """A list of headers within a header."""
     value = header[name]
-    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+    if not isinstance(value, list):
         raise ValueError(f"its {name} are {value!r}, not a list of objects with names.")
+    for each in value:
+        if not isinstance(each, dict):
+            raise ValueError(f"its {name} contain {each!r}, which is no object with names.")
     return value

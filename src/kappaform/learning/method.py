@@ -124,7 +124,7 @@ class Method:
 
     steps: Any = "exact"  #: kind of steps, of methods that have several
     in_factors: ClassVar[bool] = False  #: whether transforms are kept as singular factors
-    n_transforms: Any = None  #: of a union
+    union_shape: ClassVar[tuple[int, ...]] = ()  #: of the array of the transforms of a union
     loss_power: ClassVar[int] = 1  #: rounding adds to this power of the loss, over its scale
 
     def loss_scale(self, record: Record) -> float:

@@ -137,7 +137,8 @@ def condition_path(
         Codes whose reconstruction error is measured, on both sets of signals: those of the
         estimators, which reconstruct signals best, or the largest coefficients.
     choose_by : {"reconstruction", "relative", "absolute"}
-        The error of the validation signals by which a bound is chosen.
+        The error of the validation signals by which a bound is chosen; the absolute one is shown
+        as the sparsification error.
     max_iter, tol, callback
         As for `learn`, for each bound; a callback that returns True ends the path after this bound.
 

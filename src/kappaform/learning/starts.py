@@ -171,8 +171,7 @@ def _is_smaller_union(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
 
 def _shape(method: Method, n_features: int) -> tuple[int, ...]:
     """Shape of the transform as an array, or of those of a union."""
-    union = () if method.n_transforms is None else (method.n_transforms,)
-    return (*union, n_features, n_features)
+    return (*method.union_shape, n_features, n_features)
 
 
 def _check_shape(transform: NDArray, method: Method, n_features: int) -> None:

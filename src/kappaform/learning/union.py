@@ -71,6 +71,10 @@ class UnionOf(Method):
         return self.method.loss_power
 
     @property
+    def union_shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        return (self.n_transforms,)
+
+    @property
     def is_single(self) -> bool:
         return self.n_transforms == 1
 

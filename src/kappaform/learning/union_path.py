@@ -86,7 +86,8 @@ def union_path(
         Codes whose reconstruction error is measured, as for :func:`condition_path`. Either way a
         signal is in the transform that its largest coefficients fit best.
     choose_by : {"reconstruction", "relative", "absolute"}
-        The error of the validation signals by which a number is chosen.
+        The error of the validation signals by which a number is chosen; the absolute one is shown
+        as the sparsification error.
     n_starts : int
         Starts that race for each number: the previous union, and random bases.
     max_iter, tol, rng, callback

@@ -31,7 +31,7 @@ from kappaform.learning.union import UnionOf
 # Okabe and Ito's palette without its yellow: distinct for colour-blind readers, and in print.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
-#: Labels of the errors, which are also columns of a path.
+#: Labels of the errors of a result.
 LABELS = {
     error: rf"{error} error  ${formula}$"
     for error, formula in {

@@ -124,7 +124,9 @@ def plot_denoising(
     titles = [t + _psnr(reference, im) for t, im in zip(titles, (noisy, denoised), strict=True)]
     _draw_picture(pictures[0], before, limits, "before" + titles[0], missing)
     _draw_picture(pictures[1], after, limits, "after" + titles[1], left)
-    _draw_difference(pictures[2], before - after.astype(np.float64), missing)
+    with np.errstate(invalid="ignore"):  # inf - inf
+        difference = before - after.astype(np.float64)
+    _draw_difference(pictures[2], difference, missing)
     _draw_transform(inside[0], inside[1], result)
     _draw_sparsity(inside[2], np.asarray(result.sparsity_map))
     return figure
@@ -221,6 +223,14 @@ def _missing(noisy: NDArray, mask: NDArray | None, channel_axis: int | None) -> 
         mask = np.asarray(mask, dtype=bool)
         if channel_axis is not None and mask.ndim == values.ndim - 1:
             mask = np.expand_dims(mask, channel_axis)
+        fits = mask.ndim == values.ndim and all(
+            given in (1, length) for given, length in zip(mask.shape, values.shape, strict=True)
+        )
+        if not fits:
+            raise ValueError(
+                f"mask has shape {mask.shape}: it must be that of the image, {values.shape}, or "
+                "that without its axis of colours."
+            )
         missing = missing | mask
     return _of_pixels(_middle_slice(missing, channel_axis))
 
