@@ -169,7 +169,7 @@ def test_pixels_that_are_not_finite_are_rejected_in_terms_of_the_command(capsys)
     line = rejected(capsys, "denoise", "a.npy", "-o", "b.npy", "--sigma", 10)
     assert line.endswith(
         "fill or replace such pixels. kappaform inpaint fills NaN, and inf with --nodata inf; "
-        "kappaform denoise --nodata nan leaves them as they are.\n"
+        "kappaform denoise leaves them as they are with --nodata nan, or --nodata inf.\n"
     )
     # What it names works.
     assert (
