@@ -235,6 +235,11 @@ def check_count(name: str, value: Any, what: str, most: float = math.inf) -> Non
         raise ValueError(f"{name}={value!r}: give a whole number of {what} >= 1{end}.")
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things, in words: 1 value, 2 values."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
 def check_axis(axis: int | None, shape: Sequence[int], name: str) -> None:
     """Reject an argument of the user that is not an axis of an image."""
     if axis is not None and not is_integer(axis):

@@ -373,7 +373,7 @@ def test_an_interruption_while_a_model_is_saved_waits(files, capsys, monkeypatch
     monkeypatch.setattr(kf, "learn", watched)
     monkeypatch.setattr(module, name, again)
     ending = ended(capsys, "learn", "signals.npy", "--max-iter", 5, "--tol", 0, "-o", "m.kf")
-    text = f"the transform after {at or 5} iterations is in m.kf"
+    text = f"the transform after {at or 5} iteration{'s' * (at != 1)} is in m.kf"
     assert ending == (130, "", f"kappaform: error: interrupted: {text}\n")
     assert_array_equal(kf.load("m.kf").result_.transform, seen[-1].transform)
     assert set(files()) == {*before, "m.kf"}
@@ -390,7 +390,7 @@ def test_an_interruption_that_a_library_ignores_ends_learning(capsys, monkeypatc
 
     monkeypatch.setattr(kf, "learn", ignoring)
     ending = ended(capsys, "learn", "signals.npy", "-o", "m.kf")
-    text = "the transform after 1 iterations is in m.kf"
+    text = "the transform after 1 iteration is in m.kf"
     assert ending == (130, "", f"kappaform: error: interrupted: {text}\n")
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from kappaform.cli import files, holes, messages
 from kappaform.cli.denoise import along_of, name_device, warn_about_pages
+from kappaform.files import file_of
 from kappaform.image_files import Picture, as_stored, check_target, write_image
 from kappaform.image_files.picture import MOVIE
 from kappaform.imaging.inpaint import inpaint_on
@@ -20,7 +21,7 @@ from kappaform.imaging.progress import Progress
 
 def inpaint(arguments: Namespace) -> None:
     started = time.perf_counter()
-    source, target = Path(arguments.input), Path(arguments.output)
+    source, target = Path(arguments.input), file_of(arguments.output)
     given = [source, *([Path(arguments.mask)] if arguments.mask else [])]
     files.check_output(target, files.identities(given), overwrite=arguments.overwrite)
     picture = files.picture_with_pages(source, arguments, leaves_holes=True)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kappaform.checks import Array
-from kappaform.files import check_readable, replaced_when_complete
+from kappaform.files import check_readable, file_of, replaced_when_complete
 from kappaform.imaging.noise.correlated import Correlated
 from kappaform.imaging.noise.kinds import Noise, Shot, Varying, White
 from kappaform.imaging.options import PATCH_SIDES
@@ -97,7 +97,7 @@ def save_noise(
         | {"confidence": noise.confidence, "evidence": noise.evidence[:_LONGEST_TEXT]},
     }
     text = json.dumps(document, indent=1, default=float)
-    with replaced_when_complete(Path(path)) as file:
+    with replaced_when_complete(file_of(path)) as file:
         file.write(_short_lists(text).encode())
 
 
