@@ -235,9 +235,9 @@ def check_count(name: str, value: Any, what: str, most: float = math.inf) -> Non
         raise ValueError(f"{name}={value!r}: give a whole number of {what} >= 1{end}.")
 
 
-def counted(number: int, noun: str) -> str:
+def counted(number: int | np.integer, noun: str) -> str:
     """A number of things, in words: 1 value, 2 values."""
-    return f"{number} {noun}{'s' * (number != 1)}"
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def check_axis(axis: int | None, shape: Sequence[int], name: str) -> None:
