@@ -54,6 +54,8 @@ def as_real_array(values: Any, name: str) -> npt.NDArray[Any]:
     """View `values` as an array of real numbers, without a copy where that is possible."""
     if hasattr(values, "toarray"):  # SciPy sparse matrices and arrays
         raise TypeError(f"{name} is sparse: pass a dense array, {name}.toarray().")
+    if isinstance(values, str) and _is_text_of_number(values):
+        raise TypeError(f"{name}={values!r} is a string: give a number, {name}={values.strip()}.")
     if isinstance(values, os.PathLike) or (isinstance(values, str) and Path(values).suffix):
         reader = "kappaform.load" if name == "transform" else "skimage.io.imread or numpy.load"
         raise TypeError(
@@ -72,6 +74,14 @@ def as_real_array(values: Any, name: str) -> npt.NDArray[Any]:
         raise ValueError(f"{name} is not an array: its rows must have one length.") from error
     real_dtype(array.dtype, name)
     return array
+
+
+def _is_text_of_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _as_array(values: Any, name: str) -> npt.NDArray[Any]:

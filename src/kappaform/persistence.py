@@ -236,6 +236,8 @@ def _check_readable(file: BinaryIO, path: Path) -> None:
 
 def _read(file: BinaryIO, path: Path) -> tuple[dict[str, Any], dict[str, NDArray]]:
     """Header and arrays of a file, once it is known to be one of ours and not a newer one."""
+    if b'"format": "kappaform noise"' in file.read(_PIECE):
+        raise ValueError(f"{path} is a noise file: use load_noise.")
     try:
         if not zipfile.is_zipfile(file):
             raise ValueError("it is not an npz archive, or its end is missing.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from argparse import Namespace
 from collections.abc import Iterable
 from pathlib import Path
@@ -204,6 +205,11 @@ def decode(arguments: Namespace) -> None:
     (target,) = _outputs(arguments, [arguments.model, source], output=(".npy",))
     model = load_model(arguments.model)
     codes, means = load_codes(source)
+    if codes.shape[1] != (n_codes := math.prod(model.components_.shape[:-1])):
+        raise ValueError(
+            f"{source} has codes of {codes.shape[1]} columns: the transform in {arguments.model} "
+            f"expects {n_codes}; give the model that computed them."
+        )
     signals = model.inverse_transform(codes)
     if means is not None:
         signals += means.astype(signals.dtype)[:, np.newaxis]
