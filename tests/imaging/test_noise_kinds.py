@@ -245,9 +245,7 @@ def test_sigma_and_noise_together_are_rejected():
         kf.denoise(np.eye(20), 3.0, noise=White(3.0))
 
 
-@pytest.mark.parametrize(
-    "noise", [3.0, np.ones(1), White, [3.0], [White(1.0)] * 2, (), {"white": 1}]
-)
+@pytest.mark.parametrize("noise", [3.0, np.ones(1), [3.0], [White(1.0)] * 2, (), {"white": 1}])
 def test_noise_of_a_wrong_type_is_rejected(noise):
     message = (
         "give White, Shot, Varying or Correlated, the name of a kind, or one for each of the 1"
