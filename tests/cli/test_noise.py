@@ -349,3 +349,10 @@ def test_of_a_variance_that_grows_with_brightness_shot_noise_is_to_try():
 
     assert f"unsure: {GROWS}; try --noise shot)" in doubt(GROWS)
     assert "unsure: other; try --sigma or --noise correlated)" in doubt("other")
+
+
+def test_other_names_of_a_kind_are_known(capsys):
+    put("a.png", noisy())
+    for name in ("poisson", "gaussian"):
+        line = rejected(capsys, "denoise", "a.png", "--noise", name)
+        assert "Poisson noise is shot, Gaussian noise is white" in line
