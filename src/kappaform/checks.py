@@ -54,6 +54,8 @@ def as_real_array(values: Any, name: str) -> npt.NDArray[Any]:
     """View `values` as an array of real numbers, without a copy where that is possible."""
     if hasattr(values, "toarray"):  # SciPy sparse matrices and arrays
         raise TypeError(f"{name} is sparse: pass a dense array, {name}.toarray().")
+    if isinstance(values, str) and _is_text_of_number(values):
+        raise TypeError(f"{name}={values!r} is a string: give a number, {name}={values.strip()}.")
     if isinstance(values, os.PathLike) or (isinstance(values, str) and Path(values).suffix):
         reader = "kappaform.load" if name == "transform" else "skimage.io.imread or numpy.load"
         raise TypeError(
@@ -72,6 +74,14 @@ def as_real_array(values: Any, name: str) -> npt.NDArray[Any]:
         raise ValueError(f"{name} is not an array: its rows must have one length.") from error
     real_dtype(array.dtype, name)
     return array
+
+
+def _is_text_of_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _as_array(values: Any, name: str) -> npt.NDArray[Any]:
@@ -233,6 +243,11 @@ def check_count(name: str, value: Any, what: str, most: float = math.inf) -> Non
     if not is_integer(value) or not 1 <= value <= most:
         end = "" if most == math.inf else f" and <= {most}"
         raise ValueError(f"{name}={value!r}: give a whole number of {what} >= 1{end}.")
+
+
+def counted(number: int | np.integer, noun: str) -> str:
+    """A number of things, in words: 1 value, 2 values."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def check_axis(axis: int | None, shape: Sequence[int], name: str) -> None:

@@ -26,6 +26,15 @@ def check_readable(path: Path) -> None:
     path.open("rb").close()
 
 
+def file_of(name: str | os.PathLike[str]) -> Path:
+    """The path with the name of a file; a slash at its end, which `Path` drops, is rejected."""
+    if os.fspath(name).endswith(("/", os.sep)):
+        raise ValueError(
+            f"{os.fspath(name)} ends with a slash, which names a folder: give the name of a file."
+        )
+    return Path(name)
+
+
 def check_writable(path: Path) -> Path:
     """The plain file that is written under this name: where a link leads, if it is one."""
     try:

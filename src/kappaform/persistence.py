@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 from kappaform.checks import check_choice, sparsity_of
 from kappaform.estimators.base import SparsifyingTransform
 from kappaform.estimators.transforms import ESTIMATORS, estimator_of, method_parameters
-from kappaform.files import replaced_when_complete
+from kappaform.files import file_of, replaced_when_complete
 from kappaform.learning import LearnResult, Method, Orthonormal
 from kappaform.learning.archive import from_arrays, shapes_of, to_arrays, upgraded
 from kappaform.learning.archive_checks import choice_in
@@ -114,7 +114,7 @@ def save(
         "feature_names": None if names is None else list(names),
     }
     text = json.dumps(header, indent=1, default=_plain_number)
-    with replaced_when_complete(Path(path)) as file:
+    with replaced_when_complete(file_of(path)) as file:
         np.savez(file, header=np.array(text), **arrays)  # type: ignore[arg-type]
 
 
@@ -236,6 +236,8 @@ def _check_readable(file: BinaryIO, path: Path) -> None:
 
 def _read(file: BinaryIO, path: Path) -> tuple[dict[str, Any], dict[str, NDArray]]:
     """Header and arrays of a file, once it is known to be one of ours and not a newer one."""
+    if b'"format": "kappaform noise"' in file.read(_PIECE):
+        raise ValueError(f"{path} is a noise file: use load_noise.")
     try:
         if not zipfile.is_zipfile(file):
             raise ValueError("it is not an npz archive, or its end is missing.")

@@ -143,3 +143,14 @@ def test_what_cannot_be_done_is_one_line(folder, capsys, words, message):
     put("c.png", np.stack([noisy()] * 3, axis=-1), has_channels=True)
     folder.joinpath("old.json").write_text("{}")
     assert message in rejected(capsys, *words)
+
+
+def test_messages_speak_of_options_and_count_images_from_one(capsys):
+    put("a.png", noisy())
+    put("b.png", noisy(1))
+    line = rejected(capsys, "noise", "a.png", "--dark", "b.png", "-o", "n.json")
+    assert "so by --frames burst or flat, or leave out --dark." in line
+    np.save("dark.npy", np.full((20, 20), np.nan))
+    assert "[" not in rejected(capsys, "noise", "a.png", "--dark", "dark.npy", "-o", "n.json")
+    err = ended(capsys, "noise", "a.png", "a.png", "-o", "n.json")[2]
+    assert "image 2 is a copy of another image" in err

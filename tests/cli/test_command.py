@@ -19,6 +19,7 @@ from kappaform.cli import main
 from kappaform.cli.messages import OPTIONS, calling_library, failure, in_options, show_warning
 
 COMMANDS = ("demo", "denoise", "learn", "encode", "decode", "path", "info")
+QUALITIES = ("balanced", "best")
 
 
 def test_the_declared_command_is_this_function():
@@ -305,3 +306,12 @@ def test_one_image_is_not_counted(monkeypatch, capsys):
     err = ended(capsys, "denoise", "a.png", "--sigma", 15, "--patch-size", 4)[2]
     assert "a.png: 100 % of" in err
     assert "file 1" not in err
+
+
+def test_the_help_states_the_times_of_qualities_that_the_guide_does(capsys):
+    guide = (Path(__file__).parents[2] / "docs" / "denoising.md").read_text(encoding="utf-8")
+    small = [re.search(rf"`\"{name}\"`.*about ([\d.]+) \|", guide)[1] for name in QUALITIES]
+    large = re.search(r"the ratios are about (\d+) and (\d+)", guide).groups()
+    text = " ".join(ended(capsys, "denoise", "--help")[1].split())
+    for name, least, most in zip(QUALITIES, small, large, strict=True):
+        assert re.search(rf"{name}[a-z ]* {least} to {most} times", text)

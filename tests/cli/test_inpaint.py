@@ -211,3 +211,35 @@ def test_the_report_shows_the_pixels_that_are_missing(capsys, monkeypatch):
     without, given = drawn
     assert without is None
     np.testing.assert_array_equal(np.squeeze(given), MASK > 0)
+
+
+def test_a_range_in_other_units_is_reported(folder, capsys):
+    put("a.png", PICTURE)
+    put("mask.png", MASK)
+    words = ("inpaint", "a.png", "--mask", "mask.png", "-o", "b.png", "--overwrite")
+    code, _, err = ended(capsys, *words, "--value-range", 0, 1)
+    assert code == 0
+    assert "--value-range 0 1 excludes most values of a.png, 60 to 180, which are clipped" in err
+    assert err.count("\n") == 1
+    assert set(np.unique(pixels(folder / "b.png")[MASK > 0])) <= {0, 1}
+    assert ended(capsys, *words, "--value-range", 0, 255)[2] == ""
+
+
+@pytest.mark.parametrize(("fraction", "told"), [(0.96, "96 %"), (0.85, "")])
+def test_a_mask_of_nearly_all_pixels_is_reported(capsys, rng, fraction, told):
+    put("a.png", PICTURE)
+    mask = np.arange(PICTURE.size) < fraction * PICTURE.size
+    put("mask.png", 255 * rng.permutation(mask).reshape(PICTURE.shape).astype(np.uint8))
+    code, _, err = ended(capsys, "inpaint", "a.png", "--mask", "mask.png", "-o", "b.png")
+    assert code == 0
+    text = f"mask.png: {told} of the pixels are missing: is the mask inverted?"
+    assert (text in err) if told else err == ""
+
+
+def test_one_value_is_singular(capsys):
+    put("a.png", PICTURE)
+    mask = np.zeros_like(PICTURE)
+    mask[9, 9] = 1
+    put("mask.png", mask)
+    out = ended(capsys, "inpaint", "a.png", "--mask", "mask.png", "-o", "b.png")[1]
+    assert "a.png -> b.png: 1 value filled (" in out

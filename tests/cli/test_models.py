@@ -235,7 +235,7 @@ def test_the_error_that_the_path_chooses_by_can_be_given(signals, capsys):
         (["encode", "m.kf", "wide.npz", "-o", "c.npz"], "wide.npz is sparse codes, not signals"),
         (["info", "wide.npz"], "wide.npz is sparse codes, not a transform"),
         (["decode", "m.kf", "text.npz", "-o", "c.npy"], "text.npz is damaged or contains no codes"),
-        (["decode", "m.kf", "wide.npz", "-o", "c.npy"], "17 features"),
+        (["decode", "m.kf", "wide.npz", "-o", "c.npy"], "17 columns"),
         (["decode", "m.kf", "signals.npy", "-o", "c.npy"], "signals.npy is a NumPy array, not"),
         (
             ["encode", "m.kf", "a.png", "-o", "c.npz"],
@@ -373,7 +373,7 @@ def test_an_interruption_while_a_model_is_saved_waits(files, capsys, monkeypatch
     monkeypatch.setattr(kf, "learn", watched)
     monkeypatch.setattr(module, name, again)
     ending = ended(capsys, "learn", "signals.npy", "--max-iter", 5, "--tol", 0, "-o", "m.kf")
-    text = f"the transform after {at or 5} iterations is in m.kf"
+    text = f"the transform after {at or 5} iteration{'s' * (at != 1)} is in m.kf"
     assert ending == (130, "", f"kappaform: error: interrupted: {text}\n")
     assert_array_equal(kf.load("m.kf").result_.transform, seen[-1].transform)
     assert set(files()) == {*before, "m.kf"}
@@ -390,7 +390,7 @@ def test_an_interruption_that_a_library_ignores_ends_learning(capsys, monkeypatc
 
     monkeypatch.setattr(kf, "learn", ignoring)
     ending = ended(capsys, "learn", "signals.npy", "-o", "m.kf")
-    text = "the transform after 1 iterations is in m.kf"
+    text = "the transform after 1 iteration is in m.kf"
     assert ending == (130, "", f"kappaform: error: interrupted: {text}\n")
 
 
@@ -474,3 +474,14 @@ def test_an_option_without_a_norm_is_named_as_the_command_does(capsys, signals):
     )
     assert kf.load("m.kf").norm is None
     assert len(signals) > 2
+
+
+def test_codes_of_another_model_are_named_with_their_columns(signals, files, capsys):
+    kf.save("m.kf", kf.learn(signals, n_nonzero_coefs=3, max_iter=1))
+    kf.save("u.kf", kf.learn_union(signals, n_transforms=2, n_nonzero_coefs=3, max_iter=1))
+    sparse.save_npz("codes.npz", sparse.csr_array(np.eye(9)))
+    before = files()
+    for name, number in (("m.kf", 16), ("u.kf", 32)):
+        line = rejected(capsys, "decode", name, "codes.npz", "-o", "new.npy")
+        assert f"codes.npz has codes of 9 columns: the transform in {name} expects {number}" in line
+    assert files() == before

@@ -217,3 +217,23 @@ def test_the_order_of_bytes_changes_no_result(folder, capsys, monkeypatch, suffi
     pixels = read_image(folder / f"a_denoised{suffix}").pixels
     assert_array_equal(pixels, PICTURE)
     assert pixels.dtype == read_image(folder / f"a{suffix}").pixels.dtype
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("learn", "signals.npy", "-o"),
+        ("path", "signals.npy", "--choose", "-o"),
+        ("explore", "a.png", "-o"),
+        ("inpaint", "a.png", "-o"),
+        ("noise", "a.png", "-o"),
+    ],
+)
+@pytest.mark.usefixtures("signals")
+def test_a_name_with_a_slash_at_its_end_is_that_of_no_file(files, capsys, words):
+    put("a.png", noisy())
+    before = files()
+    for name in ("new/", "new.html/", "new.json/", "new.png/"):
+        line = rejected(capsys, *words, name)
+        assert f"{name} ends with a slash, which names a folder: give the name of a file" in line
+    assert files() == before

@@ -11,6 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 import kappaform as kf
+from kappaform.learning import growth
 
 LEARN = ["learn", "signals.npy", "--n-nonzero", 3, "--tol", 1e-2]
 
@@ -97,7 +98,8 @@ def test_learning_a_union_resumes_from_a_model(signals, capsys):
         (["--transforms", 2, "--variant", "paper"], "--transforms 2 with --variant paper: "),
         (["--transforms", 2, "--norm", "none"], "--norm none: errors of such transforms cannot"),
         (["--transforms", 2, "--init", "dct"], "--init dct: give auto, or a model file"),
-        (["--transforms", 3, "--init", "u.kf"], "u.kf is a union of 2 transforms: give --transf"),
+        (["--transforms", 2, "--init", "no.kf"], "--init no.kf: no such file; give auto, or a m"),
+        (["--init", "one.kf"], "one.kf is a union of 1 transform: give --transforms 2 or more"),
         (["--init", "u.kf"], "--init u.kf is a union of 2 transforms: give --transforms 2"),
         (["--transforms", 2, "--init", "m.kf"], "--init m.kf is a single transform: give --tran"),
     ],
@@ -105,6 +107,7 @@ def test_learning_a_union_resumes_from_a_model(signals, capsys):
 @pytest.mark.usefixtures("union")
 def test_options_that_do_not_fit_a_union_are_one_line(words, told, signals, files, capsys):
     kf.save("m.kf", kf.learn(signals, n_nonzero_coefs=3, max_iter=1))
+    kf.save("one.kf", kf.learn_union(signals, n_nonzero_coefs=3, n_transforms=1, max_iter=1))
     before = files()
     assert told in rejected(capsys, "learn", "signals.npy", "-o", "new.kf", *words)
     assert files() == before
@@ -137,3 +140,33 @@ def test_an_interruption_keeps_the_union_so_far(capsys, monkeypatch, signals):
     model = kf.load("u.kf")
     assert_array_equal(model.result_.transform, seen[-1].transform)
     assert model.predict(signals).shape == (200,)
+
+
+def test_a_union_interrupted_while_it_grows_goes_on_where_it_stopped(capsys, monkeypatch, signals):
+    options = {"n_transforms": 3, "n_nonzero_coefs": 3, "tol": 1e-2}
+    expected = kf.learn_union(signals, **options)
+    step, n_steps = growth.step, []
+
+    def interrupted_at_the_fifth(*arguments):
+        n_steps.append(1)
+        if len(n_steps) == 5:
+            signal.raise_signal(signal.SIGINT)
+        return step(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(growth, "step", interrupted_at_the_fifth)
+        code, _, err = ended(capsys, *LEARN, "--transforms", 3, "-o", "small.kf")
+    assert code == 130
+    assert "the union, of 1 transform so far, after 4 iterations is in small.kf" in err
+    words = ["--transforms", 3, "--init", "small.kf", "-o", "u.kf"]
+    assert ended(capsys, *LEARN, *words)[0] == 0
+    assert_array_equal(kf.load("u.kf").result_.transform, expected.transform)
+
+
+@pytest.mark.usefixtures("union")
+def test_a_union_that_was_learned_gets_more_transforms(signals, capsys):
+    options = {"n_transforms": 3, "n_nonzero_coefs": 3, "tol": 1e-2}
+    words = ["--transforms", 3, "--init", "u.kf", "-o", "more.kf"]
+    assert ended(capsys, *LEARN, *words)[0] == 0
+    expected = kf.learn_union(signals, init=learned(signals.tobytes()), **options)
+    assert_array_equal(kf.load("more.kf").result_.transform, expected.transform)

@@ -210,3 +210,12 @@ def test_a_photograph_with_clear_noise_is_certain(rng):
     assert isinstance(found, kf.Correlated)
     assert found.confidence > 0.8
     assert found.evidence
+
+
+@pytest.mark.filterwarnings("ignore:the noise could not be told from texture")
+def test_slices_that_are_equal_are_estimated_without_a_warning(rng):
+    noise = 20 * rng.standard_normal((64, 64))
+    one = gaussian_filter(rng.standard_normal((64, 64)), 3) * 300 + noise
+    with np.errstate(all="raise", under="ignore"):
+        found = kf.estimate_noise(np.stack([one, one], axis=-1))
+    assert found.deviations(1, (4, 4, 2)) > 0

@@ -633,3 +633,9 @@ def test_a_dask_array_is_rejected_with_the_way_out():
     array = pytest.importorskip("dask.array")
     with pytest.raises(ValueError, match=r"image\.compute\(\)"):
         kf.inpaint(array.from_array(PICTURE), MASK)
+
+
+def test_a_range_in_other_units_is_reported():
+    text = r"value_range=\(0, 1\) excludes most values of the image, .*: give it in values of the"
+    with pytest.warns(UserWarning, match=text):
+        kf.inpaint(PICTURE, MASK, value_range=(0, 1))

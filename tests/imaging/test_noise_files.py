@@ -86,9 +86,6 @@ def test_a_file_is_short_and_plain_text(path):
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "Expecting value"),
-        (b"PK\x03\x04", "Expecting value"),
-        (b"\xff\xfe", "can't decode byte"),
         (b"[]", "the file is not an object"),
         (b"{}", "the file has no field 'camera'"),
         (b'{"format": NaN}', "contains NaN"),
@@ -103,6 +100,20 @@ def test_other_files_are_rejected(path, content, reason):
     with pytest.raises(ValueError, match=r"camera\.json is not a noise that kappaform saved") as e:
         kf.load_noise(path)
     assert reason in str(e.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"\xff\xfe", b"\x89PNG", b"no", b"{"])
+def test_what_is_not_json_is_rejected_with_what_to_give(path, content):
+    path.write_bytes(content)
+    text = r"camera\.json is not JSON: give a file written by save_noise or kappaform noise\.$"
+    with pytest.raises(ValueError, match=text):
+        kf.load_noise(path)
+
+
+def test_a_file_of_noise_is_no_transform(path):
+    kf.save_noise(path, kf.White(2.0))
+    with pytest.raises(ValueError, match=r"camera\.json is a noise file: use load_noise\.$"):
+        kf.load(path)
 
 
 @pytest.mark.parametrize(

@@ -186,6 +186,45 @@ def test_a_kind_that_is_unknown_is_rejected(kind):
         kf.estimate_noise(np.eye(20), kind=kind)
 
 
+@pytest.mark.parametrize("kind", ["poisson", "gaussian"])
+def test_other_names_of_a_kind_are_known(kind):
+    with pytest.raises(ValueError, match="Poisson noise is 'shot', Gaussian noise is 'white'"):
+        kf.estimate_noise(np.eye(20), kind=kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "example"),
+    [
+        (kf.White, r"White\(sigma\)"),
+        (kf.Shot, r"Shot\(gain\)"),
+        (kf.Varying, r"Varying\(brightness, sigma\)"),
+        (kf.Correlated, r"Correlated\(covariance\)"),
+    ],
+)
+def test_a_class_is_no_noise(kind, example, tmp_path):
+    message = rf"noise={kind.__name__} is a class: give an object, {example}\.$"
+    for call in (
+        lambda: kf.denoise(np.eye(20), noise=kind),
+        lambda: kf.add_noise(np.eye(20), noise=kind),
+        lambda: kf.save_noise(tmp_path / "n.json", kind),
+    ):
+        with pytest.raises(TypeError, match=message):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda: kf.denoise(np.eye(20), 5, strength="0.5"), "strength='0.5' is a string"),
+        (lambda: kf.denoise(np.eye(20), sigma="20"), "sigma='20' is a string"),
+        (lambda: kf.Shot(gain="2"), "gain='2' is a string"),
+    ],
+)
+def test_a_string_is_no_number(call, told):
+    with pytest.raises(TypeError, match=f"{told}: give a number, "):
+        call()
+
+
 @pytest.mark.parametrize("shape", [(3,), (3, 3, 3)])
 def test_an_autocovariance_of_other_axes_is_rejected(shape):
     array = np.zeros(shape)
@@ -206,9 +245,7 @@ def test_sigma_and_noise_together_are_rejected():
         kf.denoise(np.eye(20), 3.0, noise=White(3.0))
 
 
-@pytest.mark.parametrize(
-    "noise", [3.0, np.ones(1), White, [3.0], [White(1.0)] * 2, (), {"white": 1}]
-)
+@pytest.mark.parametrize("noise", [3.0, np.ones(1), [3.0], [White(1.0)] * 2, (), {"white": 1}])
 def test_noise_of_a_wrong_type_is_rejected(noise):
     message = (
         "give White, Shot, Varying or Correlated, the name of a kind, or one for each of the 1"

@@ -318,3 +318,10 @@ def test_what_could_not_be_loaded_is_not_saved(fitted, tmp_path):
     with pytest.raises(ValueError, match="max_iter=0: give a whole number"):
         kf.save(tmp_path / "t", fitted.set_params(max_iter=0))
     assert not list(tmp_path.iterdir())
+
+
+def test_a_name_with_a_slash_at_its_end_is_that_of_no_file(fitted, tmp_path):
+    for save, model in ((kf.save, fitted), (kf.save_noise, kf.White(2.0))):
+        with pytest.raises(ValueError, match="new/ ends with a slash, which names a folder: give"):
+            save(f"{tmp_path}/new/", model)
+    assert not list(tmp_path.iterdir())

@@ -176,9 +176,16 @@ def test_atoms_of_volumes_are_their_slices_side_by_side():
 
 @pytest.mark.parametrize("shape", [6, (6,), (2, 3), (3, 2), (1, 2, 3)])
 def test_every_atom_is_shown_once_whatever_its_shape(shape):
+    height = 2 if shape in (6, (6,)) else 1  # of a bar
     pixels = shown(plots.plot_atoms(np.eye(6), shape))
-    assert (pixels == 1).sum() == 6
-    assert (~np.ma.getmaskarray(pixels)).sum() == 36
+    assert (pixels == 1).sum() == 6 * height
+    assert (~np.ma.getmaskarray(pixels)).sum() == 36 * height
+
+
+def test_atoms_of_one_dimension_are_bars_with_narrow_gaps():
+    pixels = shown(plots.plot_atoms(dct_basis((16,)), 16))
+    assert (pixels[:4, :16] == pixels[0, :16]).all()
+    assert np.ma.getmaskarray(pixels).mean() < 0.3
 
 
 def test_path_shows_training_and_validation_in_three_panels():

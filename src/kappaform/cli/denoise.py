@@ -16,22 +16,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 import kappaform as kf
+from kappaform.checks import counted
 from kappaform.cli import files, holes, messages
 from kappaform.cli.durations import watched
 from kappaform.cli.noise import check_camera, for_volume
 from kappaform.cli.options import check_patch_size, chosen, given_noise
-from kappaform.cli.words import ROUGH, compared, facts_of, is_rough, line_of, short, tell_duration
+from kappaform.cli.words import (
+    ROUGH,
+    compared,
+    facts_of,
+    is_rough,
+    line_of,
+    short,
+    tell_duration,
+    warn_about_units,
+)
 from kappaform.files import check_readable
 from kappaform.image_files import Picture, as_stored, write_image
 from kappaform.image_files.picture import MOVIE, VOLUME
-from kappaform.imaging.axes import doubt_about_sigma
 from kappaform.imaging.denoise import denoise_on
 from kappaform.imaging.options import default_patch_shape
 from kappaform.imaging.progress import Progress
-
-# Fraction of the values outside of a range that was given for them. Noise puts at most about half
-# of them there, where an image is at one end of the range everywhere.
-_MOST_CUT = 0.6
 
 
 class Settings(NamedTuple):
@@ -220,7 +225,7 @@ def _denoised(
     """Denoise one image and write it; the facts about it, for people and programs."""
     noisy = picture.as_stack(along)
     reference = _reference(job, picture, along, arguments)
-    _warn_about_units(noisy, job.source, arguments)
+    warn_about_units(noisy, job.source, arguments.value_range, arguments.sigma)
     started = time.perf_counter()
     options, size = _options(picture, along, settings, arguments), _size(picture)
     n_channels = noisy.shape[-1] if options["channel_axis"] else 1
@@ -230,8 +235,10 @@ def _denoised(
         messages.warn(f"{arguments.mask}: no pixel is marked, all are black or transparent.")
     kept = picture.without_data(along)
     if kept is not None and not arguments.preset:
-        number = f"{np.count_nonzero(kept)} values without data ({picture.metadata.no_data:g})"
-        messages.note(f"{job.source}: {number} are left as they are")
+        number = counted(n_kept := np.count_nonzero(kept), "value")
+        left = "is left as it is" if n_kept == 1 else "are left as they are"
+        text = f"{number} without data ({picture.metadata.no_data:g}) {left}"
+        messages.note(f"{job.source}: {text}")
     missing = [each for each in (masked, kept) if each is not None]
     if missing and not arguments.preset:
         options["mask"] = np.logical_or.reduce(missing)
@@ -349,24 +356,6 @@ def _reference(
     reference = files.picture_with_pages(job.reference, arguments)
     files.check_reference(job.reference, reference, job.source, picture)
     return picture.with_colours(reference.colours).as_stack(along)
-
-
-def _warn_about_units(values: NDArray, source: Path, arguments: Namespace) -> None:
-    """Warn about numbers that cannot be meant in values of the file, but on another scale."""
-    sigma, value_range = arguments.sigma, arguments.value_range
-    if sigma is None and not value_range:
-        return
-    low, high = float(values.min()), float(values.max())
-    if doubt := doubt_about_sigma(sigma or 0, low, high, values.dtype):
-        messages.warn(
-            f"{source}: --sigma {sigma:g} {doubt}: it is the standard deviation of the noise in "
-            "values of the file."
-        )
-    if value_range and np.mean((values < value_range[0]) | (values > value_range[1])) > _MOST_CUT:
-        messages.warn(
-            f"--value-range {value_range[0]:g} {value_range[1]:g} excludes most values of "
-            f"{source}, {low:g} to {high:g}, which are clipped: give it in values of the file."
-        )
 
 
 def _floats(pixels: NDArray) -> NDArray:

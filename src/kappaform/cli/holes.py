@@ -7,8 +7,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from kappaform.cli.messages import warn
 from kappaform.image_files import Picture, read_image
 from kappaform.imaging.dead_pixels import dead_pixels
+
+_MOST_MISSING = 0.9  #: fraction of the pixels by a mask that is meant so
 
 
 def masked(picture: Picture, along: str, path: str) -> NDArray:
@@ -26,6 +29,9 @@ def masked(picture: Picture, along: str, path: str) -> NDArray:
         raise ValueError(
             f"{path} has shape {marked.shape}, the image {planes}: a mask has the same size."
         )
+    fraction = np.count_nonzero(marked) / marked.size
+    if _MOST_MISSING < fraction < 1:  # all is an error
+        warn(f"{path}: {100 * fraction:.0f} % of the pixels are missing: is the mask inverted?")
     marked = np.broadcast_to(marked, planes)
     if picture.has_channels:
         marked = np.broadcast_to(marked[..., np.newaxis], picture.pixels.shape)

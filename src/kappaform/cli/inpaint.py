@@ -10,8 +10,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from kappaform.checks import counted
 from kappaform.cli import files, holes, messages
 from kappaform.cli.denoise import along_of, name_device, warn_about_pages
+from kappaform.cli.words import warn_about_units
+from kappaform.files import file_of
 from kappaform.image_files import Picture, as_stored, check_target, write_image
 from kappaform.image_files.picture import MOVIE
 from kappaform.imaging.inpaint import inpaint_on
@@ -20,7 +23,7 @@ from kappaform.imaging.progress import Progress
 
 def inpaint(arguments: Namespace) -> None:
     started = time.perf_counter()
-    source, target = Path(arguments.input), Path(arguments.output)
+    source, target = Path(arguments.input), file_of(arguments.output)
     given = [source, *([Path(arguments.mask)] if arguments.mask else [])]
     files.check_output(target, files.identities(given), overwrite=arguments.overwrite)
     picture = files.picture_with_pages(source, arguments, leaves_holes=True)
@@ -35,6 +38,8 @@ def inpaint(arguments: Namespace) -> None:
         messages.warn(f"{source}: nothing is missing, the image is written as it is.")
         filled = stack
     else:
+        if not missing.all():
+            warn_about_units(stack[~missing], source, arguments.value_range)
         with messages.warnings_about(source, target):
             filled = as_stored(_filled(picture, along, missing, arguments), stack.dtype)
         np.copyto(filled, stack, where=~missing)  # exactly, whatever their type
@@ -49,8 +54,8 @@ def inpaint(arguments: Namespace) -> None:
     if arguments.json:
         messages.say_json(facts)
     else:
-        text = "{input} -> {output}: {filled} values filled ({percent:.3g} %), {seconds:.1f} s"
-        messages.say(text.format(**facts))
+        text = "{input} -> {output}: {values} filled ({percent:.3g} %), {seconds:.1f} s"
+        messages.say(text.format(**facts, values=counted(number, "value")))
 
 
 def _missing(picture: Picture, along: str, arguments: Namespace) -> NDArray:
@@ -72,11 +77,12 @@ def _filled(picture: Picture, along: str, missing: NDArray, arguments: Namespace
     value_range = arguments.value_range or picture.value_range
     movies = zip(stack, missing, strict=True) if is_movie else [(stack, missing)]
     n_movies = len(stack) if is_movie else 1
-    work = f"{np.count_nonzero(missing)} values"
+    work = counted(np.count_nonzero(missing), "value")
     with messages.calling_library(Path(arguments.input).name, work) as progress:
         if arguments.volume:  # declared, so that there is no doubt
             warnings.filterwarnings("ignore", "image has shape .* is taken for a volume")
         warnings.filterwarnings("ignore", "nothing is missing")  # in a movie among several
+        warnings.filterwarnings("ignore", "value_range=.* excludes")  # the command has told it
         parts = Progress(progress).sections([1] * n_movies)
         found = [
             inpaint_on(

@@ -54,13 +54,17 @@ _PARAMETER = re.compile(
     rf"\b({'|'.join(OPTIONS)})(?:=| (?='))(?:'([^']*)')?|\b({'|'.join(_BARE)})\b"
 )
 #: What the library recommends, and the same in terms of the command.
-_ADVICE = {
+_ADVICE: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"noise=Shot\([^)]*\)": "--gain and --read-noise",
     r"noise=Correlated\([^)]*\)": "--noise white or --sigma",
     r"give sigma(?: or noise)?(?![\w=])": "give --sigma",
     r"inpaint\(image\) and denoise\(.*": "kappaform inpaint fills NaN, and inf with --nodata inf; "
     "kappaform denoise leaves them as they are with --nodata nan, or --nodata inf.",
     "or None to leave it free": "or none to leave it free",
+    r"\bimages\[(\d+)\](?: \(counted from 0\))?": lambda found: f"image {int(found[1]) + 1}",
+    r"\bdark\[(\d+)\]": lambda found: f"--dark image {int(found[1]) + 1}",
+    r"frames='burst' or 'flat', or leave out dark": "--frames burst or flat, or leave out --dark",
+    "dark frames are used with a burst": "--dark images are used with a burst",
 }
 # What steers a terminal: control characters except tab and newline, and the writing direction.
 _CONTROLS = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u202a-\\u202e\\u2066-\\u2069]")

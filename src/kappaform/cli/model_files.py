@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 import kappaform as kf
+from kappaform.checks import counted
 from kappaform.files import check_readable
 from kappaform.image_files import SUFFIXES, load_npy
 
@@ -34,9 +35,10 @@ def load_single(path: str) -> Any:
     """The transform in a file that has one, and no union."""
     model = load_model(path)
     if is_union(model.result_):
+        found = counted(len(model.components_), "transform")
         raise ValueError(
-            f"{path} is a union of {len(model.components_)} transforms: denoising uses a single "
-            "one, learned without --transforms."
+            f"{path} is a union of {found}: denoising uses a single one, learned without "
+            "--transforms."
         )
     return model
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from argparse import Namespace
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,10 +13,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 import kappaform as kf
+from kappaform.checks import counted
 from kappaform.cli import files, messages
 from kappaform.cli.model_files import is_union, load_codes, load_model, load_signals
 from kappaform.cli.options import CONDITIONED, check_patch_size, chosen
-from kappaform.files import replaced_when_complete
+from kappaform.files import file_of, replaced_when_complete
 from kappaform.imaging.patches import random_patches
 from kappaform.learning.starts import Init
 
@@ -41,7 +43,9 @@ def learn(arguments: Namespace) -> None:
         if not is_saved:
             raise
         what = "transform" if arguments.n_transforms == 1 else "union"
-        text = f"the {what} after {result.n_iter} iterations is in {target}"
+        if is_union(result) and len(result.transforms) < arguments.n_transforms:  # it still grows
+            what += f", of {counted(len(result.transforms), 'transform')} so far,"
+        text = f"the {what} after {counted(result.n_iter, 'iteration')} is in {target}"
         raise KeyboardInterrupt(f"interrupted: {text}") from None
     facts = {
         "output": str(target),
@@ -201,6 +205,11 @@ def decode(arguments: Namespace) -> None:
     (target,) = _outputs(arguments, [arguments.model, source], output=(".npy",))
     model = load_model(arguments.model)
     codes, means = load_codes(source)
+    if codes.shape[1] != (n_codes := math.prod(model.components_.shape[:-1])):
+        raise ValueError(
+            f"{source} has codes of {codes.shape[1]} columns: the transform in {arguments.model} "
+            f"expects {n_codes}; give the model that computed them."
+        )
     signals = model.inverse_transform(codes)
     if means is not None:
         signals += means.astype(signals.dtype)[:, np.newaxis]
@@ -232,7 +241,7 @@ def _outputs(
 ) -> list[Any]:
     """The files that options name, checked before any work is done; None for those not given."""
     taken = files.identities(map(Path, inputs))
-    paths = [Path(name) if (name := getattr(arguments, option)) else None for option in suffixes]
+    paths = [file_of(name) if (name := getattr(arguments, option)) else None for option in suffixes]
     for path, allowed in zip(paths, suffixes.values(), strict=True):
         if path:
             files.check_output(path, taken, allowed, overwrite=arguments.overwrite)
@@ -254,7 +263,9 @@ def _init(arguments: Namespace, n_features: int) -> Any:
     if given in names:
         return given
     if not Path(given).exists():
-        raise ValueError(f"--init {given}: give {', '.join(names)}, or a model file.")
+        is_file = Path(given).suffix or Path(given).name != given
+        missing = "no such file; " if is_file else ""
+        raise ValueError(f"--init {given}: {missing}give {', '.join(names)}, or a model file.")
     model = load_model(given)
     if model.n_features_in_ != n_features:
         shape = model.patch_shape_
@@ -263,10 +274,17 @@ def _init(arguments: Namespace, n_features: int) -> Any:
             f"--init {given} is a transform of {model.n_features_in_} features{patches}, and the "
             f"signals have {n_features}: give the same --patch-size, or another start."
         )
-    found = len(model.components_) if is_union(model.result_) else 1
-    if found != n_transforms:
-        what = "a single transform" if found == 1 else f"a union of {found} transforms"
-        raise ValueError(f"--init {given} is {what}: give --transforms {found}, or another start.")
+    whole = is_union(model.result_)
+    found = len(model.components_) if whole else 1
+    if found != n_transforms and not (whole and found < n_transforms):  # a smaller union grows
+        text = "a single transform" if not whole else f"a union of {counted(found, 'transform')}"
+        count = found if not whole or found > 1 else "2 or more"
+        raise ValueError(f"--init {given} is {text}: give --transforms {count}, or another start.")
+    if whole and n_transforms == 1:
+        raise ValueError(
+            f"--init {given} is a union of 1 transform: give --transforms 2 or more, or another "
+            "start."
+        )
     return model
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 import kappaform as kf
 from kappaform.cli import files, messages
 from kappaform.cli.words import noise_facts
+from kappaform.files import file_of
 from kappaform.image_files import Picture, read_image
 from kappaform.image_files.exif import camera_of
 from kappaform.imaging.noise.files import Camera
@@ -20,7 +21,7 @@ from kappaform.imaging.noise.files import Camera
 
 def noise(arguments: Namespace) -> None:
     """Measure the noise of images and save it."""
-    target, dark = Path(arguments.output), arguments.dark or []
+    target, dark = file_of(arguments.output), arguments.dark or []
     if not arguments.inputs and not dark:
         raise ValueError("no image is given: name images, or --dark frames.")
     sources = [files.all_pictures(names) for names in (arguments.inputs, dark)]

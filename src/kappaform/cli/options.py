@@ -97,7 +97,9 @@ def kind_or_file(text: str) -> str:
     """The type of --noise: a kind, or the name of a file."""
     if text not in STRENGTHS_OF_NOISE and Path(text).suffix.lower() != ".json":
         kinds = ", ".join(STRENGTHS_OF_NOISE)
-        raise ArgumentTypeError(f"{text}: give one of {kinds}, or a file of noise (.json)")
+        is_other = text.lower() in ("poisson", "gaussian")
+        hint = "; Poisson noise is shot, Gaussian noise is white" if is_other else ""
+        raise ArgumentTypeError(f"{text}: give one of {kinds}, or a file of noise (.json){hint}")
     return text
 
 

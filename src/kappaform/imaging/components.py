@@ -20,7 +20,7 @@ from kappaform.imaging.cleaning.stages import EFFORTS, Recipe
 from kappaform.imaging.cleaning.tiles import HostBackend, Outputs
 from kappaform.imaging.noise.correlated import Correlated
 from kappaform.imaging.noise.estimate import check_kind, estimate_sigma, noise_of
-from kappaform.imaging.noise.kinds import Noise, White, as_numbers
+from kappaform.imaging.noise.kinds import Noise, White, as_numbers, check_no_class
 from kappaform.imaging.options import Options, Quality, Sigma, of_ordinary_scale
 from kappaform.imaging.patches import DrawnPatches
 from kappaform.imaging.progress import Progress
@@ -126,6 +126,7 @@ def noises_of(
         raise ValueError(f"sigma={sigma!r} and noise={noise!r}: give one of them.")
     if sigma is not None:
         return [White(row) for row in _sigmas(sigma, n_images, n_channels)]
+    check_no_class(noise)
     if noise is None or isinstance(noise, str):
         check_kind(noise, "noise")
         if stack.dtype.kind == "b":

@@ -40,6 +40,9 @@ SLOW_PATCH = 24**2
 # Beyond this bound, the inverse amplifies the noise that thresholds keep: crops of two images with
 # sigma 20 lose 0.5 and 1.1 dB of "fast" at a bound of 20, 2 and 4 at 50 ("balanced": up to 0.3).
 _LARGEST_BOUND = 10.0
+# Fraction of the values outside of a range that was given for them. Noise puts at most about half
+# of them there, where an image is at one end of the range everywhere.
+_MOST_CUT = 0.6
 _WORST_CONDITION = 1e12  # of a given transform: its inverse still has some digits
 
 
@@ -253,6 +256,13 @@ def _check_matrix(matrix: NDArray, patch_shape: tuple[int, ...]) -> None:
         np.linalg.cond(of_ordinary_scale(matrix)) <= _WORST_CONDITION
     ):
         raise ValueError("transform is singular or not finite: its codes could not be inverted.")
+
+
+def excludes_most(value_range: tuple[float, float], values: NDArray) -> bool:
+    """Whether a range cannot be meant in the units of the values."""
+    low, high = value_range
+    n_outside = np.count_nonzero(values < low) + np.count_nonzero(values > high)
+    return bool(n_outside > _MOST_CUT * values.size)
 
 
 def checked_range(value_range: tuple[float, float] | None) -> tuple[float, float]:

@@ -9,7 +9,14 @@ import numpy.typing as npt
 
 from kappaform.checks import Array, as_real_array, float_dtype, generator, representable
 from kappaform.imaging.noise.correlated import Correlated
-from kappaform.imaging.noise.kinds import Noise, Shot, Varying, White, as_numbers
+from kappaform.imaging.noise.kinds import (
+    Noise,
+    Shot,
+    Varying,
+    White,
+    as_numbers,
+    check_no_class,
+)
 
 
 def add_noise(
@@ -51,6 +58,7 @@ def add_noise(
         raise ValueError("give sigma or noise, and only one of them.")
     if sigma is not None and not (as_numbers("sigma", sigma).ndim == 0 and 0 <= sigma < math.inf):
         raise ValueError(f"sigma={sigma} is not a noise level: give one finite number >= 0.")
+    check_no_class(noise)
     random = generator(rng)
     # Drawn in float64 for every dtype, so that a seed gives the same noise.
     noisy = random.standard_normal(image.shape)

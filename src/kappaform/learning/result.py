@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kappaform.checks import counted
 from kappaform.engines import Refit, refit_of
 from kappaform.learning.method import Method
 from kappaform.linalg import scaled_inverse
@@ -268,7 +269,7 @@ def transform_of(item: Any, name: str) -> Any:
         return found
     if found.transform.ndim > 2:
         raise ValueError(
-            f"{name} is a union of {len(found.transform)} transforms: give one of them, such as "
-            "result.transforms[0]."
+            f"{name} is a union of {counted(len(found.transform), 'transform')}: give one of them, "
+            "such as result.transforms[0]."
         )
     return found.transform

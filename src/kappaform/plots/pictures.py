@@ -36,7 +36,8 @@ def plot_atoms(transform: Any, patch_shape: int | Sequence[int] | None = None) -
     transform : LearnResult, fitted estimator, (n, n) array or (K, n, n) array
     patch_shape : int or sequence of 1 to 3 ints, optional
         Shape of the patches, flattened in C order; by default square. The slices of a
-        three-dimensional patch along its first axis are shown side by side.
+        three-dimensional patch along its first axis are shown side by side; those of one
+        dimension are bars.
 
     Returns
     -------
@@ -141,9 +142,11 @@ def _sorted_atoms(transform: object, patch_shape: int | Sequence[int] | None) ->
 
 def mosaic(atoms: Iterable[NDArray]) -> NDArray:
     """Atoms in rows, about as wide as high, each scaled to [-1, 1], with NaN in the margins."""
-    tiles = [_tile(atom) for atom in atoms]
+    patches = list(atoms)
+    tiles = [_tile(atom) for atom in patches]
     height, width = tiles[0].shape
-    gap = 2 if width > 2 * height else 1  # more than between the slices of a volume
+    # More than between the slices of a volume.
+    gap = 2 if patches[0].ndim > 2 and width > 2 * height else 1
     columns = max(1, round(math.sqrt(len(tiles) * (height + gap) / (width + gap))))
     rows = -(-len(tiles) // columns)
     whole = np.full((rows * (height + gap) - gap, columns * (width + gap) - gap), np.nan)
@@ -190,10 +193,15 @@ def frequency_of(atom: NDArray) -> float:
 
 
 def _tile(atom: NDArray) -> NDArray:
-    """An atom as an image with values in [-1, 1], slices of a volume separated by a thin line."""
+    """An atom as an image with values in [-1, 1], slices of a volume separated by a thin line.
+
+    One of a single dimension is a bar, four times as long as it is high.
+    """
     atom = atom / (np.abs(atom).max() or 1.0)
-    if atom.ndim < 3:
-        return np.atleast_2d(atom)
+    if atom.ndim == 1:
+        return np.tile(atom, (max(1, round(len(atom) / 4)), 1))
+    if atom.ndim == 2:
+        return atom
     line = np.full((atom.shape[1], 1), np.nan)
     return np.hstack([part for piece in atom for part in (line, piece)][1:])
 

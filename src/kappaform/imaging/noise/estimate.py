@@ -152,7 +152,11 @@ def estimate_noise(
 
 def check_kind(kind: str | None, name: str) -> None:
     if kind is not None and kind not in KINDS:
-        raise ValueError(f"{name}={kind!r} is no kind of noise: choose one of {KINDS}, or None.")
+        is_other = str(kind).lower() in ("poisson", "gaussian")
+        hint = " Poisson noise is 'shot', Gaussian noise is 'white'." if is_other else ""
+        raise ValueError(
+            f"{name}={kind!r} is no kind of noise: choose one of {KINDS}, or None.{hint}"
+        )
 
 
 def noise_of(image: Any, kind: str | None, patch_shape: tuple[int, ...]) -> Noise:

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kappaform.checks import Array
-from kappaform.files import check_readable, replaced_when_complete
+from kappaform.files import check_readable, file_of, replaced_when_complete
 from kappaform.imaging.noise.correlated import Correlated
-from kappaform.imaging.noise.kinds import Noise, Shot, Varying, White
+from kappaform.imaging.noise.kinds import Noise, Shot, Varying, White, check_no_class
 from kappaform.imaging.options import PATCH_SIDES
 
 _FORMAT, _FORMAT_VERSION = "kappaform noise", 1
@@ -86,6 +86,7 @@ def save_noise(
             f"path is a {type(path).__name__}: give the name of the file first, "
             "save_noise(path, noise)."
         )
+    check_no_class(noise)
     if type(noise) not in _KINDS.values():
         raise TypeError(f"noise={noise!r}: give White, Shot, Varying or Correlated.")
     document = {
@@ -97,7 +98,7 @@ def save_noise(
         | {"confidence": noise.confidence, "evidence": noise.evidence[:_LONGEST_TEXT]},
     }
     text = json.dumps(document, indent=1, default=float)
-    with replaced_when_complete(Path(path)) as file:
+    with replaced_when_complete(file_of(path)) as file:
         file.write(_short_lists(text).encode())
 
 
@@ -171,6 +172,10 @@ def read_noise(path: Path) -> tuple[Noise, Camera]:
         if its_format <= _FORMAT_VERSION:
             camera = Camera(**_checked_fields(found["camera"], {*Camera._fields}, "camera"))
             return _noise(found["noise"]), _checked_camera(camera)
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ValueError(
+            f"{path} is not JSON: give a file written by save_noise or kappaform noise."
+        ) from error
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         reason = "it is nested too deeply." if isinstance(error, RecursionError) else str(error)
         raise ValueError(f"{path} is not a noise that kappaform saved: {reason}") from error

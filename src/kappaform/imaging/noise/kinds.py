@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -100,6 +100,14 @@ class Noise:
     def level(self, mean: Array) -> Array:
         """Standard deviation at this brightness of each channel, before stabilisation."""
         raise NotImplementedError
+
+
+def check_no_class(noise: Any) -> None:
+    """Reject a class of noise in place of an object."""
+    if isinstance(noise, type) and issubclass(noise, Noise) and noise is not Noise:
+        needed = [each.name for each in fields(noise) if each.default is MISSING]
+        example = f"{noise.__name__}({', '.join(needed) or 'covariance'})"
+        raise TypeError(f"noise={noise.__name__} is a class: give an object, {example}.")
 
 
 @dataclass(frozen=True, eq=False)

@@ -257,8 +257,8 @@ def _free(patches: Array) -> Array:
 
 def _kurtosis(coefs: Array) -> Array:
     """Fourth moments of coefficients (patches, channels, n) over those of normal numbers."""
-    squares = np.maximum(np.mean(coefs**2, axis=0), 1e-300)
-    return np.mean(coefs**4, axis=0) / (3 * squares**2)
+    with np.errstate(divide="ignore", invalid="ignore"):  # NaN where all coefficients are zero
+        return np.mean(coefs**4, axis=0) / (3 * np.maximum(np.mean(coefs**2, axis=0), 1e-300) ** 2)
 
 
 def _mixtures(covariance: Array) -> tuple[Array, Array, Array]:
