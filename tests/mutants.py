@@ -1918,9 +1918,16 @@ MUTANTS = [
     Mutant(
         "a second Ctrl-C ends what the first one saves",
         "cli/messages.py",
-        "        if not state.are_held:\n",
-        "        if True:\n",
+        "        if state.are_held:\n",
+        "        if False:\n",
         ("cli/test_models.py::test_an_interruption_while_a_model_is_saved_waits",),
+    ),
+    Mutant(
+        "learning ends though the handler of a caller lets it go on",
+        "cli/messages.py",
+        "        state.are_held = state.is_interrupted = False  # that",
+        "        # that",
+        ("cli/test_models.py::test_a_handler_of_the_caller_may_let_learning_go_on",),
     ),
     Mutant(
         "a path compares errors that grow with the number of signals",
