@@ -109,7 +109,7 @@ def _estimate() -> Iterator[dict]:
     runs = {"estimate": lambda: kf.estimate_noise(noisy), "denoise": lambda: kf.denoise(noisy, 25)}
     times = least_seconds(runs, 1)
     fraction = times["estimate"] / times["denoise"]
-    yield _row("cost of estimating the noise, 512 x 512", 100 * fraction, "% of denoising", 3)
+    yield _row("cost of estimating the noise, 512 x 512", 100 * fraction, "% of denoising", 15)
 
 
 def _missing() -> Iterator[dict]:
