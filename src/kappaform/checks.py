@@ -55,7 +55,7 @@ def as_real_array(values: Any, name: str) -> npt.NDArray[Any]:
     if hasattr(values, "toarray"):  # SciPy sparse matrices and arrays
         raise TypeError(f"{name} is sparse: pass a dense array, {name}.toarray().")
     if isinstance(values, str) and _is_text_of_number(values):
-        raise TypeError(f"{name}={values!r} is a string: give a number, {name}={values.strip()}.")
+        raise TypeError(f"{name}={values!r} is a string, not a number: leave out the quotes.")
     if isinstance(values, os.PathLike) or (isinstance(values, str) and Path(values).suffix):
         reader = "kappaform.load" if name == "transform" else "skimage.io.imread or numpy.load"
         raise TypeError(

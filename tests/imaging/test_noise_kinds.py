@@ -221,7 +221,7 @@ def test_a_class_is_no_noise(kind, example, tmp_path):
     ],
 )
 def test_a_string_is_no_number(call, told):
-    with pytest.raises(TypeError, match=f"{told}: give a number, "):
+    with pytest.raises(TypeError, match=f"{told}, not a number: leave out the quotes"):
         call()
 
 

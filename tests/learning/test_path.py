@@ -180,7 +180,9 @@ def test_only_a_method_with_a_bound_has_a_path(photo_patches, method):
 
 @pytest.mark.parametrize("bounds", [["a"], "2", None, [1.0, None], [2j]])
 def test_bounds_that_are_no_numbers_are_rejected(photo_patches, bounds):
-    with pytest.raises(TypeError, match=r"max_conditions has dtype .* real numbers"):
+    with pytest.raises(
+        TypeError, match=r"max_conditions(='2' is a string| has dtype .* real numbers)"
+    ):
         kf.condition_path(photo_patches, bounds)
 
 
