@@ -170,6 +170,15 @@ def test_held_out_pixels_have_no_part_in_where_rounds_start(rng):
     np.testing.assert_array_equal(one[known & ~held], given[known & ~held])
 
 
+def test_a_channel_whose_only_known_pixels_are_held_out_starts_at_the_first_guess(rng):
+    given, known = rng.random((3, 20, 20)), rng.random((3, 20, 20)) < 0.5
+    known[1] = False
+    known[1, 3, 4] = True
+    start = start_without(given, known, known & (np.arange(3) == 1)[:, None, None], [1, 5, 5], True)
+    assert np.isfinite(start).all()
+    np.testing.assert_array_equal(start[1], given[1])
+
+
 @pytest.mark.parametrize(("missing", "left"), [(0.5, 0.1), (0.8, 0.4)])
 def test_texture_that_averages_lose_is_found_again(missing, left):
     rows, columns = np.indices((96, 96))

@@ -33,9 +33,15 @@ def start_without(
     """A first guess that uses nothing of the held-out pixels: else their first error is too small.
 
     Far from all known pixels the guess is kept: it comes from half the size, or hardly matters.
+    So is that of a channel of which nothing else is known.
     """
+    if joint:
+        each = zip(given, known, held, strict=True)
+        return np.stack([start_without(*some, sizes, False) for some in each])
     used = known & ~held
-    guess = guess_of(given, used, joint)[0].astype(given.dtype)
+    if not used.any():
+        return given
+    guess = first_guess(given, used)[0].astype(given.dtype)
     return np.where(used | far_from_known(known, sizes), given, guess)
 
 
