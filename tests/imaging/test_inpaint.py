@@ -234,6 +234,19 @@ def test_filling_commutes_with_scaling_and_shifting(filled):
     )
 
 
+@pytest.mark.parametrize("exponent", [-1000, -540, 540, 980])
+def test_squares_beyond_float64_do_not_matter(exponent, filled):
+    scaled = kf.inpaint(np.ldexp(PICTURE, exponent), MASK)
+    np.testing.assert_array_equal(scaled, np.ldexp(filled, exponent))
+
+
+def test_colours_of_any_scale_are_filled(rng):
+    colours = rng.random((24, 24, 3))
+    options = {"mask": MASK[:24, :24], "channel_axis": -1, "quality": "fast"}
+    scaled = kf.inpaint(np.ldexp(colours, 700), **options)
+    np.testing.assert_array_equal(scaled, np.ldexp(kf.inpaint(colours, **options), 700))
+
+
 @pytest.mark.parametrize("n_threads", [1, 3])
 def test_any_number_of_threads_gives_the_same_bits(n_threads, filled, monkeypatch):
     monkeypatch.setenv("KAPPAFORM_NUM_THREADS", str(n_threads))
@@ -419,6 +432,17 @@ def test_denoising_does_not_use_hidden_values_and_fills_them():
     assert error(one, PICTURE, ~MASK) < 0.8 * error(noisy, PICTURE, ~MASK)
     guess, _ = first_guess(noisy, ~MASK)
     assert error(one, PICTURE, MASK) < 0.9 * error(guess, PICTURE, MASK)
+
+
+@pytest.mark.parametrize(("exponent", "shift"), [(-400, 0.0), (400, 0.0), (0, 1e6), (0, 1e9)])
+def test_denoising_around_holes_commutes_with_scaling_and_shifting(exponent, shift):
+    noisy = kf.add_noise(PICTURE, 10)
+    here = kf.denoise(noisy, 10, mask=MASK, quality="fast")
+    there = kf.denoise(
+        np.ldexp(noisy, exponent) + shift, np.ldexp(10.0, exponent), mask=MASK, quality="fast"
+    )
+    # Single precision of groups; the largest shift leaves seven digits after the point.
+    np.testing.assert_allclose(np.ldexp(there - shift, -exponent), here, rtol=0, atol=1e-3)
 
 
 def test_one_call_is_better_than_filling_and_denoising_in_turn():

@@ -22,9 +22,15 @@ def first_guess(image: NDArray, known: NDArray) -> tuple[NDArray, float]:
     others = totals - own
     counted = known & (others > own / 2)
     if not counted.any():
-        return guess + centre, float(np.std(image[known]))
+        return guess + centre, _root_mean_square(values[known])
     errors = values[counted] - (sums[counted] - own * values[counted]) / others[counted]
-    return guess + centre, math.sqrt(float(np.mean(errors**2)))
+    return guess + centre, _root_mean_square(errors)
+
+
+def _root_mean_square(values: NDArray) -> float:
+    """Of values whose squares may be beyond float64: a power of two changes no digit."""
+    exponent = int(np.frexp(np.abs(values).max())[1])
+    return math.ldexp(math.sqrt(float(np.mean(np.ldexp(values, -exponent) ** 2))), exponent)
 
 
 def start_without(
@@ -56,7 +62,7 @@ def guess_of(image: NDArray, known: NDArray, joint: bool) -> tuple[NDArray, floa
     if not joint:
         return first_guess(image, known)
     guesses, errors = zip(*map(first_guess, image, known), strict=True)
-    return np.stack(guesses), math.sqrt(np.mean(np.square(errors)))
+    return np.stack(guesses), _root_mean_square(np.array(errors))
 
 
 def _averages(values: NDArray, weights: NDArray) -> tuple[NDArray, NDArray, NDArray]:
