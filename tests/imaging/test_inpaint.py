@@ -21,6 +21,7 @@ from kappaform.imaging.cleaning.first_guess import (
 from kappaform.imaging.cleaning.groups import Groups
 from kappaform.imaging.components import Component
 from kappaform.imaging.denoise import Denoised
+from kappaform.imaging.noise.estimate import UNSURE
 from kappaform.imaging.options import Options
 
 cases = pytest.mark.parametrize(("shape", "search"), CASES.values(), ids=CASES.keys())
@@ -529,8 +530,18 @@ def test_noise_can_be_estimated_without_any_complete_block():
     mask = np.random.default_rng(0).random(flat.shape) < 0.5
     found = kf.denoise_with_details(flat, mask=mask, quality="fast")
     assert found.sigma == pytest.approx(3, rel=0.1)
+    assert np.ndim(found.noise.sigma) == 0  # as of any grey image
     with pytest.raises(ValueError, match="too few areas without missing pixels"):
         kf.denoise(flat, noise="shot", mask=mask)
+
+
+def test_an_estimate_from_neighbouring_pixels_says_that_it_is_unsure(caplog):
+    """Texture counts as noise there, and a noise that is given has confidence 1."""
+    caplog.set_level("INFO", logger="kappaform")
+    found = kf.denoise_with_details(PICTURE, mask=MASK, quality="fast").noise
+    assert found.confidence < UNSURE
+    assert found.evidence == masked.AROUND_HOLES
+    assert any(found.evidence in each.message for each in caplog.records)
 
 
 def test_patches_with_holes_are_not_learned_from(monkeypatch):
