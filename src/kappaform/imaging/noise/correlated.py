@@ -125,7 +125,16 @@ class Correlated(Noise):
             matrix = np.reshape(rows, (*array.shape[:2], *rows[0].shape))
         else:
             matrix = covariance_of(array, patch_shape)
-        check_covariance("autocovariance", matrix)
+        try:
+            check_covariance("autocovariance", matrix)
+        except ValueError as error:
+            farthest = max(array.shape[-len(patch_shape) :]) // 2
+            if max(patch_shape) <= farthest + 1:
+                raise
+            raise ValueError(
+                f"{error} It ends at a distance of {farthest}, and patches have the shape "
+                f"{patch_shape}: give patch_size={farthest + 1} or less."
+            ) from error
         return matrix
 
     def among(self, channels: list[int], n_channels: int) -> Correlated:
