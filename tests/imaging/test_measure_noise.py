@@ -118,7 +118,7 @@ def test_measured_noise_is_a_covariance_for_every_usual_patch(rng):
     noise = kf.measure_noise(frames)
     for side in (4, 11, 16):
         assert noise.mixed(np.ones(1), (side, side))[0] > 0  # rejects what is not positive
-    with pytest.raises(ValueError, match=r"It ends at a distance of 15, .*: give patch_size=16 or"):
+    with pytest.raises(ValueError, match=r"distance of 15, .*: a patch_size of at most 16"):
         noise.mixed(np.ones(1), (32, 32))
 
 

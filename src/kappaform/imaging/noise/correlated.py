@@ -132,8 +132,8 @@ class Correlated(Noise):
             if max(patch_shape) <= farthest + 1:
                 raise
             raise ValueError(
-                f"{error} It ends at a distance of {farthest}, and patches have the shape "
-                f"{patch_shape}: give patch_size={farthest + 1} or less."
+                f"{error} It is 0 beyond a distance of {farthest}, which patches of shape "
+                f"{patch_shape} exceed: a patch_size of at most {farthest + 1} does not."
             ) from error
         return matrix
 
