@@ -157,7 +157,11 @@ def is_rough(details: Any, dtype: np.dtype) -> bool:
 
 
 def warn_about_units(
-    values: NDArray, source: Path, value_range: Any, sigma: float | None = None
+    values: NDArray,
+    source: Path,
+    value_range: Any,
+    sigma: float | None = None,
+    clipped: str = "which are clipped",
 ) -> None:
     """Warn about numbers that cannot be meant in values of the file, but on another scale."""
     if sigma is None and not value_range:
@@ -171,7 +175,7 @@ def warn_about_units(
     if value_range and excludes_most(value_range, values):
         messages.warn(
             f"--value-range {value_range[0]:g} {value_range[1]:g} excludes most values of "
-            f"{source}, {low:g} to {high:g}, which are clipped: give it in values of the file."
+            f"{source}, {low:g} to {high:g}, {clipped}: give it in values of the file."
         )
 
 
