@@ -61,6 +61,7 @@ class Correlated(Noise):
     stabiliser: Shot | Varying | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if (self.covariance is None) == (self.autocovariance is None):
             raise ValueError(
                 "Correlated needs covariance (of a patch) or autocovariance (over distances), and "
