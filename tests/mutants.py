@@ -1686,6 +1686,13 @@ MUTANTS = [
         (f"{INPAINT}::test_held_out_pixels_have_no_part_in_where_rounds_start",),
     ),
     Mutant(
+        "estimates around holes lose an offset's digits",
+        "imaging/cleaning/holes.py",
+        ".reshape(shape).astype(np.float64)",
+        ".reshape(shape)",
+        (f"{INPAINT}::test_denoising_around_holes_commutes_with_scaling_and_shifting",),
+    ),
+    Mutant(
         "rounds go on whatever the held-out pixels show",
         "imaging/cleaning/fill_rounds.py",
         "return self.n_worse < self.patience or self.n_rounds < self.least_rounds",
