@@ -1681,9 +1681,16 @@ MUTANTS = [
     Mutant(
         "held-out pixels are in the first guess",
         "imaging/cleaning/first_guess.py",
-        "used = known & ~held\n    guess",
-        "used = known\n    guess",
+        "used = known & ~held",
+        "used = known",
         (f"{INPAINT}::test_held_out_pixels_have_no_part_in_where_rounds_start",),
+    ),
+    Mutant(
+        "estimates around holes lose an offset's digits",
+        "imaging/cleaning/holes.py",
+        ".reshape(shape).astype(np.float64)",
+        ".reshape(shape)",
+        (f"{INPAINT}::test_denoising_around_holes_commutes_with_scaling_and_shifting",),
     ),
     Mutant(
         "rounds go on whatever the held-out pixels show",

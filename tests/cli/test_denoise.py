@@ -114,7 +114,7 @@ def test_pages_are_a_stack_a_volume_or_a_movie_as_declared(folder, capsys, suffi
     pages = np.stack([noisy(seed)[:20, :16] for seed in range(5)])
     put(f"a{suffix}", pages)
     if suffix == ".npy":  # nothing says what its axes are
-        assert "add --stack to denoise each on its own" in rejected(capsys, "denoise", "a.npy")
+        assert "add --stack if each is an image of its own" in rejected(capsys, "denoise", "a.npy")
     frames = {"stack_axis": 0, "movie": True}
     for option, axes in (("--stack", {"stack_axis": 0}), ("--volume", {}), ("--movie", frames)):
         words = ["denoise", f"a{suffix}", option, "--sigma", 15, "--patch-size", 3]

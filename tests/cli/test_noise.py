@@ -14,6 +14,7 @@ from skimage.data import camera
 import kappaform as kf
 from kappaform.cli.words import line_of as line_of_record
 from kappaform.image_files import as_stored, read_image
+from kappaform.imaging.masked import AROUND_HOLES
 from kappaform.imaging.noise.shot import GROWS
 
 CLEAN = camera()[:256, 100:356].astype(float)
@@ -339,7 +340,7 @@ def test_json_says_how_certain_the_noise_is(capsys):
     assert (record["noise_confidence"], record["noise_evidence"]) == ([1.0], [""])
 
 
-def test_of_a_variance_that_grows_with_brightness_shot_noise_is_to_try():
+def test_what_to_try_is_what_the_reason_for_a_doubt_leaves():
     def doubt(evidence):
         noises = {"noise": [{"kind": "white"}], "sigma": 1.0, "noise_estimated": True}
         sizes = {"width": 9, "height": 9, "n_pages": 1, "unchanged": False, "seconds": 1.0}
@@ -348,6 +349,7 @@ def test_of_a_variance_that_grows_with_brightness_shot_noise_is_to_try():
         return line_of_record(noises | sizes | other | about, verbose=False)
 
     assert f"unsure: {GROWS}; try --noise shot)" in doubt(GROWS)
+    assert f"unsure: {AROUND_HOLES}; try --sigma)" in doubt(AROUND_HOLES)
     assert "unsure: other; try --sigma or --noise correlated)" in doubt("other")
 
 

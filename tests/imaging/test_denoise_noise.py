@@ -10,6 +10,7 @@ from skimage import data
 
 import kappaform as kf
 from kappaform import Correlated, Shot, Varying, White
+from kappaform.imaging.components import levels_of
 
 KERNEL = np.array([[1.0, 2.0, 1.0], [2.0, 4.0, 2.0], [1.0, 2.0, 1.0]]) / 16
 BLURRED = correlate2d(KERNEL, KERNEL) / (KERNEL**2).sum()  # of variance 1
@@ -373,3 +374,8 @@ def test_the_noise_of_dask_images_is_estimated_and_learned_from(camera):
         assert [str(noise) for noise in found.noise] == [str(noise) for noise in expected.noise]
         for cleaned, other in zip(found.image.compute(), expected.image, strict=True):
             assert psnr(camera, cleaned) == pytest.approx(psnr(camera, other), abs=0.02)
+
+
+def test_the_mean_brightness_of_a_large_colour_image_is_summed_in_double_precision():
+    image = np.full((1, 2000, 2000, 3), 100.3, np.float32)  # in single precision: 95.6
+    assert levels_of([Shot(1.0)], image) == pytest.approx(np.sqrt(100.3), rel=1e-6)

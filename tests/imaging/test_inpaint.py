@@ -21,6 +21,7 @@ from kappaform.imaging.cleaning.first_guess import (
 from kappaform.imaging.cleaning.groups import Groups
 from kappaform.imaging.components import Component
 from kappaform.imaging.denoise import Denoised
+from kappaform.imaging.noise.estimate import UNSURE
 from kappaform.imaging.options import Options
 
 cases = pytest.mark.parametrize(("shape", "search"), CASES.values(), ids=CASES.keys())
@@ -170,6 +171,15 @@ def test_held_out_pixels_have_no_part_in_where_rounds_start(rng):
     np.testing.assert_array_equal(one[known & ~held], given[known & ~held])
 
 
+def test_a_channel_whose_only_known_pixels_are_held_out_starts_at_the_first_guess(rng):
+    given, known = rng.random((3, 20, 20)), rng.random((3, 20, 20)) < 0.5
+    known[1] = False
+    known[1, 3, 4] = True
+    start = start_without(given, known, known & (np.arange(3) == 1)[:, None, None], [1, 5, 5], True)
+    assert np.isfinite(start).all()
+    np.testing.assert_array_equal(start[1], given[1])
+
+
 @pytest.mark.parametrize(("missing", "left"), [(0.5, 0.1), (0.8, 0.4)])
 def test_texture_that_averages_lose_is_found_again(missing, left):
     rows, columns = np.indices((96, 96))
@@ -223,6 +233,19 @@ def test_filling_commutes_with_scaling_and_shifting(filled):
         rtol=0,
         atol=1e-8,  # 0.01 grey levels
     )
+
+
+@pytest.mark.parametrize("exponent", [-1000, -540, 540, 980])
+def test_squares_beyond_float64_do_not_matter(exponent, filled):
+    scaled = kf.inpaint(np.ldexp(PICTURE, exponent), MASK)
+    np.testing.assert_array_equal(scaled, np.ldexp(filled, exponent))
+
+
+def test_colours_of_any_scale_are_filled(rng):
+    colours = rng.random((24, 24, 3))
+    options = {"mask": MASK[:24, :24], "channel_axis": -1, "quality": "fast"}
+    scaled = kf.inpaint(np.ldexp(colours, 700), **options)
+    np.testing.assert_array_equal(scaled, np.ldexp(kf.inpaint(colours, **options), 700))
 
 
 @pytest.mark.parametrize("n_threads", [1, 3])
@@ -412,6 +435,17 @@ def test_denoising_does_not_use_hidden_values_and_fills_them():
     assert error(one, PICTURE, MASK) < 0.9 * error(guess, PICTURE, MASK)
 
 
+@pytest.mark.parametrize(("exponent", "shift"), [(-400, 0.0), (400, 0.0), (0, 1e9)])
+def test_denoising_around_holes_commutes_with_scaling_and_shifting(exponent, shift):
+    noisy = kf.add_noise(PICTURE, 10)
+    here = kf.denoise(noisy, 10, mask=MASK, quality="fast")
+    there = kf.denoise(
+        np.ldexp(noisy, exponent) + shift, np.ldexp(10.0, exponent), mask=MASK, quality="fast"
+    )
+    # A shift rounds the values; that may decide which patch joins a group.
+    assert error(np.ldexp(there - shift, -exponent), here) < (0.1 if shift else 1e-12)
+
+
 def test_one_call_is_better_than_filling_and_denoising_in_turn():
     clean = astronaut()[:96, 180:276, 1].astype(np.float64)
     noisy, mask = kf.add_noise(clean, 20), np.random.default_rng(1).random(clean.shape) < 0.5
@@ -496,8 +530,18 @@ def test_noise_can_be_estimated_without_any_complete_block():
     mask = np.random.default_rng(0).random(flat.shape) < 0.5
     found = kf.denoise_with_details(flat, mask=mask, quality="fast")
     assert found.sigma == pytest.approx(3, rel=0.1)
+    assert np.ndim(found.noise.sigma) == 0  # as of any grey image
     with pytest.raises(ValueError, match="too few areas without missing pixels"):
         kf.denoise(flat, noise="shot", mask=mask)
+
+
+def test_an_estimate_from_neighbouring_pixels_says_that_it_is_unsure(caplog):
+    """Texture counts as noise there, and a noise that is given has confidence 1."""
+    caplog.set_level("INFO", logger="kappaform")
+    found = kf.denoise_with_details(PICTURE, mask=MASK, quality="fast").noise
+    assert found.confidence < UNSURE
+    assert found.evidence == masked.AROUND_HOLES
+    assert any(found.evidence in each.message for each in caplog.records)
 
 
 def test_patches_with_holes_are_not_learned_from(monkeypatch):

@@ -89,11 +89,37 @@ def test_a_delay_between_channels_has_its_direction(rng):
     assert_allclose(covariance[1, 0, 2, 0], found[0, 1, 17, 15])
 
 
+def test_half_precision_is_measured_as_double(rng):
+    frames = [each.astype(np.float16) for each in burst(rng)]
+    as_double = kf.measure_noise([each.astype(np.float64) for each in frames])
+    noise = kf.measure_noise(frames)
+    assert noise.evidence == as_double.evidence
+    assert_allclose(noise.sigma, as_double.sigma, rtol=1e-6)
+
+
+def test_the_offset_of_large_colour_frames_is_summed_in_double_precision(rng):
+    dark = np.full((1000, 1000, 3), 100.3, np.float32)
+    dark[::2] += 1  # in single precision, their mean is 101.6
+    frames = [flat(rng, light)[..., np.newaxis] * [1, 1, 1] for light in (50, 500)]
+    noise = kf.measure_noise(frames, dark=[dark], frames="flat", channel_axis=-1)
+    assert_allclose(noise.stabiliser.offset, 100.8, rtol=1e-6)
+
+
+def test_a_tile_without_light_and_noise_is_no_division_by_zero(rng):
+    """In 8 bits, a camera may store black as 0, below the light that the noise ends at."""
+    photons = [rng.poisson(SCENE / 4) for _ in range(4)]
+    frames = [(10 + 2 * each).clip(0, 255).astype(np.uint8) for each in photons]
+    noise = kf.measure_noise(frames, dark=[np.zeros((64, 64), np.uint8)] * 2)
+    assert_allclose((noise.gain, noise.read_noise), (2, 0), atol=0.1)
+
+
 def test_measured_noise_is_a_covariance_for_every_usual_patch(rng):
     frames = [SCENE + 4 * gaussian_filter(rng.standard_normal(SCENE.shape), 1.5) for _ in range(2)]
     noise = kf.measure_noise(frames)
     for side in (4, 11, 16):
         assert noise.mixed(np.ones(1), (side, side))[0] > 0  # rejects what is not positive
+    with pytest.raises(ValueError, match=r"distance of 15, .*: a patch_size of at most 16"):
+        noise.mixed(np.ones(1), (32, 32))
 
 
 def flat(rng, light):
@@ -188,10 +214,23 @@ def test_frames_of_a_movie_have_the_noise_of_an_image(rng):
         ([SCENE], {"frames": "darks"}, "frames='darks' is unknown"),
         ([SCENE, SCENE[::-1]], {"dark": [SCENE]}, "dark frames are used with a burst or flat"),
         ([SCENE, np.stack([SCENE] * 3, -1)[..., :2]], {}, "different numbers of channels|shape"),
-        ([np.full((4, 4), np.nan)], {}, "NaN"),
+        ([SCENE, np.full((4, 4), np.nan)], {}, r"images\[1\] contains NaN or inf: leave it out"),
+        (SCENE, {}, r"images has shape \(160, 192\), that of a single image: .*, \[images\]"),
+        ([SCENE], {"dark": SCENE}, r"dark has shape \(160, 192\), that of a single image"),
+        (
+            np.zeros((9, 9, 3)),
+            {"channel_axis": -1},
+            r"images has shape \(9, 9, 3\), that of a single",
+        ),
         ([np.zeros((9, 9, 9))], {}, "give planes"),
     ],
 )
 def test_what_cannot_be_measured_is_named(arguments, options, message):
     with pytest.raises(ValueError, match=message):
         kf.measure_noise(arguments, **options)
+
+
+@pytest.mark.parametrize("images", [None, 3, "burst/"])
+def test_what_is_no_sequence_of_images_is_named(images):
+    with pytest.raises(TypeError, match=f"images={images!r}: give a sequence of images"):
+        kf.measure_noise(images)

@@ -1,6 +1,7 @@
 """Kinds of noise: what they promise of themselves, and what they refuse."""
 
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -479,3 +480,13 @@ def test_channels_are_as_certain_as_the_least_certain_of_them():
 
 def test_a_noise_that_is_given_is_certain():
     assert (White(1.0).confidence, White(1.0).evidence) == (1.0, "")
+
+
+@pytest.mark.parametrize("make", [partial(White, 1.0), partial(Correlated, np.eye(4))])
+def test_how_sure_a_noise_is_must_be_a_probability_and_a_text(make):
+    for value in (2, -0.1, np.nan, "a", None, True):
+        with pytest.raises(ValueError, match=f"confidence={value!r}: give a number from 0 to 1"):
+            make(confidence=value)
+    with pytest.raises(TypeError, match="evidence=3: give a text"):
+        make(evidence=3)
+    assert make(confidence=np.float32(0.5), evidence="seen").confidence == 0.5

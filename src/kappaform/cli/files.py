@@ -152,8 +152,8 @@ def picture_with_pages(path: Path, arguments: Namespace, leaves_holes: bool = Fa
         picture = picture._replace(metadata=metadata)
     if picture.has_pages and not picture.page_axes and not declared:
         raise ValueError(
-            f"{path} has pages, shape {picture.pixels.shape}: add --stack to denoise each on its "
-            "own, --movie if they are frames, or --volume if they are slices of one volume."
+            f"{path} has pages, shape {picture.pixels.shape}: add --stack if each is an image "
+            "of its own, --movie if they are frames, or --volume if they are slices of one volume."
         )
     return picture
 

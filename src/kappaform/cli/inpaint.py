@@ -39,7 +39,8 @@ def inpaint(arguments: Namespace) -> None:
         filled = stack
     else:
         if not missing.all():
-            warn_about_units(stack[~missing], source, arguments.value_range)
+            clipped = "and filled ones are clipped to it"
+            warn_about_units(stack[~missing], source, arguments.value_range, clipped=clipped)
         with messages.warnings_about(source, target):
             filled = as_stored(_filled(picture, along, missing, arguments), stack.dtype)
         np.copyto(filled, stack, where=~missing)  # exactly, whatever their type

@@ -60,6 +60,9 @@ _ADVICE: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"give sigma(?: or noise)?(?![\w=])": "give --sigma",
     r"inpaint\(image\) and denoise\(.*": "kappaform inpaint fills NaN, and inf with --nodata inf; "
     "kappaform denoise leaves them as they are with --nodata nan, or --nodata inf.",
+    "A mask is True where pixels are missing, ~mask inverts it": (
+        "What is black in a mask is known; invert it if it marks what is"
+    ),
     "or None to leave it free": "or none to leave it free",
     r"\bimages\[(\d+)\](?: \(counted from 0\))?": lambda found: f"image {int(found[1]) + 1}",
     r"\bdark\[(\d+)\]": lambda found: f"--dark image {int(found[1]) + 1}",

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 import kappaform as kf
 from kappaform.cli import messages
 from kappaform.imaging.axes import doubt_about_sigma
+from kappaform.imaging.masked import AROUND_HOLES
 from kappaform.imaging.noise.estimate import UNSURE
 from kappaform.imaging.noise.shot import GROWS
 from kappaform.imaging.options import excludes_most
@@ -98,13 +99,17 @@ def noise_facts(noise: Any, n_channels: int, patch_shape: tuple[int, ...]) -> di
     return facts
 
 
+_REMEDY = "--sigma or --noise correlated"  # of any other doubt about an estimate
+
+
 def _doubt(record: dict[str, Any]) -> str:
     """That the noise was estimated; if that is uncertain, why, and what to try."""
     pairs = zip(record["noise_confidence"], record["noise_evidence"], strict=True)
     confidence, evidence = min(pairs)
     if confidence >= UNSURE:
         return " (estimated)"
-    remedy = "--noise shot" if GROWS in evidence else "--sigma or --noise correlated"
+    remedies = {GROWS: "--noise shot", AROUND_HOLES: "--sigma"}
+    remedy = next((each for why, each in remedies.items() if why in evidence), _REMEDY)
     return f" (estimated; unsure: {evidence}; try {remedy})"
 
 
@@ -152,7 +157,11 @@ def is_rough(details: Any, dtype: np.dtype) -> bool:
 
 
 def warn_about_units(
-    values: NDArray, source: Path, value_range: Any, sigma: float | None = None
+    values: NDArray,
+    source: Path,
+    value_range: Any,
+    sigma: float | None = None,
+    clipped: str = "which are clipped",
 ) -> None:
     """Warn about numbers that cannot be meant in values of the file, but on another scale."""
     if sigma is None and not value_range:
@@ -166,7 +175,7 @@ def warn_about_units(
     if value_range and excludes_most(value_range, values):
         messages.warn(
             f"--value-range {value_range[0]:g} {value_range[1]:g} excludes most values of "
-            f"{source}, {low:g} to {high:g}, which are clipped: give it in values of the file."
+            f"{source}, {low:g} to {high:g}, {clipped}: give it in values of the file."
         )
 
 

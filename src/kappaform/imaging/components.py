@@ -211,7 +211,9 @@ def levels_of(noises: list[Noise], stack: Any) -> NDArray:
     """Standard deviation of the noise of each image and channel, at its mean brightness."""
     means = np.zeros((stack.shape[0], stack.shape[-1]))
     if not all(isinstance(each, White) for each in noises):
-        (means,) = computed(stack.mean(axis=tuple(range(1, stack.ndim - 1))))
+        # In single precision, sums over the pixels of a large colour image lose their last digits.
+        space = tuple(range(1, stack.ndim - 1))
+        (means,) = computed(stack.mean(axis=space, dtype=np.float64))
     return np.array([each.level(row) for each, row in zip(noises, means, strict=True)])
 
 

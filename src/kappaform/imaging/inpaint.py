@@ -15,7 +15,7 @@ from kappaform.imaging.cleaning.holes import Filling, filled
 from kappaform.imaging.components import place_of
 from kappaform.imaging.masked import filling_of
 from kappaform.imaging.masks import check_some_known, pixels_and_missing
-from kappaform.imaging.options import Options, Quality, excludes_most
+from kappaform.imaging.options import Options, Quality, excludes_most, of_ordinary_scale
 from kappaform.imaging.progress import Listener, Progress
 from kappaform.threads import single_threaded_blas
 
@@ -182,7 +182,8 @@ def _by_principal_components(
     """Channels with a mask in common, by the principal components of their known pixels."""
     given = values[known]
     mean = given.mean(axis=0)
-    basis = np.linalg.eigh((given - mean).T @ (given - mean))[1][:, ::-1]
+    deviations = of_ordinary_scale(given - mean)  # the basis is the same
+    basis = np.linalg.eigh(deviations.T @ deviations)[1][:, ::-1]
     rotated = (values - mean) @ basis
     components = list(np.moveaxis(rotated, -1, 0))
     found = filled(components, [known] * len(components), how, progress)

@@ -17,8 +17,8 @@ from kappaform.imaging.cleaning.first_guess import first_guess
 from kappaform.imaging.cleaning.holes import Filling, filled, reestimated
 from kappaform.imaging.components import Component
 from kappaform.imaging.masks import check_some_known, is_nan, pixels_and_missing
-from kappaform.imaging.noise.estimate import check_kind, noise_of
-from kappaform.imaging.noise.kinds import Noise, White
+from kappaform.imaging.noise.estimate import check_kind, log_estimate, noise_of
+from kappaform.imaging.noise.kinds import Noise, White, per_channel
 from kappaform.imaging.options import Options
 from kappaform.imaging.progress import Progress
 from kappaform.threads import single_threaded_blas
@@ -27,6 +27,10 @@ from kappaform.threads import single_threaded_blas
 _BLOCK_SIDES = {2: (32, 16), 3: (16, 8)}
 _LEAST_PIXELS = 4096  # in all blocks
 _LEAST_TRIPLES = 100
+#: Why an estimate from neighbouring pixels is in doubt. On eleven crops of 128 x 128 pixels, 30 %
+#: missing at random, it was right within a fifth for 5 of them with sigma 5, for 9 with sigma 20.
+AROUND_HOLES = "measured between neighbouring pixels, where texture counts as noise"
+_SURE_AROUND_HOLES = 0.5
 # How much less the variance of the noise is, per fraction of missing pixels near known ones: where
 # these are filled, and where they have been denoised. Then the weight of the estimate from groups,
 # and from which fraction on it and denoising twice count fully. The first and the last were chosen
@@ -98,7 +102,7 @@ def noises_around(
         if mosaic is not None:
             noises.append(noise_of(mosaic, kind, patch_shape))
         elif kind in (None, "white"):
-            noises.append(White(_from_triples(image, is_known)))
+            noises.append(_from_triples(image, is_known))
         else:
             raise ValueError(
                 f"noise={kind!r}: there are too few areas without missing pixels to estimate it; "
@@ -135,8 +139,8 @@ def _blocks(image: NDArray, counts: Sequence[int], sides: Sequence[int]) -> NDAr
     return image.reshape(-1, *image.shape[n_axes:])
 
 
-def _from_triples(image: NDArray, known: NDArray) -> NDArray:
-    """Standard deviation of white noise, for each channel, from second differences.
+def _from_triples(image: NDArray, known: NDArray) -> White:
+    """White noise of each channel, from second differences.
 
     Texture counts as noise here, so that the estimate is rough.
     """
@@ -152,7 +156,10 @@ def _from_triples(image: NDArray, known: NDArray) -> NDArray:
     every = np.concatenate(differences)
     if len(every) < _LEAST_TRIPLES:
         raise ValueError("there are too few known neighbours to estimate the noise: give sigma.")
-    return np.asarray(np.median(np.abs(every), axis=0) / 0.6745)
+    sigmas = (np.median(np.abs(every), axis=0) / 0.6745).tolist()
+    found = White(per_channel(sigmas), confidence=_SURE_AROUND_HOLES, evidence=AROUND_HOLES)
+    log_estimate(found)
+    return found
 
 
 def denoised_around_holes(

@@ -22,9 +22,15 @@ def first_guess(image: NDArray, known: NDArray) -> tuple[NDArray, float]:
     others = totals - own
     counted = known & (others > own / 2)
     if not counted.any():
-        return guess + centre, float(np.std(image[known]))
+        return guess + centre, _root_mean_square(values[known])
     errors = values[counted] - (sums[counted] - own * values[counted]) / others[counted]
-    return guess + centre, math.sqrt(float(np.mean(errors**2)))
+    return guess + centre, _root_mean_square(errors)
+
+
+def _root_mean_square(values: NDArray) -> float:
+    """Of values whose squares may be beyond float64: a power of two changes no digit."""
+    exponent = int(np.frexp(np.abs(values).max())[1])
+    return math.ldexp(math.sqrt(float(np.mean(np.ldexp(values, -exponent) ** 2))), exponent)
 
 
 def start_without(
@@ -33,9 +39,15 @@ def start_without(
     """A first guess that uses nothing of the held-out pixels: else their first error is too small.
 
     Far from all known pixels the guess is kept: it comes from half the size, or hardly matters.
+    So is that of a channel of which nothing else is known.
     """
+    if joint:
+        each = zip(given, known, held, strict=True)
+        return np.stack([start_without(*some, sizes, False) for some in each])
     used = known & ~held
-    guess = guess_of(given, used, joint)[0].astype(given.dtype)
+    if not used.any():
+        return given
+    guess = first_guess(given, used)[0].astype(given.dtype)
     return np.where(used | far_from_known(known, sizes), given, guess)
 
 
@@ -50,7 +62,7 @@ def guess_of(image: NDArray, known: NDArray, joint: bool) -> tuple[NDArray, floa
     if not joint:
         return first_guess(image, known)
     guesses, errors = zip(*map(first_guess, image, known), strict=True)
-    return np.stack(guesses), math.sqrt(np.mean(np.square(errors)))
+    return np.stack(guesses), _root_mean_square(np.array(errors))
 
 
 def _averages(values: NDArray, weights: NDArray) -> tuple[NDArray, NDArray, NDArray]:

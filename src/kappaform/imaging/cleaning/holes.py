@@ -80,7 +80,7 @@ def filled(
     guesses = [
         np.where(is_known, *pair) for is_known, *pair in zip(known, images, guesses, strict=True)
     ]
-    error = math.sqrt(sum(each**2 for each in errors))
+    error = math.hypot(*errors)
     if error == 0 or all(is_known.all() for is_known in known):
         progress(1.0)
         return list(guesses)
@@ -159,13 +159,15 @@ def reestimated(
         ]
         groups = _groups_on(how.device)(parts[2][0], search)
         of_search, *of_components = its.sections([1] * (1 + len(outs)))
-        groups.find(cast(parts[2][0], np.float32), of_search)
+        centres = [float(guide.mean()) for guide in parts[2]]
+        # In units of the noise, single precision is enough to compare patches.
+        groups.find(cast((parts[2][0] - centres[0]) / sigmas[0], np.float32), of_search)
         for c, (given, is_known, guide) in enumerate(zip(*parts, strict=True)):
-            centre, shape = float(guide.mean()), outs[c][tile.outer].shape
+            centre, shape = centres[c], outs[c][tile.outer].shape
             dtype = _precision(float(abs(guide - centre).max()) / sigmas[c])
             first, second = (cast((image - centre) / sigmas[c], dtype) for image in (guide, given))
             values = estimated(groups, first, second, is_known, _NOISE, True, of_components[c])
-            values = _on_host(values).reshape(shape) * sigmas[c] + centre
+            values = _on_host(values).reshape(shape).astype(np.float64) * sigmas[c] + centre
             outs[c][tile.inner] = values[tile.within]
     return outs
 

@@ -61,6 +61,7 @@ class Correlated(Noise):
     stabiliser: Shot | Varying | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if (self.covariance is None) == (self.autocovariance is None):
             raise ValueError(
                 "Correlated needs covariance (of a patch) or autocovariance (over distances), and "
@@ -125,7 +126,16 @@ class Correlated(Noise):
             matrix = np.reshape(rows, (*array.shape[:2], *rows[0].shape))
         else:
             matrix = covariance_of(array, patch_shape)
-        check_covariance("autocovariance", matrix)
+        try:
+            check_covariance("autocovariance", matrix)
+        except ValueError as error:
+            farthest = max(array.shape[-len(patch_shape) :]) // 2
+            if max(patch_shape) <= farthest + 1:
+                raise
+            raise ValueError(
+                f"{error} It is 0 beyond a distance of {farthest}, which patches of shape "
+                f"{patch_shape} exceed: a patch_size of at most {farthest + 1} does not."
+            ) from error
         return matrix
 
     def among(self, channels: list[int], n_channels: int) -> Correlated:

@@ -173,8 +173,7 @@ def noise_of(image: Any, kind: str | None, patch_shape: tuple[int, ...]) -> Nois
     else:
         details = [details_of(sample) for sample in samples]
         found = _noise_of(samples, details, kind, patch_shape)
-    told = (found, found.confidence, found.evidence)
-    _logger.info("estimated noise: %s (confidence %.2f: %s)", *told)
+    log_estimate(found)
     # In units of the samples: those of the image may have no room for a range.
     exponents = np.array([each.exponent for each in samples])
     ends = np.array([(each.lowest, each.highest) for each in samples])
@@ -192,6 +191,11 @@ def noise_of(image: Any, kind: str | None, patch_shape: tuple[int, ...]) -> Nois
             found,
         )
     return found
+
+
+def log_estimate(found: Noise) -> None:
+    told = (found, found.confidence, found.evidence)
+    _logger.info("estimated noise: %s (confidence %.2f: %s)", *told)
 
 
 def _noise_of(

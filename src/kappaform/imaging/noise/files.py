@@ -228,7 +228,9 @@ def _checked_camera(camera: Camera) -> Camera:
     if iso is not None and not (is_number and 0 < iso < math.inf):
         raise ValueError(f"iso={iso!r:.60}: give a positive number, or None.")
     try:
-        is_valid = dtype is None or np.dtype(str(dtype)).kind in "uif"
+        # NumPy also reads lists of types, as Python.
+        is_simple = re.fullmatch(r"[<>=|]?(u?int|float|[uif])\d*", str(dtype))
+        is_valid = dtype is None or bool(is_simple and np.dtype(str(dtype)))
     except TypeError:
         is_valid = False
     if not is_valid:
@@ -260,7 +262,8 @@ def _noise(described: Any, kinds: tuple[str, ...] = tuple(_KINDS)) -> Any:
 def _parameter(name: str, value: Any) -> Any:
     if name == "stabiliser":
         return _noise(value, ("shot", "varying"))
-    return _numbers(name, value)[()]
+    array = _numbers(name, value)
+    return array if array.ndim else float(array)
 
 
 def _numbers(name: str, value: Any) -> Array:

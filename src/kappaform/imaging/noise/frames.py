@@ -8,6 +8,7 @@ What is left is described by the simplest model that fits (`model_of`).
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, get_args
@@ -17,7 +18,7 @@ import numpy.typing as npt
 
 from kappaform.checks import Array, as_real_array, check_choice
 from kappaform.errors import warn
-from kappaform.imaging.axes import check_finite, checked_axes
+from kappaform.imaging.axes import checked_axes
 from kappaform.imaging.noise.estimate import noise_of
 from kappaform.imaging.noise.kinds import Noise
 from kappaform.imaging.noise.measured import Field, model_of
@@ -107,14 +108,15 @@ def measure_noise(
         fields = [field for group in groups for field in _fields(group)]
         if black:
             fields += _fields(black)
-        offset = np.mean([each.mean(axis=(0, 1)) for each in black], axis=0) if black else None
+        means = [each.mean(axis=(0, 1), dtype=np.float64) for each in black]
+        offset = np.mean(means, axis=0) if black else None
         return model_of(fields, offset, _in_words(groups, len(bright), len(black)))
 
 
 def _planes(images: Any, channel_axis: int | None, name: str) -> list[Array]:
     """The images with their channels last, or one channel."""
     planes = []
-    for number, image in enumerate(images):
+    for number, image in enumerate(_several(images, channel_axis, name)):
         pixels = as_real_array(image, f"{name}[{number}]")
         plane = checked_axes(pixels.shape, channel_axis).to_stack(pixels)[0]
         if plane.ndim != 3:
@@ -122,9 +124,27 @@ def _planes(images: Any, channel_axis: int | None, name: str) -> list[Array]:
                 f"{name}[{number}] has shape {pixels.shape}: give planes; slices of a volume are "
                 "separate images."
             )
-        check_finite(np.asarray(plane.min()), np.asarray(plane.max()))
-        planes.append(plane)
+        if not np.isfinite([plane.min(), plane.max()]).all():
+            raise ValueError(
+                f"{name}[{number}] contains NaN or inf: leave it out, or cut all images to a part "
+                "whose values are finite."
+            )
+        is_half = plane.dtype == np.float16  # whose sums overflow
+        planes.append(plane.astype(np.float32) if is_half else plane)
     return planes
+
+
+def _several(images: Any, channel_axis: int | None, name: str) -> Any:
+    """A sequence of images; a single one is rejected, whose rows are none."""
+    if isinstance(images, str | os.PathLike) or not hasattr(images, "__iter__"):
+        raise TypeError(f"{name}={images!r}: give a sequence of images, arrays of their pixels.")
+    shape = getattr(images, "shape", ())
+    if len(shape) == (2 if channel_axis is None else 3):
+        raise ValueError(
+            f"{name} has shape {tuple(shape)}, that of a single image: give a sequence of images, "
+            f"[{name}] for one."
+        )
+    return images
 
 
 def _in_words(groups: list[list[Array]], n_images: int, n_dark: int) -> str:

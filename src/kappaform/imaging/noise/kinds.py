@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kappaform.checks import Array, as_real_array
+from kappaform.checks import Array, as_real_array, is_number
 from kappaform.imaging.noise import stabilise
 
 ROUNDING = 1e-6  # how far a computed covariance may be from symmetric or positive, relatively
@@ -36,6 +36,12 @@ class Noise:
 
     confidence: float = field(default=1.0, kw_only=True, repr=False)
     evidence: str = field(default="", kw_only=True, repr=False)
+
+    def __post_init__(self) -> None:
+        if not is_number(self.confidence) or not 0 <= self.confidence <= 1:
+            raise ValueError(f"confidence={self.confidence!r}: give a number from 0 to 1.")
+        if not isinstance(self.evidence, str):
+            raise TypeError(f"evidence={self.evidence!r}: give a text.")
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -134,6 +140,7 @@ class White(Noise):
     correlation: Array | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _check_numbers("sigma", self.sigma, least=0)
         if self.correlation is not None:
             matrix = np.asarray(self.correlation)
@@ -204,6 +211,7 @@ class Shot(Noise):
     offset: float | Array = 0.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _check_numbers("gain", self.gain, above=0)
         _check_numbers("read_noise", self.read_noise, least=0)
         _check_numbers("offset", self.offset)
@@ -258,6 +266,7 @@ class Varying(Noise):
     sigma: Array
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         points, sizes = (np.asarray(each, np.float64) for each in (self.brightness, self.sigma))
         if points.shape != sizes.shape or points.ndim not in (1, 2) or points.shape[-1] < 2:
             raise ValueError(

@@ -182,7 +182,7 @@ def _autocovariance(fields: list[Field], levels: Noise) -> Array:
     pairs = np.zeros(products.shape)
     for field in fields:
         sizes = _pixel_levels(levels, field.brightness)
-        units = field.residual / np.maximum(sizes, 1e-3 * sizes.max())
+        units = field.residual / np.maximum(sizes, 1e-3 * sizes.max() or 1.0)  # 0: all is clipped
         units[field.clipped] = 0
         size = [n + r for n, r in zip(units.shape[:2], reach, strict=True)]
         for values, total in ((units, products), (~field.clipped, pairs)):
