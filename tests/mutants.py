@@ -1777,9 +1777,16 @@ MUTANTS = [
     Mutant(
         "the guide of Wiener's rule has nothing of the halves",
         "imaging/cleaning/stages.py",
-        "    guide = with_smooth_part(guide, half)\n",
-        "",
+        "rule, bounds, kernels, half, first)",
+        "rule, bounds, kernels, None, first)",
         ("imaging/test_scales.py::test_both_estimates_take_what_is_smooth_from_the_half",),
+    ),
+    Mutant(
+        "groups follow a Wiener filter, in which texture fades",
+        "imaging/cleaning/stages.py",
+        "two_sweeps if effort is None or not is_white else thresholded",
+        "two_sweeps",
+        ("imaging/test_scales.py::test_groups_of_white_noise_follow_thresholding",),
     ),
     Mutant(
         "tiles have no margin",

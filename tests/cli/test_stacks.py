@@ -233,7 +233,7 @@ def test_a_file_that_cannot_be_read_costs_only_itself(folder, capsys):
     [
         (["a.png", "--share", "--preset", "paper"], "--share has no effect with --preset paper"),
         (["a.png", "--share", "--model", "m.kf"], "--share has no effect with --model"),
-        (["a.png", "tiny.png", "--share"], "--share: tiny.png: --patch-size (11, 11) is larger"),
+        (["a.png", "tiny.png", "--share"], "--share: tiny.png: --patch-size (10, 10) is larger"),
         (["a.png", "nan.npy", "--share"], "--share: nan.npy: image contains NaN or inf"),
         (["z.tif", "a.png", "--share", "--volume"], "--share: a.png: image has 2 dimensions of"),
         (["a.png", "a.tif", "--share", "--sigma", "0"], "--share: images have no noise, so there"),

@@ -104,11 +104,11 @@ def test_slabs_do_not_change_the_result(noisy, rng, monkeypatch):
 def test_progress_moves_over_the_slabs_of_a_tensor(noisy, through_torch, monkeypatch):
     monkeypatch.setattr(clean_torch, "_SLAB_ENTRIES", 1)  # a row of positions at a time
     fractions = []
-    options = {"transform": dct_basis((11, 11)), "quality": "fast"}
+    options = {"transform": dct_basis((10, 10)), "quality": "fast"}
     through_torch(
         noisy[:, :40], 20.0, **options, progress=fractions.append
     )  # too small to be halved
-    assert len(set(fractions)) == 2 * (len(noisy) - 11 + 1)
+    assert len(set(fractions)) == 2 * (len(noisy) - 10 + 1)
     assert fractions == sorted(fractions)
     assert fractions[-1] == 1
 

@@ -132,6 +132,28 @@ def test_both_estimates_take_what_is_smooth_from_the_half(shape, patch_shape, rn
     np.testing.assert_array_equal(numbers, counts)
 
 
+@pytest.mark.parametrize(
+    ("quality", "noise", "filtered"),
+    [
+        ("fast", kf.White(20.0), True),
+        ("balanced", kf.White(20.0), False),
+        ("balanced", kf.Correlated(autocovariance=np.array([[100.0, 400.0, 100.0]])), True),
+    ],
+)
+def test_groups_of_white_noise_follow_thresholding(quality, noise, filtered, monkeypatch):
+    guides, sweep = [], HostBackend.sweep
+
+    def watched(image, patch_shape, denoise, guide, *rest):
+        guides.append(guide)
+        return sweep(image, patch_shape, denoise, guide, *rest)
+
+    monkeypatch.setattr(HostBackend, "sweep", staticmethod(watched))
+    noisy = kf.add_noise(np.zeros((40, 40)), noise=noise, rng=0)
+    kf.denoise(noisy, noise=noise, transform=kf.dct_basis((8, 8)), quality=quality)
+    assert any(guide is None for guide in guides)
+    assert any(guide is not None for guide in guides) == filtered
+
+
 @pytest.mark.parametrize("quality", ["fast", "balanced"])
 def test_scales_find_what_is_smooth_in_strong_noise(quality, monkeypatch):
     rows, columns = np.indices((96, 96))

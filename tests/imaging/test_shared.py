@@ -123,7 +123,7 @@ def test_colours_of_dask_are_rejected_as_denoise_rejects_them(number):
     [
         ([], {}, "images is empty: give at least one image"),
         ([np.zeros((20, 20))], {}, "images have no noise, so there is nothing to learn from"),
-        ([noisy(), noisy()[:8]], {}, "patch_size=(11, 11) is larger than the image: give at most"),
+        ([noisy(), noisy()[:8]], {}, "patch_size=(10, 10) is larger than the image: give at most"),
         ([noisy(), np.zeros((20, 20, 20))], {}, "image has 3 dimensions of space, the first one 2"),
         ([noisy(), noisy() * np.nan], {}, "image contains NaN or inf"),
         ([noisy()], {"noise": kf.White(1)}, "give one of them"),
@@ -136,7 +136,7 @@ def test_what_cannot_be_learned_from_is_rejected(images, options, message):
 
 def test_sharing_learns_and_takes_no_transform():
     with pytest.raises(ValueError, match="share=True learns a transform: leave out transform"):
-        kf.denoise(noisy()[np.newaxis], 15, stack_axis=0, share=True, transform=np.eye(121))
+        kf.denoise(noisy()[np.newaxis], 15, stack_axis=0, share=True, transform=np.eye(100))
 
 
 # --- Missing pixels

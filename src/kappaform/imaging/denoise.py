@@ -102,7 +102,7 @@ def denoise(
     max_condition : float >= 1
         Bound on the condition number, for the method "conditioned".
     patch_size : int or tuple, optional
-        Side of the patches. Default: 11 in 2-D and 4 in 3-D, or the size of a smaller image.
+        Side of the patches. Default: 10 in 2-D and 4 in 3-D, or the size of a smaller image.
     quality : {"fast", "balanced", "best"}, optional
         "fast" denoises every patch on its own, with transforms learned from the image and from
         coarser scales. "balanced" (default) and "best" then denoise groups of similar patches

@@ -33,7 +33,7 @@ class HasArray(Protocol):
 #: Standard deviation of white noise: one number, or one for each channel or image, or for both.
 Sigma = float | HasArray | Sequence[float] | Sequence[Sequence[float]]
 
-PATCH_SIDES = {2: 11, 3: 4}  #: by dimensions of space; in 3-D about half as many pixels
+PATCH_SIDES = {2: 10, 3: 4}  #: by dimensions of space; in 3-D about half as many pixels
 # Pixels of a patch. Time grows with their square: denoising 512 x 512 pixels was measured to take
 # 2 s with patches of 11 x 11, 36 s with 24 x 24 and 177 s with 32 x 32, on two busy cores.
 SLOW_PATCH = 24**2

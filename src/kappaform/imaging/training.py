@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kappaform.checks import library_of
 from kappaform.imaging.cleaning.patchwise import rule_of
-from kappaform.imaging.cleaning.stages import EFFORTS, n_scales_of
+from kappaform.imaging.cleaning.stages import EFFORTS, cost_of, n_scales_of
 from kappaform.imaging.cleaning.tiles import like
 from kappaform.imaging.components import Backend, Component
 from kappaform.imaging.options import Callback, Options, Quality
@@ -20,9 +20,9 @@ from kappaform.imaging.progress import SILENT, Progress
 from kappaform.learning import LearnResult, learn
 from kappaform.linalg import dct_basis
 
-# Patches that could be denoised in the time of a round of learning from one: measured, 3 (5 x 5
-# pixels, or orthonormal) to 14 (16 x 16), 8 by default. Only the reported progress depends on it.
-_LEARNING_COST = 7
+# Patches that could be thresholded in the time of a round of learning from one: measured, 10
+# (10 x 10 pixels) to 13 (16 x 16). Only the reported progress depends on it.
+_LEARNING_COST = 10
 _CODED_AT_ONCE = 2_000  # patches: their coefficients stay in the cache
 _COARSE_WORK = 0.4  # of the one round of learning at a coarser scale, over a round at full size
 
@@ -190,8 +190,7 @@ def learning_fraction(image: Any, options: Options) -> float:
     if library_of(image) == "dask":  # denoised when the result is computed
         return 1.0
     n_patches = grid_of(image.shape, options.patch_shape).n_patches
-    effort = EFFORTS[options.quality]
-    denoising = n_patches * (1 + (effort.cost if effort else 0))
+    denoising = n_patches * cost_of(options.quality)
     amount = amount_for(options.quality)
     learning = _LEARNING_COST * amount.n_rounds * min(amount.n_patches, n_patches)
     return learning / (learning + denoising)

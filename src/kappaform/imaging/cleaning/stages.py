@@ -8,7 +8,7 @@ standard deviation, while smooth content becomes stronger. Images are arrays or 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -48,7 +48,7 @@ class Effort(NamedTuple):
 
     rounds: Rounds
     stride: int
-    cost: float  #: relative to that of single patches; only progress depends on it
+    cost: float  #: relative to hard thresholding of single patches; only progress depends on it
 
     @property
     def coarse_cost(self) -> float:
@@ -60,8 +60,8 @@ class Effort(NamedTuple):
 # three (docs/denoising-benchmarks.md, protocol).
 EFFORTS: dict[Quality, Effort | None] = {
     "fast": None,
-    "balanced": Effort(Rounds(4, per_search=2, first_fraction=0.6, guided=0.5), stride=4, cost=6),
-    "best": Effort(Rounds(6, per_search=2, first_fraction=0.75, guided=0.25), stride=3, cost=16),
+    "balanced": Effort(Rounds(4, per_search=2, first_fraction=0.6, guided=0.5), stride=4, cost=9),
+    "best": Effort(Rounds(6, per_search=2, first_fraction=0.75, guided=0.25), stride=3, cost=22),
 }
 # Side of a patch, radius of the search, members of a group; along frames of a movie the radius 2.
 _PLANE = 6, 32, 64
@@ -79,6 +79,7 @@ MOST_SCALES = 3  # more were not tried
 # Fraction of the frequencies of the halved image that is taken from it. Best of 0.2, 0.3 and 0.4
 # on the paper's 30 images; on four photographs at three noise levels 0.4 was as good.
 _TAKEN = 0.3
+_WIENER_COST = 1.5  # relative to hard thresholding: three products of matrices, not two
 _LEAST_PATCHES = 2  # along each axis of a halved image
 
 
@@ -98,19 +99,21 @@ def denoised(
     """
     effort, shape, patch_shape = EFFORTS[quality], noisy[0].shape, recipes[0].patch_shape
     is_white = all(recipe.covariance is None for recipe in recipes)
+    by_patches = two_sweeps if effort is None or not is_white else thresholded
     has_half = is_white and scale + 1 < MOST_SCALES and can_be_halved(shape, patch_shape)
     has_half = has_half and all(float(abs(each).max()) <= _LARGEST_IN_HALVES for each in noisy)
     cost, of_coarse = (0.0, 0.0) if effort is None else (effort.cost, effort.coarse_cost)
-    cost = of_coarse if scale else cost
+    cost, single = of_coarse if scale else cost, 1 + _WIENER_COST * (by_patches is two_sweeps)
     of_half, *of_components, of_groups = progress.sections(
-        [(1 + of_coarse) / 4 * has_half, *[1 / len(noisy)] * len(noisy), cost]
+        [(single + of_coarse) / 4 * has_half, *[single / len(noisy)] * len(noisy), cost]
     )
     halves: Sequence[Any] = [None] * len(noisy)
     if has_half:
         images = [halved(image, patch_shape) for image in noisy]
         halves, _ = denoised(images, recipes, quality, kernels, of_half, scale + 1)
     each = zip(noisy, recipes, halves, of_components, strict=True)
-    estimates, counts = zip(*[_by_patches(*one, kernels, scale) for one in each], strict=True)
+    found = [_by_patches(*one, by_patches, kernels, scale) for one in each]
+    estimates, counts = zip(*found, strict=True)
     if effort is None:
         return estimates, counts
     search = _search(patch_shape, shape, effort.stride if scale == 0 else _APART, is_white)
@@ -123,19 +126,50 @@ def denoised(
     return [with_smooth_part(*pair) for pair in zip(better, halves, strict=True)], counts
 
 
+def cost_of(quality: Quality) -> float:
+    """Of denoising an image, relative to hard thresholding of its patches; for progress only."""
+    effort = EFFORTS[quality]
+    return 1 + (_WIENER_COST if effort is None else effort.cost)
+
+
 def is_movie(patch_shape: Sequence[int]) -> bool:
     """Whether each patch lies in one frame."""
     return len(patch_shape) == 3 and patch_shape[0] == 1
 
 
 def _by_patches(
-    noisy: Any, recipe: Recipe, half: Any, progress: Progress, kernels: Any, scale: int
+    noisy: Any,
+    recipe: Recipe,
+    half: Any,
+    progress: Progress,
+    estimate: Callable[..., tuple[Any, Any]],
+    kernels: Any,
+    scale: int,
 ) -> tuple[Any, Any]:
-    """One component denoised patch by patch."""
+    """One component denoised patch by patch, by `thresholded` or `two_sweeps`."""
     transform = recipe.transforms[min(scale, len(recipe.transforms) - 1)]
     bounds = recipe.bounds if scale == 0 else ANY_VALUE
     rule = rule_of(transform, recipe.covariance)
-    return two_sweeps(noisy, recipe.patch_shape, rule, bounds, kernels, half, progress)
+    return estimate(noisy, recipe.patch_shape, rule, bounds, kernels, half, progress)
+
+
+def thresholded(
+    image: Any,
+    patch_shape: tuple[int, ...],
+    rule: Rule,
+    bounds: tuple[float, float],
+    kernels: Any,
+    half: Any = None,
+    progress: Progress = SILENT,
+) -> tuple[Any, Any]:
+    """Hard thresholding of all patches, and the mean number of coefficients over each pixel.
+
+    The image is in units of its noise. The estimate takes its smooth content from `half`, the
+    denoised image at half its size, if there is one.
+    """
+    denoise = kernels.patch_denoiser(rule, image)
+    estimate, counts = kernels.sweep(image, patch_shape, denoise, None, bounds, progress)
+    return with_smooth_part(estimate, half), counts
 
 
 def two_sweeps(
@@ -147,16 +181,10 @@ def two_sweeps(
     half: Any = None,
     progress: Progress = SILENT,
 ) -> tuple[Any, Any]:
-    """Hard thresholding, then empirical Wiener filtering with the first estimate as its guide.
-
-    The image is in units of its noise. Both estimates take their smooth content from `half`, the
-    denoised image at half its size, if there is one. Also returns the mean number of coefficients
-    over each pixel.
-    """
+    """The same, followed by empirical Wiener filtering with the first estimate as its guide."""
+    first, second = progress.sections([1, _WIENER_COST])
+    guide, counts = thresholded(image, patch_shape, rule, bounds, kernels, half, first)
     denoise = kernels.patch_denoiser(rule, image)
-    first, second = progress.sections([1, 1])
-    guide, counts = kernels.sweep(image, patch_shape, denoise, None, bounds, first)
-    guide = with_smooth_part(guide, half)
     estimate, _ = kernels.sweep(image, patch_shape, denoise, guide, bounds, second)
     return with_smooth_part(estimate, half), counts
 
