@@ -126,11 +126,9 @@ def path(arguments: Namespace) -> None:
         facts = {"best_max_condition": table.chosen, "plot": arguments.plot}
         messages.say_json({"table": table.table, **facts, "output": arguments.output})
         return
-    # The absolute error is shown divided by the norm of the signals, which is the same for all.
-    error = "sparsification" if table.choose_by == "absolute" else table.choose_by
     messages.say(
-        f"{table}\n--max-condition {table.chosen:g} has the smallest {error} error on held-out "
-        "signals"
+        f"{table}\n--max-condition {table.chosen:g} has the smallest {table.choose_by} error on "
+        "held-out signals"
     )
     for file in (plot, target):
         if file:

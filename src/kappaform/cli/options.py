@@ -111,6 +111,14 @@ def number_or_word(text: str) -> float | str:
         raise ArgumentTypeError(f"{text}: give a number, auto or none") from None
 
 
+def error_name(text: str) -> str:
+    """The type of --choose-by: the name of an error, or its name in version 0.2."""
+    if text == "absolute":
+        warn("--choose-by absolute is now called sparsification; the former name will be removed.")
+        return "sparsification"
+    return text
+
+
 class ShowVersion(Action):
     def __call__(self, parser: ArgumentParser, *_: Any) -> NoReturn:
         import kappaform  # looking up the version takes time
