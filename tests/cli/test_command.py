@@ -180,7 +180,7 @@ def test_errors_of_many_lines_become_one():
         ("sigma=0.1 is small, sigma is", "--sigma 0.1 is small, sigma is"),
         ("n_nonzero_coefs=17 exceeds", "--n-nonzero 17 exceeds"),
         ("raise max_iter or tol.", "raise --max-iter or --tol."),
-        ("value_range=(9, 1): give", "--value-range (9, 1): give"),
+        ("value_range=(9, 1): give", "--value-range 9 1: give"),
         ("device 'foo' is unknown", "--device foo is unknown"),
         ("my_patch_size and --max-iter", "my_patch_size and --max-iter"),
     ],

@@ -372,7 +372,7 @@ def test_large_patches_are_warned_about_once(capsys):
         (np.uint8, "--sigma 1", ""),
         (np.uint8, "--sigma 0", ""),
         (np.float32, "--sigma 0.06", ""),
-        (np.uint8, "--sigma 15 --value-range 0 1", "--value-range 0 1 excludes most values of a"),
+        (np.uint8, "--sigma 15 --value-range 0 1", "a.tif: --value-range 0 1 excludes most values of the"),
         (np.uint8, "--sigma 15 --value-range 0 200", ""),
         (np.float32, "--sigma 15 --value-range 0 255", ""),
     ],

@@ -637,6 +637,6 @@ def test_a_dask_array_is_rejected_with_the_way_out():
 
 
 def test_a_range_in_other_units_is_reported():
-    text = r"value_range=\(0, 1\) excludes most values of the image, .*: give it in values of the"
+    text = r"value_range=\(0, 1\) excludes most values of the image, .*; give it in image units"
     with pytest.warns(UserWarning, match=text):
         kf.inpaint(PICTURE, MASK, value_range=(0, 1))

@@ -63,6 +63,30 @@ def test_ordinary_sigmas_are_not_warned_about(noisy):
         kf.denoise(image, sigma=sigma, transform=SQUARE)
 
 
+# --- Ranges on another scale
+
+
+@pytest.mark.parametrize("mask", [None, np.arange(32 * 32).reshape(32, 32) % 7 == 0])
+def test_a_range_in_other_units_is_warned_about(noisy, mask):
+    message = "value_range=(0, 1) excludes most values of the image, "
+    options = {"sigma": 20, "transform": SQUARE, "quality": "fast", "mask": mask}
+    with told(message) as caught:
+        kf.denoise(100 + 100 * noisy, value_range=(0, 1), **options)
+    assert [each.filename for each in caught] == [__file__]
+    kf.denoise(100 + 100 * noisy, value_range=(100, 200), **options)
+    if mask is not None:  # what the image holds there is not used
+        noisy[mask] = 1e6
+        noisy[~mask] = noisy[~mask].clip(0.3, 0.7)
+        kf.denoise(noisy, value_range=(0, 1), **options | {"sigma": 0.1})
+
+
+def test_each_range_of_a_dask_image_is_taken_for_what_is_meant(noisy):
+    array = pytest.importorskip("dask.array")
+    image = array.from_array(noisy + 100, chunks=16)  # to count values, it would be read again
+    denoised = kf.denoise(image, 0.1, value_range=(0, 1), transform=SQUARE, quality="fast")
+    assert denoised.max().compute() <= 1
+
+
 # --- Axes
 
 

@@ -29,7 +29,7 @@ from kappaform.cli.words import (
     line_of,
     short,
     tell_duration,
-    warn_about_units,
+    warn_about_sigma,
 )
 from kappaform.files import check_readable
 from kappaform.image_files import Picture, as_stored, write_image
@@ -225,7 +225,8 @@ def _denoised(
     """Denoise one image and write it; the facts about it, for people and programs."""
     noisy = picture.as_stack(along)
     reference = _reference(job, picture, along, arguments)
-    warn_about_units(noisy, job.source, arguments.value_range, arguments.sigma)
+    if arguments.sigma is not None:
+        warn_about_sigma(arguments.sigma, noisy, job.source)
     started = time.perf_counter()
     options, size = _options(picture, along, settings, arguments), _size(picture)
     n_channels = noisy.shape[-1] if options["channel_axis"] else 1

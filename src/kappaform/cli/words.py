@@ -13,7 +13,6 @@ from kappaform.cli import messages
 from kappaform.imaging.axes import doubt_about_sigma
 from kappaform.imaging.noise.estimate import UNSURE
 from kappaform.imaging.noise.shot import GROWS
-from kappaform.imaging.options import excludes_most
 from kappaform.threads import n_threads
 
 # Per megapixel and thread, on a machine of 2026 (make bench ONLY=speed:sizes).
@@ -151,22 +150,12 @@ def is_rough(details: Any, dtype: np.dtype) -> bool:
     return dtype.kind in "iu" and is_shot and bool(np.max(details.sigma) < _LEAST_NOISE)
 
 
-def warn_about_units(
-    values: NDArray, source: Path, value_range: Any, sigma: float | None = None
-) -> None:
-    """Warn about numbers that cannot be meant in values of the file, but on another scale."""
-    if sigma is None and not value_range:
-        return
-    low, high = float(values.min()), float(values.max())
-    if doubt := doubt_about_sigma(sigma or 0, low, high, values.dtype):
+def warn_about_sigma(sigma: float, values: NDArray, source: Path) -> None:
+    """Warn about a sigma that cannot be meant in values of the file, but on another scale."""
+    if doubt := doubt_about_sigma(sigma, float(values.min()), float(values.max()), values.dtype):
         messages.warn(
             f"{source}: --sigma {sigma:g} {doubt}: it is the standard deviation of the noise in "
             "values of the file."
-        )
-    if value_range and excludes_most(value_range, values):
-        messages.warn(
-            f"--value-range {value_range[0]:g} {value_range[1]:g} excludes most values of "
-            f"{source}, {low:g} to {high:g}, which are clipped: give it in values of the file."
         )
 
 

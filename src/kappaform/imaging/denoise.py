@@ -34,6 +34,7 @@ from kappaform.imaging.options import (
     Options,
     Quality,
     Sigma,
+    warn_about_range,
 )
 from kappaform.imaging.progress import Listener, Progress
 from kappaform.imaging.shared import NoisyImage, learned_from_all
@@ -288,6 +289,7 @@ def denoised(
         check_scale(lowest, highest, levels)
         if sigma is not None:
             warn_about_units(levels, lowest, highest, pixels.dtype)
+        warn_about_range(options.value_range, stack, known)
         images = list(zip(stack, noises, lowest, highest, strict=True))
         shared: list[LearnResult] = []
         if options.share:

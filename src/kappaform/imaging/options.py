@@ -258,11 +258,24 @@ def _check_matrix(matrix: NDArray, patch_shape: tuple[int, ...]) -> None:
         raise ValueError("transform is singular or not finite: its codes could not be inverted.")
 
 
-def excludes_most(value_range: tuple[float, float], values: NDArray) -> bool:
-    """Whether a range cannot be meant in the units of the values."""
+def warn_about_range(
+    value_range: tuple[float, float], values: Any, known: NDArray | None = None
+) -> None:
+    """Warn about a range that cannot be meant in the units of the values, or of the known ones.
+
+    Values of Dask are not in memory, and are not read for this.
+    """
+    if value_range == ANY_VALUE or library_of(values) == "dask":
+        return
     low, high = value_range
+    values = values if known is None else values[known]
     n_outside = np.count_nonzero(values < low) + np.count_nonzero(values > high)
-    return bool(n_outside > _MOST_CUT * values.size)
+    if n_outside > _MOST_CUT * values.size:
+        warn(
+            f"value_range=({low:g}, {high:g}) excludes most values of the image, "
+            f"{values.min():g} to {values.max():g}: results are clipped to it; give it in image "
+            "units."
+        )
 
 
 def checked_range(value_range: tuple[float, float] | None) -> tuple[float, float]:
