@@ -49,6 +49,10 @@ class NotFinite(ValueError):  # noqa: N818 - as above
         return f"{self.name} contains NaN or inf, {where}: drop such rows or fill them."
 
 
+class ArgumentsWarning(UserWarning):
+    """A warning about arguments that holds whatever the image: the command shows it once."""
+
+
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn the user, at the line outside of kappaform that led here."""
     frame, level = sys._getframe(1), 2

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
+import warnings
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ from cli.command import PICTURE, ended, noisy, put, rejected
 
 import kappaform as kf
 from kappaform.cli import main
-from kappaform.cli.messages import OPTIONS, calling_library, failure, in_options, show_warning
+from kappaform.cli.messages import OPTIONS, calling_library, failure, in_options, show_warnings
 
 COMMANDS = ("demo", "denoise", "learn", "encode", "decode", "path", "info")
 QUALITIES = ("balanced", "best")
@@ -189,7 +190,9 @@ def test_messages_of_the_library_name_options(text, expected, capsys):
     assert in_options(text) == expected
     with pytest.raises(ValueError, match=re.escape(expected)), calling_library():
         raise ValueError(text)
-    show_warning(UserWarning(text))
+    with warnings.catch_warnings():
+        show_warnings()
+        warnings.showwarning(UserWarning(text), UserWarning, __file__, 1)
     assert capsys.readouterr().err == f"kappaform: warning: {expected}\n"
 
 

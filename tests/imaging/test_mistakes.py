@@ -171,14 +171,25 @@ def test_a_transform_of_no_square_patch_needs_a_patch_size(noisy):
 
 
 def test_bounds_that_amplify_noise_are_warned_about(noisy):
-    with told("max_condition=50 lets the inverse of the transform amplify the noise"):
-        kf.denoise(noisy, 0.1, max_condition=50, patch_size=4, quality="fast")
-    kf.denoise(noisy, 0.1, max_condition=50, patch_size=3, quality="fast", transform=SQUARE)
+    options = {"max_condition": 50, "patch_size": 3, "quality": "fast"}
+    for sigma, several in ((0.1, {}), ([0.0, 0.1], {"stack_axis": 0}), (0.1, {"stack_axis": 0})):
+        image = np.stack([noisy] * 2) if several else noisy
+        with told("max_condition=50 lets the inverse of the transform amplify the noise") as caught:
+            kf.denoise(image, sigma, **options, **several)
+        assert [each.filename for each in caught] == [__file__]
+    with told("max_condition=50"):
+        del options["quality"]
+        kf.learn_from_images([noisy], 0.1, **options)
+    # Nothing is learned.
+    kf.denoise(noisy, 0.1, **options, transform=SQUARE)
+    kf.denoise(noisy, 0, **options)
+    kf.denoise(np.ones((20, 20)), 0.1, **options)
 
 
 def test_patches_that_take_hours_are_warned_about(rng):
     with told("patch_size=25: patches of 625 pixels take minutes or hours: 8 to 16 are usual"):
-        kf.denoise(rng.normal(0.5, 0.1, (25, 25)), 0, patch_size=25)
+        kf.learn_from_images([rng.normal(0.5, 0.1, (25, 25))], 0.1, patch_size=25, callback=bool)
+    kf.denoise(rng.normal(0.5, 0.1, (25, 25)), 0, patch_size=25)  # nothing is learned
 
 
 @pytest.mark.parametrize("axis", ["last", "0", -1.0, True])

@@ -31,6 +31,7 @@ from kappaform.cli.words import (
     tell_duration,
     warn_about_sigma,
 )
+from kappaform.errors import ArgumentsWarning
 from kappaform.files import check_readable
 from kappaform.image_files import Picture, as_stored, write_image
 from kappaform.image_files.picture import MOVIE, VOLUME
@@ -187,6 +188,7 @@ def _learned_from_all(batch: files.Batch, settings: Settings, arguments: Namespa
     try:
         with warnings.catch_warnings(), library as progress:
             warnings.simplefilter("ignore")  # shown when it is their turn
+            warnings.simplefilter("always", ArgumentsWarning)  # shown now: later, a transform is given
             learned = kf.learn_from_images(images(progress), **options)
     except ValueError as error:
         if not read:

@@ -18,6 +18,7 @@ from kappaform.cli import files, messages
 from kappaform.cli.model_files import is_union, load_codes, load_model, load_signals
 from kappaform.cli.options import CONDITIONED, check_patch_size, chosen
 from kappaform.files import file_of, replaced_when_complete
+from kappaform.imaging.options import warn_about_patches
 from kappaform.imaging.patches import random_patches
 from kappaform.learning.starts import Init
 
@@ -319,6 +320,7 @@ def _signals_of(arguments: Namespace) -> tuple[NDArray, tuple[int, int] | None]:
         raise ValueError("signals (.npy) and images are mixed: give one kind at a time.")
     side, n_patches = arguments.patch_size, arguments.n_patches
     check_patch_size(side, n_axes=2)
+    warn_about_patches((side, side))
     rng = np.random.default_rng(arguments.seed)
     patches = []
     for source, numbers in zip(

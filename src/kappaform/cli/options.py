@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import sys
-import warnings
 from argparse import Action, ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
 from pathlib import Path
@@ -178,18 +177,15 @@ def chosen(arguments: Namespace, *names: str) -> dict[str, Any]:
 
 
 def check_patch_size(side: int, n_axes: int) -> None:
-    """Reject patches that take days, and warn about those that take hours."""
-    from kappaform.imaging.options import SLOW_PATCH
-
+    """Reject patches that take days."""
     n_pixels = side**n_axes
-    usual = "8 to 16 are usual" if n_axes == 2 else "4 to 6 are usual in volumes"
-    text = f"--patch-size {side}: patches of {n_pixels} pixels"
     if n_pixels > _LARGEST_PATCH:
         most = round(_LARGEST_PATCH ** (1 / n_axes))
-        raise ValueError(f"{text} would take hours or days: give at most {most}; {usual}.")
-    if n_pixels > SLOW_PATCH:
-        warn(f"{text} take minutes or hours: {usual}.")
-        warnings.filterwarnings("ignore", "patch_size=.* take minutes")  # said for all files
+        usual = "8 to 16 are usual" if n_axes == 2 else "4 to 6 are usual in volumes"
+        raise ValueError(
+            f"--patch-size {side}: patches of {n_pixels} pixels would take hours or days: give at "
+            f"most {most}; {usual}."
+        )
 
 
 def given_noise(arguments: Namespace) -> tuple[Any, Any]:
