@@ -15,8 +15,12 @@ from kappaform.imaging.noise.estimate import UNSURE
 from kappaform.imaging.noise.shot import GROWS
 from kappaform.threads import n_threads
 
-# Per megapixel and thread, on a machine of 2026 (make bench ONLY=speed:sizes).
-SECONDS = {"fast": 7.0, "balanced": 27.0, "best": 57.0}
+# Seconds of one thread per megapixel of a plane, on a machine of 2026, and of learning from a plane
+# with a few thousand pixels or more. Twice the seconds on two threads of benchmarks/results/
+# amd-epyc.json, where learning hardly counts: "12 megapixels in colour" for fast and balanced,
+# "2048 x 2048" for best. Learning is what "512 x 512" takes beyond that, 0.1 to 0.7.
+SECONDS = {"fast": 2.3, "balanced": 5.5, "best": 14.0}
+_LEARNING, _FEW_PIXELS = 0.6, 5e4
 LONG = 30  #: seconds: worth announcing
 
 
@@ -165,9 +169,15 @@ def in_minutes(seconds: float) -> str:
     return f"{seconds / 60:.0f} minutes" if seconds >= 90 else f"{seconds:.0f} seconds"
 
 
+def seconds_of(n_planes: int, n_pixels: int, quality: str) -> float:
+    """Time for planes of so many pixels, on the machine of the rates and this number of threads."""
+    learning = _LEARNING * min(1.0, n_pixels / _FEW_PIXELS)
+    return n_planes * (learning + n_pixels / 1e6 * SECONDS[quality]) / n_threads()
+
+
 def tell_duration(title: str, n_pixels: int, quality: str) -> None:
     """Announce about how long a long job will take: machines differ."""
-    seconds = n_pixels / 1e6 * SECONDS[quality] / n_threads()
+    seconds = seconds_of(1, n_pixels, quality)
     if seconds >= LONG:
         faster = "" if quality == "fast" else "; --quality fast takes less"
         messages.note(f"{title}: this will take about {in_minutes(seconds)}{faster}")
