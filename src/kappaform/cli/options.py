@@ -95,10 +95,12 @@ def at_least(least: float, kind: type = float, most: float = math.inf) -> Callab
 def kind_or_file(text: str) -> str:
     """The type of --noise: a kind, or the name of a file."""
     if text not in STRENGTHS_OF_NOISE and Path(text).suffix.lower() != ".json":
+        from kappaform.imaging.noise.kinds import other_name_of_kind
+
         kinds = ", ".join(STRENGTHS_OF_NOISE)
-        is_other = text.lower() in ("poisson", "gaussian")
-        hint = "; Poisson noise is shot, Gaussian noise is white" if is_other else ""
-        raise ArgumentTypeError(f"{text}: give one of {kinds}, or a file of noise (.json){hint}")
+        hint = other_name_of_kind(text)
+        told = f"{text}: give one of {kinds}, or a file of noise (.json)"
+        raise ArgumentTypeError(f"{told}. {hint.rstrip('.')}" if hint else told)
     return text
 
 

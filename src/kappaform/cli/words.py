@@ -12,7 +12,6 @@ import kappaform as kf
 from kappaform.cli import messages
 from kappaform.imaging.axes import doubt_about_sigma
 from kappaform.imaging.noise.estimate import UNSURE
-from kappaform.imaging.noise.shot import GROWS
 from kappaform.threads import n_threads
 
 # Seconds of one thread per megapixel of a plane, on a machine of 2026, and of learning from a plane
@@ -75,6 +74,7 @@ def facts_of(details: kf.DenoiseResult, n_channels: int) -> dict[str, Any]:
         "noise": [noise_facts(noise, n_channels, details.patch_shape) for noise in noises],
         "noise_confidence": [noise.confidence for noise in noises],
         "noise_evidence": [noise.evidence for noise in noises],
+        "noise_alternative": [noise.alternative for noise in noises],
         "sigma": details.sigma,
         "condition_number": details.condition_number,
         "patch_shape": details.patch_shape,
@@ -103,11 +103,11 @@ def noise_facts(noise: Any, n_channels: int, patch_shape: tuple[int, ...]) -> di
 
 def _doubt(record: dict[str, Any]) -> str:
     """That the noise was estimated; if that is uncertain, why, and what to try."""
-    pairs = zip(record["noise_confidence"], record["noise_evidence"], strict=True)
-    confidence, evidence = min(pairs)
+    names = ("noise_confidence", "noise_evidence", "noise_alternative")
+    confidence, evidence, alternative = min(zip(*map(record.get, names), strict=True))
     if confidence >= UNSURE:
         return " (estimated)"
-    remedy = "--noise shot" if GROWS in evidence else "--sigma or --noise correlated"
+    remedy = f"--noise {alternative}" if alternative else "--sigma or --noise correlated"
     return f" (estimated; unsure: {evidence}; try {remedy})"
 
 

@@ -25,6 +25,7 @@ class Evidence(NamedTuple):
 
     confidence: float  #: 0 to 1
     evidence: str  #: a sentence
+    alternative: str = ""  #: the kind to try if this one is wrong; empty: any
 
 
 NO_EVIDENCE = Evidence(1.0, "")
@@ -36,6 +37,7 @@ class Noise:
 
     confidence: float = field(default=1.0, kw_only=True, repr=False)
     evidence: str = field(default="", kw_only=True, repr=False)
+    alternative: str = field(default="", kw_only=True, repr=False)
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -102,8 +104,14 @@ class Noise:
         raise NotImplementedError
 
 
+def other_name_of_kind(name: Any) -> str:
+    """What to say of a kind of noise that is known by another name; empty: nothing."""
+    is_other = str(name).lower() in ("poisson", "gaussian")
+    return "Poisson noise is 'shot', Gaussian noise is 'white'." if is_other else ""
+
+
 def check_no_class(noise: Any) -> None:
-    """Reject a class of noise in place of an object."""
+    """Reject a noise class given instead of an instance."""
     if isinstance(noise, type) and issubclass(noise, Noise) and noise is not Noise:
         needed = [each.name for each in fields(noise) if each.default is MISSING]
         example = f"{noise.__name__}({', '.join(needed) or 'covariance'})"
@@ -120,8 +128,9 @@ class White(Noise):
         Standard deviation, in image units.
     correlation : array of shape (channels, channels), optional
         Correlation between the channels at one pixel; None: independent channels.
-    confidence, evidence : float and str, optional
-        How sure an estimate is, 0 to 1, and why; a noise that is given is certain.
+    confidence, evidence, alternative : float and two str, optional
+        How sure an estimate is, 0 to 1, and why; the kind to try if this one is wrong, empty for
+        any. A noise that is given is certain.
 
     Examples
     --------
@@ -187,8 +196,9 @@ class Shot(Noise):
         Standard deviation where no light falls, in image units.
     offset : float
         Value where no light falls.
-    confidence, evidence : float and str, optional
-        How sure an estimate is, 0 to 1, and why; a noise that is given is certain.
+    confidence, evidence, alternative : float and two str, optional
+        How sure an estimate is, 0 to 1, and why; the kind to try if this one is wrong, empty for
+        any. A noise that is given is certain.
 
     Examples
     --------
@@ -242,8 +252,9 @@ class Varying(Noise):
     brightness : array of increasing numbers, or one such row for each channel
     sigma : array of the same shape
         Standard deviation at each brightness, above 0.
-    confidence, evidence : float and str, optional
-        How sure an estimate is, 0 to 1, and why; a noise that is given is certain.
+    confidence, evidence, alternative : float and two str, optional
+        How sure an estimate is, 0 to 1, and why; the kind to try if this one is wrong, empty for
+        any. A noise that is given is certain.
 
     Examples
     --------
