@@ -348,6 +348,7 @@ def test_of_a_variance_that_grows_with_brightness_shot_noise_is_to_try():
         return line_of_record(noises | sizes | other | about, verbose=False)
 
     assert "unsure: why; try --noise shot)" in doubt("shot")
+    assert "unsure: why; try --sigma)" in doubt("sigma")
     assert "unsure: why; try --sigma or --noise correlated)" in doubt("")
 
 

@@ -58,8 +58,7 @@ _PARAMETER = re.compile(
 #: What the library recommends, and the same in terms of the command.
 _ADVICE: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"value_range=\(([^ ,]+), ([^ )]+)\)": r"--value-range \1 \2",
-    "results are clipped to it; give it in image units": "results are clipped to it; give it in "
-    "values of the file",
+    "clipped to it; give it in image units": "clipped to it; give it in values of the file",
     r"noise=Shot\([^)]*\)": "--gain and --read-noise",
     r"noise=Correlated\([^)]*\)": "--noise white or --sigma",
     r"give sigma(?: or noise)?(?![\w=])": "give --sigma",

@@ -107,7 +107,8 @@ def _doubt(record: dict[str, Any]) -> str:
     confidence, evidence, alternative = min(zip(*map(record.get, names), strict=True))
     if confidence >= UNSURE:
         return " (estimated)"
-    remedy = f"--noise {alternative}" if alternative else "--sigma or --noise correlated"
+    others = {"": "--sigma or --noise correlated", "sigma": "--sigma"}
+    remedy = others.get(alternative, f"--noise {alternative}")
     return f" (estimated; unsure: {evidence}; try {remedy})"
 
 

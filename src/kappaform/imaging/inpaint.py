@@ -121,7 +121,7 @@ def inpaint_on(
     check_scale(lowest, highest, np.zeros_like(lowest))
     result = pixels.astype(float_dtype(pixels.dtype))
     if missing.any():
-        warn_about_range(options.value_range, pixels, ~missing)
+        warn_about_range(options.value_range, pixels, ~missing, "filled pixels")
         values = _filled(pixels, missing, options, callback)
         low, high = representable(options.value_range, result.dtype)
         result[missing] = values[missing].clip(low, high)

@@ -266,7 +266,10 @@ def _check_matrix(matrix: NDArray, patch_shape: tuple[int, ...]) -> None:
 
 
 def warn_about_range(
-    value_range: tuple[float, float], values: Any, known: NDArray | None = None
+    value_range: tuple[float, float],
+    values: Any,
+    known: NDArray | None = None,
+    clipped: str = "results",
 ) -> None:
     """Warn about a range that cannot be meant in the units of the values, or of the known ones.
 
@@ -280,7 +283,7 @@ def warn_about_range(
     if n_outside > _MOST_CUT * values.size:
         warn(
             f"value_range=({low:g}, {high:g}) excludes most values of the image, "
-            f"{values.min():g} to {values.max():g}: results are clipped to it; give it in image "
+            f"{values.min():g} to {values.max():g}: {clipped} are clipped to it; give it in image "
             "units."
         )
 

@@ -43,8 +43,8 @@ class Correlated(Noise):
         How the noise depends on brightness, which is removed first by a variance-stabilising
         transform. The covariance is that of the stabilised values.
     confidence, evidence, alternative : float and two str, optional
-        How sure an estimate is, 0 to 1, and why; the kind to try if this one is wrong, empty for
-        any. A noise that is given is certain.
+        How sure an estimate is, 0 to 1, and why; what to give if it is wrong, a kind of noise or
+        "sigma", empty for any. A noise that is given is certain.
 
     Examples
     --------

@@ -25,7 +25,7 @@ class Evidence(NamedTuple):
 
     confidence: float  #: 0 to 1
     evidence: str  #: a sentence
-    alternative: str = ""  #: the kind to try if this one is wrong; empty: any
+    alternative: str = ""  #: what to give if it is wrong, a kind or "sigma"; empty: any
 
 
 NO_EVIDENCE = Evidence(1.0, "")
@@ -129,8 +129,8 @@ class White(Noise):
     correlation : array of shape (channels, channels), optional
         Correlation between the channels at one pixel; None: independent channels.
     confidence, evidence, alternative : float and two str, optional
-        How sure an estimate is, 0 to 1, and why; the kind to try if this one is wrong, empty for
-        any. A noise that is given is certain.
+        How sure an estimate is, 0 to 1, and why; what to give if it is wrong, a kind of noise or
+        "sigma", empty for any. A noise that is given is certain.
 
     Examples
     --------
@@ -197,8 +197,8 @@ class Shot(Noise):
     offset : float
         Value where no light falls.
     confidence, evidence, alternative : float and two str, optional
-        How sure an estimate is, 0 to 1, and why; the kind to try if this one is wrong, empty for
-        any. A noise that is given is certain.
+        How sure an estimate is, 0 to 1, and why; what to give if it is wrong, a kind of noise or
+        "sigma", empty for any. A noise that is given is certain.
 
     Examples
     --------
@@ -253,8 +253,8 @@ class Varying(Noise):
     sigma : array of the same shape
         Standard deviation at each brightness, above 0.
     confidence, evidence, alternative : float and two str, optional
-        How sure an estimate is, 0 to 1, and why; the kind to try if this one is wrong, empty for
-        any. A noise that is given is certain.
+        How sure an estimate is, 0 to 1, and why; what to give if it is wrong, a kind of noise or
+        "sigma", empty for any. A noise that is given is certain.
 
     Examples
     --------
