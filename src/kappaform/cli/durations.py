@@ -18,7 +18,7 @@ from kappaform.cli.files import Batch, Job, has_result
 from kappaform.cli.words import LONG, in_minutes, seconds_of
 from kappaform.image_files import planes_in
 
-_CORRECTION = 1.25  # a forecast that is wrong by this factor is told again
+_CORRECTION = 1.25  # a forecast that is wrong by this factor is corrected
 
 
 def watched(batch: Batch, arguments: Namespace, records: list[dict[str, Any]]) -> Iterator[Job]:

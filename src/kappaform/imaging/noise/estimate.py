@@ -72,8 +72,8 @@ def estimate_sigma(image: npt.ArrayLike, channel_axis: int | None = None) -> flo
     Parameters
     ----------
     image : array of any number of dimensions
-        Integers are taken as they are. Of very large images evenly spread parts are looked at; of
-        a Dask array nothing more than these is brought together.
+        Integers are taken as they are. In very large images, evenly spaced parts are examined; only
+        these parts of a Dask array are computed.
     channel_axis : int, optional
         The axis of the channels, each of which is estimated on its own.
 
@@ -119,13 +119,13 @@ def estimate_noise(
     Parameters
     ----------
     image : array
-        2-D or 3-D, beside the axis of channels. A Dask array is looked at in parts.
+        2-D or 3-D, not counting the axis of channels. Only parts of a Dask array are examined.
     kind : {"white", "shot", "correlated"}, optional
         Measure noise of this kind; None: of the kind that fits.
     channel_axis : int, optional
         The axis of the channels.
     patch_size : int or tuple, optional
-        Of the patches whose covariance `Correlated` gives: by default that of `denoise`.
+        Size of the patches whose covariance `Correlated` gives: by default that of `denoise`.
 
     Returns
     -------

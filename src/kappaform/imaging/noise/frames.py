@@ -47,8 +47,8 @@ def measure_noise(
 
     The model is as simple as the images allow: white or shot noise if the standard deviation that
     it predicts is right within 5 % at every brightness, else `Varying`; `Correlated` if
-    neighbouring pixels or channels have a correlation of 0.05 or more. Of a large image, 16 tiles
-    of 256 x 256 pixels are used.
+    neighbouring pixels or channels have a correlation of 0.05 or more. In a large image, 16
+    tiles of 256 x 256 pixels are used.
 
     Parameters
     ----------

@@ -40,7 +40,7 @@ _LEAST_STEPS = 1.5  # noise over the distance of two values: of less, rounding m
 _LEAST_RATIO = 2 / 3  # of a step and a gain that are taken for the same; texture adds to the gain
 _LEAST_CLEAR = 0.3  # fraction of details away from limits, below which zeros may be photon counts
 _MOST_LEVELS = 128  # of values that may be photon counts: fewer than 8 bit have
-_N_VALUES = 2**16  # that are looked at for levels
+_N_VALUES = 2**16  # that are examined for levels
 
 
 # Where shot noise is likely, but the noise is taken to be white.
