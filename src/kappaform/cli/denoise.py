@@ -187,8 +187,9 @@ def _learned_from_all(batch: files.Batch, settings: Settings, arguments: Namespa
     library = messages.calling_library("reading images", f"{len(jobs)} files")
     try:
         with warnings.catch_warnings(), library as progress:
-            warnings.simplefilter("ignore")  # shown when it is their turn
-            warnings.simplefilter("always", ArgumentsWarning)  # shown now: later, a transform is given
+            # Those about an image are shown when it is its turn. Nothing is learned then.
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("always", ArgumentsWarning)
             learned = kf.learn_from_images(images(progress), **options)
     except ValueError as error:
         if not read:

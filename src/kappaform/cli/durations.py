@@ -48,7 +48,9 @@ class Durations:
         known = [size for size in sizes.values() if size is not None]
         # A file whose size is not known is like the others, and reported when it is its turn.
         usual = sorted(known)[len(known) // 2] if known else (1, 1_000_000)
-        self._left = {source: seconds_of(*(size or usual), quality) for source, size in sizes.items()}
+        self._left = {
+            source: seconds_of(*(size or usual), quality) for source, size in sizes.items()
+        }
         self._spent = self._expected = 0.0
         self._told = math.inf
 
