@@ -236,8 +236,11 @@ def _check_readable(file: BinaryIO, path: Path) -> None:
 
 def _read(file: BinaryIO, path: Path) -> tuple[dict[str, Any], dict[str, NDArray]]:
     """Header and arrays of a file, once it is known to be one of ours and not a newer one."""
-    if _is_noise(file):
-        raise ValueError(f"{path} is a noise file: use load_noise.")
+    if file.read(_PIECE).lstrip().startswith(b"{"):
+        from kappaform.imaging.noise.files import is_noise  # imports all of `imaging`
+
+        if is_noise(path):
+            raise ValueError(f"{path} is a noise file: use load_noise.")
     try:
         if not zipfile.is_zipfile(file):
             raise ValueError("it is not an npz archive, or its end is missing.")
@@ -265,20 +268,6 @@ def _read(file: BinaryIO, path: Path) -> tuple[dict[str, Any], dict[str, NDArray
         f"{path} was written by kappaform {writer}, in format {its_format}: this version reads "
         f"formats up to {_FORMAT_VERSION}, upgrade kappaform."
     )
-
-
-def _is_noise(file: BinaryIO) -> bool:
-    """Whether a file is JSON with the format of `save_noise`."""
-    content = file.read(_PIECE)
-    if not content.lstrip().startswith(b"{"):
-        return False
-    from kappaform.imaging.noise import files as noise_files  # imports all of `imaging`
-
-    try:
-        document = json.loads(content + file.read(noise_files.MOST_BYTES))
-    except (ValueError, RecursionError):  # also if the file is longer than noise can be
-        return False
-    return bool(document.get("format") == noise_files.FORMAT)
 
 
 def _parsed_integer(digits: str) -> int:

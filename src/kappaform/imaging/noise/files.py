@@ -23,8 +23,8 @@ from kappaform.imaging.noise.correlated import Correlated
 from kappaform.imaging.noise.kinds import Noise, Shot, Varying, White, check_no_class
 from kappaform.imaging.options import PATCH_SIDES
 
-FORMAT, _FORMAT_VERSION = "kappaform noise", 1
-MOST_BYTES = 32 * 2**20  # four channels with patches of 16 x 16 pixels take 20 MB
+_FORMAT, _FORMAT_VERSION = "kappaform noise", 1
+_MOST_BYTES = 32 * 2**20  # four channels with patches of 16 x 16 pixels take 20 MB
 _MOST_ROWS = 4096  # of a covariance of all channels: its eigenvalues take a few seconds
 _MOST_AXES = 5
 _LONGEST_TEXT = 1000
@@ -90,7 +90,7 @@ def save_noise(
     if type(noise) not in _KINDS.values():
         raise TypeError(f"noise={noise!r}: give White, Shot, Varying or Correlated.")
     document = {
-        "format": FORMAT,
+        "format": _FORMAT,
         "format_version": _FORMAT_VERSION,
         "kappaform_version": version("kappaform"),
         "camera": _checked_camera(Camera(camera, iso, dtype))._asdict(),
@@ -153,9 +153,9 @@ def read_noise(path: Path) -> tuple[Noise, Camera]:
     """The noise in a file, and the camera that it was measured for."""
     check_readable(path)
     with path.open("rb") as file:
-        content = file.read(MOST_BYTES + 1)
-    if len(content) > MOST_BYTES:
-        raise ValueError(f"{path} is no noise: it has more than {MOST_BYTES} bytes.")
+        content = file.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        raise ValueError(f"{path} is no noise: it has more than {_MOST_BYTES} bytes.")
     try:
         document = json.loads(
             content.decode(),
@@ -164,7 +164,7 @@ def read_noise(path: Path) -> tuple[Noise, Camera]:
             parse_int=_integer,
         )
         found = _checked_fields(document, _FIELDS, "the file")
-        if found["format"] != FORMAT:
+        if found["format"] != _FORMAT:
             raise ValueError(f"its format is {found['format']!r}.")
         its_format = found["format_version"]
         if type(its_format) is not int or its_format < 1:
@@ -183,6 +183,16 @@ def read_noise(path: Path) -> tuple[Noise, Camera]:
         f"{path} was written by kappaform {found['kappaform_version']!s:.20}, in format "
         f"{its_format}: this version reads formats up to {_FORMAT_VERSION}, upgrade kappaform."
     )
+
+
+def is_noise(path: Path) -> bool:
+    """Whether a file is a JSON object with the format of noise; its noise is not checked."""
+    with path.open("rb") as file:
+        content = file.read(_MOST_BYTES)
+    try:
+        return bool(json.loads(content).get("format") == _FORMAT)
+    except (AttributeError, ValueError, RecursionError):
+        return False
 
 
 # --- Checks
