@@ -353,6 +353,27 @@ MUTANTS = [
         ("estimators/test_choice.py::test_bounds_of_a_path_have_the_same_rules",),
     ),
     Mutant(
+        "the former name of an error is not translated",
+        "learning/path.py",
+        'return "sparsification"',
+        "return choose_by",
+        ("estimators/test_choice.py::test_the_former_name_of_an_error_warns_and_chooses_the_same",),
+    ),
+    Mutant(
+        "kernels of SciPy's BLAS count, too",
+        "threads.py",
+        "if not _is_in_wheel_of_scipy(Path(each.filepath))]",
+        "if each.filepath]",
+        ("engines/test_threads.py::test_kernels_of_blas_are_those_that_numpy_uses",),
+    ),
+    Mutant(
+        "a union in a file may have unknown parameters",
+        "learning/archived_method.py",
+        "if unknown := parameters.keys() - set(known):",
+        "if not is_union and (unknown := parameters.keys() - set(known)):",
+        ("persistence/test_unions.py::test_headers_that_contradict_the_union_are_rejected",),
+    ),
+    Mutant(
         "rows of a store begin with those of the first run",
         "engines/rows.py",
         "shift = run.start - begin",
@@ -1067,7 +1088,38 @@ MUTANTS = [
         "within(before + change, (-np.inf, np.inf), dtype)",
         ("imaging/test_strength.py::test_a_range_of_values_holds_at_every_strength",),
     ),
+    Mutant(
+        "a range of values in other units clips in silence",
+        "imaging/denoise.py",
+        "        warn_about_range(options.value_range, stack, known)\n",
+        "",
+        ("imaging/test_mistakes.py::test_a_range_in_other_units_is_warned_about",),
+    ),
+    Mutant(
+        "settings of learning are warned about where nothing is learned",
+        "imaging/denoise.py",
+        "if options.transform is None and ((levels > 0) & (lowest < highest)).any():",
+        "if options.transform is None:",
+        ("imaging/test_mistakes.py::test_bounds_that_amplify_noise_are_warned_about",),
+    ),
+    Mutant(
+        "settings of learning are warned about for every file",
+        "cli/messages.py",
+        "        shown.add(text)\n",
+        "",
+        (
+            "cli/test_denoise.py::"
+            "test_settings_of_learning_are_warned_about_once_and_only_if_learning",
+        ),
+    ),
     # --- files and measurement of noise
+    Mutant(
+        "noise in compact JSON is taken for a damaged transform",
+        "persistence.py",
+        'if file.read(_PIECE).lstrip().startswith(b"{"):',
+        'if b\'"format": "kappaform\' in file.read(_PIECE):',
+        ("persistence/test_files.py::test_a_noise_file_is_recognised_however_its_json_is_written",),
+    ),
     Mutant(
         "a field of a noise file may be given twice",
         "imaging/noise/files.py",

@@ -233,7 +233,7 @@ def is_number(value: Any) -> bool:
 
 
 def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
-    """Reject what is none of some words."""
+    """Reject a value that is not one of some words."""
     if value not in choices:
         raise ValueError(f"{name}={value!r} is unknown: choose one of {choices}.")
 

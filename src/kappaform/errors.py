@@ -49,9 +49,13 @@ class NotFinite(ValueError):  # noqa: N818 - as above
         return f"{self.name} contains NaN or inf, {where}: drop such rows or fill them."
 
 
-def warn(message: str) -> None:
+class ArgumentsWarning(UserWarning):
+    """A warning about arguments that holds whatever the image: the command shows it once."""
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn the user, at the line outside of kappaform that led here."""
     frame, level = sys._getframe(1), 2
     while frame.f_back and str(frame.f_globals.get("__name__")).startswith("kappaform."):
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, UserWarning, stacklevel=level)
+    warnings.warn(message, category, stacklevel=level)

@@ -153,6 +153,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     path = Path(path)
     with path.open("rb") as file:
         _check_readable(file, path)
+        _check_no_noise(file, path)
         header, arrays = _read(file, path)
     try:
         with single_threaded_blas(), np.errstate(all="ignore"):  # NaN and inf are rejected
@@ -234,10 +235,16 @@ def _check_readable(file: BinaryIO, path: Path) -> None:
         raise OSError(error.errno, f"cannot be read: {error.strerror}", str(path)) from error
 
 
+def _check_no_noise(file: BinaryIO, path: Path) -> None:
+    if file.read(_PIECE).lstrip().startswith(b"{"):
+        from kappaform.imaging.noise.files import is_noise  # imports all of `imaging`
+
+        if is_noise(path):
+            raise ValueError(f"{path} is a noise file: use load_noise.")
+
+
 def _read(file: BinaryIO, path: Path) -> tuple[dict[str, Any], dict[str, NDArray]]:
     """Header and arrays of a file, once it is known to be one of ours and not a newer one."""
-    if b'"format": "kappaform noise"' in file.read(_PIECE):
-        raise ValueError(f"{path} is a noise file: use load_noise.")
     try:
         if not zipfile.is_zipfile(file):
             raise ValueError("it is not an npz archive, or its end is missing.")

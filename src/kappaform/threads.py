@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar
 
 from threadpoolctl import LibController, ThreadpoolController
@@ -278,5 +279,14 @@ def _blas() -> list[LibController]:
 
 @cache
 def blas_kernels() -> frozenset[str]:
-    """Processors that the kernels of BLAS are made for, by the names that OpenBLAS has for them."""
-    return frozenset(str(each.info().get("architecture")) for each in _blas())
+    """Processors that the kernels of NumPy's BLAS are made for, by OpenBLAS's names for them.
+
+    SciPy may bring its own, in its wheel; without it, both have the same.
+    """
+    of_numpy = [each for each in _blas() if not _is_in_wheel_of_scipy(Path(each.filepath))]
+    return frozenset(str(each.info().get("architecture")) for each in of_numpy)
+
+
+def _is_in_wheel_of_scipy(library: Path) -> bool:
+    folder = library.parent
+    return folder.name == "scipy.libs" or (folder.parent.name, folder.name) == ("scipy", ".dylibs")

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
+import warnings
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ from cli.command import PICTURE, ended, noisy, put, rejected
 
 import kappaform as kf
 from kappaform.cli import main
-from kappaform.cli.messages import OPTIONS, calling_library, failure, in_options, show_warning
+from kappaform.cli.messages import OPTIONS, calling_library, failure, in_options, show_warnings
 
 COMMANDS = ("demo", "denoise", "learn", "encode", "decode", "path", "info")
 QUALITIES = ("balanced", "best")
@@ -180,7 +181,7 @@ def test_errors_of_many_lines_become_one():
         ("sigma=0.1 is small, sigma is", "--sigma 0.1 is small, sigma is"),
         ("n_nonzero_coefs=17 exceeds", "--n-nonzero 17 exceeds"),
         ("raise max_iter or tol.", "raise --max-iter or --tol."),
-        ("value_range=(9, 1): give", "--value-range (9, 1): give"),
+        ("value_range=(9, 1): give", "--value-range 9 1: give"),
         ("device 'foo' is unknown", "--device foo is unknown"),
         ("my_patch_size and --max-iter", "my_patch_size and --max-iter"),
     ],
@@ -189,7 +190,9 @@ def test_messages_of_the_library_name_options(text, expected, capsys):
     assert in_options(text) == expected
     with pytest.raises(ValueError, match=re.escape(expected)), calling_library():
         raise ValueError(text)
-    show_warning(UserWarning(text))
+    with warnings.catch_warnings():
+        show_warnings()
+        warnings.showwarning(UserWarning(text), UserWarning, __file__, 1)
     assert capsys.readouterr().err == f"kappaform: warning: {expected}\n"
 
 

@@ -13,6 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import kappaform as kf
 from kappaform.cli import main
 from kappaform.image_files import as_stored, read_image
+from kappaform.imaging import options as library_options
 from kappaform.imaging.metrics import psnr, ssim
 
 
@@ -356,13 +357,32 @@ def test_the_method_of_the_preset_is_an_option_with_effect(capsys):
     assert json.loads(out)["files"][0]["condition_number"] == pytest.approx(1)
 
 
-def test_large_patches_are_warned_about_once(capsys):
+@pytest.mark.parametrize("share", [[], ["--share"]], ids=str)
+def test_settings_of_learning_are_warned_about_once_and_only_if_learning(
+    share, capsys, monkeypatch
+):
+    monkeypatch.setattr(library_options, "SLOW_PATCH", 8)
     for name in ("a.png", "b.png"):
         put(name, noisy()[:20, :20])
-    code, _, err = ended(capsys, "denoise", "a.png", "b.png", "--sigma", 0, "--patch-size", 25)
-    assert code == 2  # they exceed the images, too
-    warning = "kappaform: warning: --patch-size 25: patches of 625 pixels take minutes or hours: "
-    assert err.count(warning + "8 to 16 are usual.\n") == 1
+    words = ["denoise", "a.png", "b.png", "--quality", "fast", "--patch-size", 3, "--overwrite"]
+    words += ["--max-condition", 50]
+    code, _, err = ended(capsys, *words, *share, "--sigma", 15)
+    assert code == 0
+    assert err.count("\n") == 2
+    assert "kappaform: warning: --max-condition 50 lets the inverse" in err
+    assert "kappaform: warning: --patch-size 3: patches of 9 pixels take minutes or hours: " in err
+    if not share:  # which needs noise
+        assert ended(capsys, *words, "--sigma", 0)[::2] == (0, "")
+
+
+@pytest.mark.parametrize("words", ["learn a.png -o b.kf", "path a.png", "explore a.png -o b.html"])
+def test_other_commands_warn_about_large_patches_too(words, capsys, monkeypatch):
+    monkeypatch.setattr(library_options, "SLOW_PATCH", 8)
+    put("a.png", noisy()[:20, :20])
+    bounds = [] if words.startswith("learn") else ["--bounds", 1, 2]
+    code, _, err = ended(capsys, *words.split(), "--patch-size", 3, *bounds)
+    assert code == 0
+    assert err.count("--patch-size 3: patches of 9 pixels take minutes or hours: ") == 1
 
 
 @pytest.mark.parametrize(
@@ -372,7 +392,7 @@ def test_large_patches_are_warned_about_once(capsys):
         (np.uint8, "--sigma 1", ""),
         (np.uint8, "--sigma 0", ""),
         (np.float32, "--sigma 0.06", ""),
-        (np.uint8, "--sigma 15 --value-range 0 1", "--value-range 0 1 excludes most values of a"),
+        (np.uint8, "--sigma 15 --value-range 0 1", "a.tif: --value-range 0 1 excludes most"),
         (np.uint8, "--sigma 15 --value-range 0 200", ""),
         (np.float32, "--sigma 15 --value-range 0 255", ""),
     ],

@@ -161,7 +161,7 @@ def test_path_chooses_a_bound_by_folds_and_saves_what_it_learns(signals, capsys)
     told = json.loads(ended(capsys, *words, "--overwrite", "--json")[1])
     assert told["best_max_condition"] == expected.max_condition_
     assert told["output"] == "best.kf"
-    by = json.loads(ended(capsys, *words[:-4], "--choose-by", "absolute", "--json")[1])
+    by = json.loads(ended(capsys, *words[:-4], "--choose-by", "sparsification", "--json")[1])
     assert by["best_max_condition"] == 4
 
 
@@ -177,11 +177,13 @@ def test_of_a_constant_image_there_is_nothing_to_choose(folder, capsys, words):
 
 
 def test_the_error_that_the_path_chooses_by_can_be_given(signals, capsys):
-    words = ["path", "signals.npy", "--bounds", 1, 2, 4, "--max-iter", 5, "--choose-by", "absolute"]
-    assert (
-        "--max-condition 4 has the smallest sparsification error on held-out"
-        in ended(capsys, *words)[1]
-    )
+    words = ["path", "signals.npy", "--bounds", 1, 2, 4, "--max-iter", 5, "--choose-by"]
+    code, out, err = ended(capsys, *words, "sparsification")
+    assert (code, err) == (0, "")
+    assert "--max-condition 4 has the smallest sparsification error on held-out" in out
+    former = ended(capsys, *words, "absolute")
+    assert former[:2] == (0, out)
+    assert "--choose-by absolute is now called sparsification" in former[2]
     assert len(signals) > 2
 
 

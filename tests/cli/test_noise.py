@@ -14,8 +14,6 @@ from skimage.data import camera
 import kappaform as kf
 from kappaform.cli.words import line_of as line_of_record
 from kappaform.image_files import as_stored, read_image
-from kappaform.imaging.masked import AROUND_HOLES
-from kappaform.imaging.noise.shot import GROWS
 
 CLEAN = camera()[:256, 100:356].astype(float)
 QUICK = ("--patch-size", 5, "--quality", "fast")  # the noise is the same at every quality
@@ -340,21 +338,22 @@ def test_json_says_how_certain_the_noise_is(capsys):
     assert (record["noise_confidence"], record["noise_evidence"]) == ([1.0], [""])
 
 
-def test_what_to_try_is_what_the_reason_for_a_doubt_leaves():
-    def doubt(evidence):
+def test_of_a_variance_that_grows_with_brightness_shot_noise_is_to_try():
+    def doubt(alternative):
         noises = {"noise": [{"kind": "white"}], "sigma": 1.0, "noise_estimated": True}
         sizes = {"width": 9, "height": 9, "n_pages": 1, "unchanged": False, "seconds": 1.0}
         other = {"input": "a", "output": "b", "strength": 1, "colour_strength": 1}
-        about = {"noise_confidence": [0.5], "noise_evidence": [evidence]}
+        about = {"noise_confidence": [0.5], "noise_evidence": ["why"]}
+        about["noise_alternative"] = [alternative]
         return line_of_record(noises | sizes | other | about, verbose=False)
 
-    assert f"unsure: {GROWS}; try --noise shot)" in doubt(GROWS)
-    assert f"unsure: {AROUND_HOLES}; try --sigma)" in doubt(AROUND_HOLES)
-    assert "unsure: other; try --sigma or --noise correlated)" in doubt("other")
+    assert "unsure: why; try --noise shot)" in doubt("shot")
+    assert "unsure: why; try --sigma)" in doubt("sigma")
+    assert "unsure: why; try --sigma or --noise correlated)" in doubt("")
 
 
 def test_other_names_of_a_kind_are_known(capsys):
     put("a.png", noisy())
     for name in ("poisson", "gaussian"):
         line = rejected(capsys, "denoise", "a.png", "--noise", name)
-        assert "Poisson noise is shot, Gaussian noise is white" in line
+        assert "(.json). Poisson noise is 'shot', Gaussian noise is 'white'; see" in line

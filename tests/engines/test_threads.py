@@ -113,6 +113,27 @@ def test_blas_is_limited_inside_and_only_inside():
     assert set(blas_threads()) == {2}
 
 
+@pytest.mark.parametrize(
+    ("folders", "expected"),
+    [
+        (("site-packages/numpy.libs", "site-packages/scipy.libs"), {"Zen"}),
+        (("numpy/.dylibs", "scipy/.dylibs"), {"Zen"}),
+        (("envs/scipy/lib",), {"Zen"}),  # both use the same, in an environment of that name
+    ],
+)
+def test_kernels_of_blas_are_those_that_numpy_uses(folders, expected, monkeypatch):
+    class Library:
+        def __init__(self, folder, kernels):
+            self.filepath, self.kernels = f"{folder}/libopenblas.so", kernels
+
+        def info(self):
+            return {"architecture": self.kernels}
+
+    libraries = [Library(*each) for each in zip(folders, ("Zen", "SkylakeX"), strict=False)]
+    monkeypatch.setattr(threads, "_blas", lambda: libraries)
+    assert threads.blas_kernels.__wrapped__() == expected
+
+
 @pytest.mark.usefixtures("two_blas_threads")
 def test_the_limit_holds_until_the_last_of_concurrent_blocks_ends():
     entered, leave = threading.Event(), threading.Event()

@@ -21,7 +21,7 @@ from kappaform.estimators import choice
 from kappaform.learning import StopReason
 
 BOUNDS = (1.0, 3.0)
-ERRORS = ("reconstruction", "relative", "absolute")
+ERRORS = ("reconstruction", "relative", "sparsification")
 
 
 def chooser(n_nonzero=3, **parameters):
@@ -65,10 +65,12 @@ def test_the_bound_has_the_least_mean_error_on_signals_that_were_left_out(
     found = chooser(choose_by=choose_by, coding=coding).fit(signals)
     errors = []
     for path, (_, test) in zip(paths, KFold(2).split(signals), strict=True):
+        found_there = [kf.evaluate(signals[test], one, 3, coding=coding) for one in path.results]
+        norm = np.linalg.norm(signals[test])
         errors.append(
             [
-                getattr(kf.evaluate(signals[test], one, 3, coding=coding), choose_by)
-                for one in path.results
+                one.absolute / norm if choose_by == "sparsification" else getattr(one, choose_by)
+                for one in found_there
             ]
         )
     expected = np.mean(errors, axis=0)
@@ -79,6 +81,18 @@ def test_the_bound_has_the_least_mean_error_on_signals_that_were_left_out(
     assert [len(path.results) for path in found.fold_paths_] == [len(BOUNDS)] * 2
     assert found.condition_number_ <= found.max_condition_ * (1 + 1e-9)
     assert found.result_.method.max_condition == found.max_condition_
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_the_former_name_of_an_error_warns_and_chooses_the_same(n_jobs, signals):
+    expected = chooser(choose_by="sparsification").fit(signals)
+    found = chooser(choose_by="absolute", n_jobs=n_jobs)
+    with pytest.warns(DeprecationWarning, match="is now called 'sparsification'") as caught:
+        found.fit(signals)
+    assert [each.filename for each in caught] == [__file__]
+    assert found.choose_by == "absolute"  # a parameter stays as it was given
+    assert found.condition_path_.choose_by == "sparsification"
+    assert found.max_condition_ == expected.max_condition_
 
 
 def test_the_transform_is_learned_again_from_all_signals(signals, chosen):

@@ -40,6 +40,9 @@ def test_copies_of_a_frame_are_said(rng):
     frame, other = burst(rng, 2)
     with pytest.warns(UserWarning, match=r"images\[2\] \(counted from 0\) is a copy of another"):
         kf.measure_noise([frame, other, frame.copy()])
+    with pytest.warns(UserWarning, match="of another image, and so are 2 more: copies") as caught:
+        kf.measure_noise([frame, other, frame, other, other])
+    assert len(caught) == 1
     black = np.zeros((64, 64))  # dark frames without an offset are equal
     assert kf.measure_noise([black, black], frames="burst").level(np.zeros(1)) == 0
 

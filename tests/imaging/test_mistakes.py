@@ -63,6 +63,30 @@ def test_ordinary_sigmas_are_not_warned_about(noisy):
         kf.denoise(image, sigma=sigma, transform=SQUARE)
 
 
+# --- Ranges on another scale
+
+
+@pytest.mark.parametrize("mask", [None, np.arange(32 * 32).reshape(32, 32) % 7 == 0])
+def test_a_range_in_other_units_is_warned_about(noisy, mask):
+    message = "value_range=(0, 1) excludes most values of the image, "
+    options = {"sigma": 20, "transform": SQUARE, "quality": "fast", "mask": mask}
+    with told(message) as caught:
+        kf.denoise(100 + 100 * noisy, value_range=(0, 1), **options)
+    assert [each.filename for each in caught] == [__file__]
+    kf.denoise(100 + 100 * noisy, value_range=(100, 200), **options)
+    if mask is not None:  # what the image holds there is not used
+        noisy[mask] = 1e6
+        noisy[~mask] = noisy[~mask].clip(0.3, 0.7)
+        kf.denoise(noisy, value_range=(0, 1), **options | {"sigma": 0.1})
+
+
+def test_each_range_of_a_dask_image_is_taken_for_what_is_meant(noisy):
+    array = pytest.importorskip("dask.array")
+    image = array.from_array(noisy + 100, chunks=16)  # to count values, it would be read again
+    denoised = kf.denoise(image, 0.1, value_range=(0, 1), transform=SQUARE, quality="fast")
+    assert denoised.max().compute() <= 1
+
+
 # --- Axes
 
 
@@ -147,14 +171,25 @@ def test_a_transform_of_no_square_patch_needs_a_patch_size(noisy):
 
 
 def test_bounds_that_amplify_noise_are_warned_about(noisy):
-    with told("max_condition=50 lets the inverse of the transform amplify the noise"):
-        kf.denoise(noisy, 0.1, max_condition=50, patch_size=4, quality="fast")
-    kf.denoise(noisy, 0.1, max_condition=50, patch_size=3, quality="fast", transform=SQUARE)
+    options = {"max_condition": 50, "patch_size": 3, "quality": "fast"}
+    for sigma, several in ((0.1, {}), ([0.0, 0.1], {"stack_axis": 0}), (0.1, {"stack_axis": 0})):
+        image = np.stack([noisy] * 2) if several else noisy
+        with told("max_condition=50 lets the inverse of the transform amplify the noise") as caught:
+            kf.denoise(image, sigma, **options, **several)
+        assert [each.filename for each in caught] == [__file__]
+    with told("max_condition=50"):
+        del options["quality"]
+        kf.learn_from_images([noisy], 0.1, **options)
+    # Nothing is learned.
+    kf.denoise(noisy, 0.1, **options, transform=SQUARE)
+    kf.denoise(noisy, 0, **options)
+    kf.denoise(np.ones((20, 20)), 0.1, **options)
 
 
 def test_patches_that_take_hours_are_warned_about(rng):
     with told("patch_size=25: patches of 625 pixels take minutes or hours: 8 to 16 are usual"):
-        kf.denoise(rng.normal(0.5, 0.1, (25, 25)), 0, patch_size=25)
+        kf.learn_from_images([rng.normal(0.5, 0.1, (25, 25))], 0.1, patch_size=25, callback=bool)
+    kf.denoise(rng.normal(0.5, 0.1, (25, 25)), 0, patch_size=25)  # nothing is learned
 
 
 @pytest.mark.parametrize("axis", ["last", "0", -1.0, True])

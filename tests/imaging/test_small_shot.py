@@ -81,6 +81,7 @@ def test_texture_of_bright_places_is_not_shot_noise():
     found = estimate_noise(add_noise(clean, 5, rng=1))
     assert isinstance(found, White)
     assert "but not that of the quietest details" in found.evidence
+    assert found.alternative == "shot"
 
 
 def test_the_evidence_names_what_is_needed(rng):

@@ -9,7 +9,7 @@ import pytest
 from sklearn.decomposition import PCA
 
 import kappaform as kf
-from kappaform.learning.path import ConditionPath
+from kappaform.learning.path import ConditionPath, checked_error, mean_path
 
 BOUNDS = (1.0, 2.0, 5.0, 20.0)
 
@@ -87,6 +87,29 @@ def test_path_and_estimators_agree_which_bound_reconstructs_best(photo_patches, 
         scores.append(kf.load(tmp_path / "t.npz").score(validation))
     np.testing.assert_allclose(path["validation_reconstruction"], np.negative(scores), rtol=1e-12)
     assert path.chosen == bounds[np.argmax(scores)]
+
+
+def test_the_mean_over_folds_chooses_by_the_column_that_it_shows():
+    # The mean of absolute errors is that of the fold with the largest signals.
+    norms, errors = np.array([1.0, 100.0]), np.array([[0.5, 0.1], [0.2, 0.3]])
+    paths = []
+    for norm, of_fold in zip(norms, errors, strict=True):
+        table = {"max_condition": np.array([1.0, 2.0]), "validation_sparsification": of_fold}
+        table["validation_absolute"] = norm * of_fold
+        paths.append(ConditionPath(table, (), checked_error("sparsification")))
+    mean = mean_path(paths)
+    assert np.argmin(mean["validation_absolute"]) == 0
+    assert np.argmin(mean["validation_sparsification"]) == 1
+    assert mean.chosen == 2.0
+
+
+def test_the_former_name_of_an_error_warns_where_it_is_given(photo_patches):
+    signals = photo_patches[::16]
+    options = {"n_nonzero_coefs": 6, "max_iter": 3, "validation": signals}
+    with pytest.warns(DeprecationWarning, match="choose_by='absolute' is now called") as caught:
+        path = kf.condition_path(signals, [1.0, 3.0], choose_by="absolute", **options)
+    assert [each.filename for each in caught] == [__file__]
+    assert path.choose_by == "sparsification"
 
 
 def test_validation_is_optional(photo_patches):

@@ -290,6 +290,26 @@ def test_a_loaded_estimator_can_be_saved_with_its_custom_method_given_again(sign
     again.set_params(method=Still()).partial_fit(signals)
 
 
+def test_a_noise_file_is_recognised_however_its_json_is_written(tmp_path):
+    path = tmp_path / "camera.json"
+    kf.save_noise(path, kf.Shot(2.0, 3.0))
+    document = json.loads(path.read_text())
+    for text in (path.read_text(), json.dumps(document, separators=(",", ":")), f"\n{document}"):
+        path.write_text(text.replace("'", '"').replace("None", "null"))
+        with pytest.raises(ValueError, match=r"camera\.json is a noise file: use load_noise\."):
+            kf.load(path)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"format": "kappaform noise"', '{"format": "geojson"}', '{"a":' * 100_000, "{}", "{"]
+)
+def test_other_json_is_no_transform(text, tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=r"a\.json is not a transform that kappaform saved"):
+        kf.load(path)
+
+
 def test_a_missing_folder_is_named(fitted, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"the folder .*nowhere does not exist"):
         kf.save(tmp_path / "nowhere" / "t", fitted)

@@ -229,6 +229,7 @@ def changed(header, *where, value):
         (("method", "method"), {"name": "LogDet"}, "no common norm"),
         (("method", "method"), {"name": "Conditioned", "norm": None}, "common norm"),
         (("method", "method"), {"name": "Conditioned", "max_condition": 1.1}, "beyond max_condi"),
+        (("method", "colour"), "red", r"Union has no parameters \['colour'\]"),
         (("method", "method"), "Conditioned", "its method is 'Conditioned'"),
         (("candidates", 0, "ratio"), 1.5, "ratio is 1.5, not a number from 0 to 1"),
         (("candidates", 0, "ratio"), None, "ratio is None"),

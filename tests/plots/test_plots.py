@@ -208,9 +208,9 @@ def test_path_shows_training_and_validation_in_three_panels():
         assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
 
 
-def test_a_choice_by_the_absolute_error_is_marked_at_the_sparsification_error():
-    data = path(validation=True, choose_by="absolute")
-    data.table["validation_absolute"] = np.array([3.0, 2.0, 4.0, 5.0])
+def test_a_choice_is_marked_at_the_error_that_chose():
+    data = path(validation=True, choose_by="sparsification")
+    data.table["validation_sparsification"] = np.array([3.0, 2.0, 4.0, 5.0])
     first, *others = plots.plot_path(data).axes
     ring = first.lines[-1]
     assert ring.get_xydata().tolist() == [[2.0, data["validation_sparsification"][1]]]

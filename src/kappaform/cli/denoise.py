@@ -29,8 +29,9 @@ from kappaform.cli.words import (
     line_of,
     short,
     tell_duration,
-    warn_about_units,
+    warn_about_sigma,
 )
+from kappaform.errors import ArgumentsWarning
 from kappaform.files import check_readable
 from kappaform.image_files import Picture, as_stored, write_image
 from kappaform.image_files.picture import MOVIE, VOLUME
@@ -186,7 +187,9 @@ def _learned_from_all(batch: files.Batch, settings: Settings, arguments: Namespa
     library = messages.calling_library("reading images", f"{len(jobs)} files")
     try:
         with warnings.catch_warnings(), library as progress:
-            warnings.simplefilter("ignore")  # shown when it is their turn
+            # Those about an image are shown when it is its turn. Nothing is learned then.
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("always", ArgumentsWarning)
             learned = kf.learn_from_images(images(progress), **options)
     except ValueError as error:
         if not read:
@@ -225,7 +228,8 @@ def _denoised(
     """Denoise one image and write it; the facts about it, for people and programs."""
     noisy = picture.as_stack(along)
     reference = _reference(job, picture, along, arguments)
-    warn_about_units(noisy, job.source, arguments.value_range, arguments.sigma)
+    if arguments.sigma is not None:
+        warn_about_sigma(arguments.sigma, noisy, job.source)
     started = time.perf_counter()
     options, size = _options(picture, along, settings, arguments), _size(picture)
     n_channels = noisy.shape[-1] if options["channel_axis"] else 1

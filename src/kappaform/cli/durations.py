@@ -15,14 +15,10 @@ from typing import Any
 
 from kappaform.cli import messages
 from kappaform.cli.files import Batch, Job, has_result
-from kappaform.cli.words import LONG, SECONDS, in_minutes
+from kappaform.cli.words import LONG, in_minutes, seconds_of
 from kappaform.image_files import planes_in
-from kappaform.threads import n_threads
 
-# Seconds of learning for a plane: 512 x 512 pixels take so much more than the rates say. Smaller
-# ones have fewer patches to learn from.
-_LEARNING, _FEW_PIXELS = 1.0, 2e5
-_CORRECTION = 1.25  # a forecast that is wrong by this factor is told again
+_CORRECTION = 1.25  # a forecast that is wrong by this factor is corrected
 
 
 def watched(batch: Batch, arguments: Namespace, records: list[dict[str, Any]]) -> Iterator[Job]:
@@ -52,7 +48,9 @@ class Durations:
         known = [size for size in sizes.values() if size is not None]
         # A file whose size is not known is like the others, and reported when it is its turn.
         usual = sorted(known)[len(known) // 2] if known else (1, 1_000_000)
-        self._left = {source: _seconds(size or usual, quality) for source, size in sizes.items()}
+        self._left = {
+            source: seconds_of(*(size or usual), quality) for source, size in sizes.items()
+        }
         self._spent = self._expected = 0.0
         self._told = math.inf
 
@@ -95,10 +93,3 @@ class Durations:
         if not self._expected or len(self._left) < 2:
             return title
         return f"{title} (all: {in_minutes(self.seconds_left)} left)"
-
-
-def _seconds(size: tuple[int, int], quality: str) -> float:
-    """Time for planes of so many pixels, on the machine of the rates and this number of threads."""
-    n_planes, n_pixels = size
-    learning = _LEARNING * min(1.0, n_pixels / _FEW_PIXELS)
-    return n_planes * (learning + n_pixels / 1e6 * SECONDS[quality]) / n_threads()

@@ -14,6 +14,7 @@ from kappaform.cli.options import check_patch_size, given_noise
 from kappaform.explore import About, page_of
 from kappaform.explore import explore as explored
 from kappaform.files import file_of, replaced_when_complete
+from kappaform.imaging.options import warn_about_patches
 
 #: Pixels along a side: a page of twelve bounds then takes less than a minute and 5 MB.
 MOST_PIXELS = 512
@@ -28,6 +29,7 @@ def explore(arguments: Namespace) -> None:
     inputs = files.identities([source, *([reference] if reference else [])])
     files.check_output(target, inputs, (".html", ".htm"), overwrite=arguments.overwrite)
     check_patch_size(arguments.patch_size, n_axes=2)
+    warn_about_patches((arguments.patch_size, arguments.patch_size))
     n_bounds = len(set(arguments.bounds))
     if not 2 <= n_bounds <= _MOST_BOUNDS:
         text = f"--bounds: the slider has 2 to {_MOST_BOUNDS} different positions"

@@ -11,7 +11,7 @@ from kappaform.cli.messages import warn
 from kappaform.image_files import Picture, read_image
 from kappaform.imaging.dead_pixels import dead_pixels
 
-_MOST_MISSING = 0.9  #: fraction of the pixels by a mask that is meant so
+_MOST_MISSING = 0.9  #: fraction of the pixels, above which a mask is probably inverted
 
 
 def masked(picture: Picture, along: str, path: str) -> NDArray:

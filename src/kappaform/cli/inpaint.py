@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from kappaform.checks import counted
 from kappaform.cli import files, holes, messages
 from kappaform.cli.denoise import along_of, name_device, warn_about_pages
-from kappaform.cli.words import warn_about_units
 from kappaform.files import file_of
 from kappaform.image_files import Picture, as_stored, check_target, write_image
 from kappaform.image_files.picture import MOVIE
@@ -38,9 +37,6 @@ def inpaint(arguments: Namespace) -> None:
         messages.warn(f"{source}: nothing is missing, the image is written as it is.")
         filled = stack
     else:
-        if not missing.all():
-            clipped = "and filled ones are clipped to it"
-            warn_about_units(stack[~missing], source, arguments.value_range, clipped=clipped)
         with messages.warnings_about(source, target):
             filled = as_stored(_filled(picture, along, missing, arguments), stack.dtype)
         np.copyto(filled, stack, where=~missing)  # exactly, whatever their type
@@ -83,7 +79,6 @@ def _filled(picture: Picture, along: str, missing: NDArray, arguments: Namespace
         if arguments.volume:  # declared, so that there is no doubt
             warnings.filterwarnings("ignore", "image has shape .* is taken for a volume")
         warnings.filterwarnings("ignore", "nothing is missing")  # in a movie among several
-        warnings.filterwarnings("ignore", "value_range=.* excludes")  # the command has told it
         parts = Progress(progress).sections([1] * n_movies)
         found = [
             inpaint_on(

@@ -21,6 +21,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TextIO
 
+from kappaform.errors import ArgumentsWarning
+
 #: Exit statuses; 1 means incomplete results.
 BAD_INPUT, BUG = 2, 3
 SIGPIPE = 13  #: `signal.SIGPIPE`, which Windows does not have
@@ -55,6 +57,8 @@ _PARAMETER = re.compile(
 )
 #: What the library recommends, and the same in terms of the command.
 _ADVICE: dict[str, str | Callable[[re.Match[str]], str]] = {
+    r"value_range=\(([^ ,]+), ([^ )]+)\)": r"--value-range \1 \2",
+    "clipped to it; give it in image units": "clipped to it; give it in values of the file",
     r"noise=Shot\([^)]*\)": "--gain and --read-noise",
     r"noise=Correlated\([^)]*\)": "--noise white or --sigma",
     r"give sigma(?: or noise)?(?![\w=])": "give --sigma",
@@ -169,9 +173,21 @@ def _names(text: str, file: object) -> bool:
     return bool(re.search(rf"(?<![\w./-]){re.escape(str(file))}(?![\w/-])", text))
 
 
-def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    """Show a warning of the library as one line, in place of `warnings.showwarning`."""
-    warn(in_options(" ".join(str(message).split())))
+def show_warnings() -> None:
+    """Show warnings of the library as lines from now on.
+
+    One about arguments, which are the same for all files, is shown the first time.
+    """
+    shown: set[str] = set()
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        text = " ".join(str(message).split())
+        if not isinstance(message, ArgumentsWarning) or text not in shown:
+            warn(in_options(text))
+        shown.add(text)
+
+    warnings.showwarning = show
+    warnings.simplefilter("always", ArgumentsWarning)
 
 
 @contextmanager
@@ -180,22 +196,31 @@ def warnings_about(*files: Path) -> Iterator[None]:
 
     Logged warnings are included. Warnings that differ in numbers only, such as those of the pages
     of a file, become one line. One that names a file comes from its reader or writer: it speaks of
-    no parameters.
+    no parameters. Those about arguments are about no file, and are shown at once.
     """
+    texts: list[str] = []
     logged: list[str] = []
+    show = warnings.showwarning
+
+    def collect(message: Warning | str, *where: Any, **more: Any) -> None:
+        if isinstance(message, ArgumentsWarning):
+            show(message, *where, **more)
+        else:
+            texts.append(" ".join(str(message).split()))
+
     handler = logging.Handler(logging.WARNING)
     handler.emit = lambda record: logged.append(record.getMessage())  # type: ignore[method-assign]
     logger = logging.getLogger("kappaform")
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings():
+        warnings.showwarning = collect
         warnings.simplefilter("always", UserWarning)  # for each file, and not the first one only
         logger.addHandler(handler)
         try:
             yield
         finally:
             logger.removeHandler(handler)
-            texts = [" ".join(str(each.message).split()) for each in caught] + logged
             alike: dict[str, list[str]] = {}
-            for text in texts:
+            for text in texts + logged:
                 alike.setdefault(re.sub(r"[\d.]+", "", text), []).append(text)
             for first, *more in alike.values():
                 is_named = any(_names(first, file) for file in files)

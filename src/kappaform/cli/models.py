@@ -18,6 +18,7 @@ from kappaform.cli import files, messages
 from kappaform.cli.model_files import is_union, load_codes, load_model, load_signals
 from kappaform.cli.options import CONDITIONED, check_patch_size, chosen
 from kappaform.files import file_of, replaced_when_complete
+from kappaform.imaging.options import warn_about_patches
 from kappaform.imaging.patches import random_patches
 from kappaform.learning.starts import Init
 
@@ -126,11 +127,9 @@ def path(arguments: Namespace) -> None:
         facts = {"best_max_condition": table.chosen, "plot": arguments.plot}
         messages.say_json({"table": table.table, **facts, "output": arguments.output})
         return
-    # The absolute error is shown divided by the norm of the signals, which is the same for all.
-    error = "sparsification" if table.choose_by == "absolute" else table.choose_by
     messages.say(
-        f"{table}\n--max-condition {table.chosen:g} has the smallest {error} error on held-out "
-        "signals"
+        f"{table}\n--max-condition {table.chosen:g} has the smallest {table.choose_by} error on "
+        "held-out signals"
     )
     for file in (plot, target):
         if file:
@@ -321,6 +320,7 @@ def _signals_of(arguments: Namespace) -> tuple[NDArray, tuple[int, int] | None]:
         raise ValueError("signals (.npy) and images are mixed: give one kind at a time.")
     side, n_patches = arguments.patch_size, arguments.n_patches
     check_patch_size(side, n_axes=2)
+    warn_about_patches((side, side))
     rng = np.random.default_rng(arguments.seed)
     patches = []
     for source, numbers in zip(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import sys
-import warnings
 from argparse import Action, ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
 from pathlib import Path
@@ -96,10 +95,12 @@ def at_least(least: float, kind: type = float, most: float = math.inf) -> Callab
 def kind_or_file(text: str) -> str:
     """The type of --noise: a kind, or the name of a file."""
     if text not in STRENGTHS_OF_NOISE and Path(text).suffix.lower() != ".json":
+        from kappaform.imaging.noise.kinds import other_name_of_kind
+
         kinds = ", ".join(STRENGTHS_OF_NOISE)
-        is_other = text.lower() in ("poisson", "gaussian")
-        hint = "; Poisson noise is shot, Gaussian noise is white" if is_other else ""
-        raise ArgumentTypeError(f"{text}: give one of {kinds}, or a file of noise (.json){hint}")
+        hint = other_name_of_kind(text)
+        told = f"{text}: give one of {kinds}, or a file of noise (.json)"
+        raise ArgumentTypeError(f"{told}. {hint.rstrip('.')}" if hint else told)
     return text
 
 
@@ -109,6 +110,14 @@ def number_or_word(text: str) -> float | str:
         return text if text in ("auto", "none") else float(text)
     except ValueError:
         raise ArgumentTypeError(f"{text}: give a number, auto or none") from None
+
+
+def error_name(text: str) -> str:
+    """The type of --choose-by: the name of an error, or its name in version 0.2."""
+    if text == "absolute":
+        warn("--choose-by absolute is now called sparsification; the former name will be removed.")
+        return "sparsification"
+    return text
 
 
 class ShowVersion(Action):
@@ -170,18 +179,15 @@ def chosen(arguments: Namespace, *names: str) -> dict[str, Any]:
 
 
 def check_patch_size(side: int, n_axes: int) -> None:
-    """Reject patches that take days, and warn about those that take hours."""
-    from kappaform.imaging.options import SLOW_PATCH
-
+    """Reject patches that take days."""
     n_pixels = side**n_axes
-    usual = "8 to 16 are usual" if n_axes == 2 else "4 to 6 are usual in volumes"
-    text = f"--patch-size {side}: patches of {n_pixels} pixels"
     if n_pixels > _LARGEST_PATCH:
         most = round(_LARGEST_PATCH ** (1 / n_axes))
-        raise ValueError(f"{text} would take hours or days: give at most {most}; {usual}.")
-    if n_pixels > SLOW_PATCH:
-        warn(f"{text} take minutes or hours: {usual}.")
-        warnings.filterwarnings("ignore", "patch_size=.* take minutes")  # said for all files
+        usual = "8 to 16 are usual" if n_axes == 2 else "4 to 6 are usual in volumes"
+        raise ValueError(
+            f"--patch-size {side}: patches of {n_pixels} pixels would take hours or days: give at "
+            f"most {most}; {usual}."
+        )
 
 
 def given_noise(arguments: Namespace) -> tuple[Any, Any]:

@@ -14,7 +14,7 @@ from inspect import cleandoc
 from typing import Any, NoReturn
 
 from kappaform.cli import messages, options
-from kappaform.cli.options import at_least, complete, kind_or_file, number_or_word
+from kappaform.cli.options import at_least, complete, error_name, kind_or_file, number_or_word
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -42,7 +42,7 @@ def _run(argv: Sequence[str] | None) -> int:
     except SystemExit as exiting:  # --help and --version, or wrong usage
         return int(exiting.code or 0)
     with warnings.catch_warnings(), messages.signals_interrupt() as received:
-        warnings.showwarning = messages.show_warning
+        messages.show_warnings()
         try:
             complete(arguments)
             command = import_module(f"kappaform.cli.{arguments.module}")
@@ -278,8 +278,8 @@ def _add_path(commands: Any) -> None:
     _add_signals(path, tol=1e-3)
     path.add("--bounds", "bounds >= 1", _BOUND, nargs="+", default=[1, 1.25, 1.5, 2, 3, 5, 10])
     _add_conditioned(path)
-    errors = ("reconstruction", "relative", "absolute")
-    path.add("--choose-by", "error that chooses the bound", choices=errors, default=errors[0])
+    errors = ("reconstruction", "relative", "sparsification")
+    path.add("--choose-by", "error to choose by", error_name, choices=errors, default=errors[0])
     path.add_flag("--choose", "choose by cross-validation, then learn from all signals")
     path.add("--folds", "with --choose: number of folds", int, default=5)
     path.add("-o --output", "with --choose: file to save the transform to")

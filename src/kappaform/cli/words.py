@@ -11,14 +11,15 @@ from numpy.typing import NDArray
 import kappaform as kf
 from kappaform.cli import messages
 from kappaform.imaging.axes import doubt_about_sigma
-from kappaform.imaging.masked import AROUND_HOLES
 from kappaform.imaging.noise.estimate import UNSURE
-from kappaform.imaging.noise.shot import GROWS
-from kappaform.imaging.options import excludes_most
 from kappaform.threads import n_threads
 
-# Per megapixel and thread, on a machine of 2026 (make bench ONLY=speed:sizes).
-SECONDS = {"fast": 7.0, "balanced": 27.0, "best": 57.0}
+# Seconds of one thread per megapixel of a plane, on a machine of 2026, and of learning from a plane
+# with a few thousand pixels or more. Twice the seconds on two threads of benchmarks/results/
+# amd-epyc.json, where learning hardly counts: "12 megapixels in colour" for fast and balanced,
+# "2048 x 2048" for best. Learning is what "512 x 512" takes beyond that, 0.1 to 0.7.
+SECONDS = {"fast": 2.3, "balanced": 5.5, "best": 14.0}
+_LEARNING, _FEW_PIXELS = 0.6, 5e4
 LONG = 30  #: seconds: worth announcing
 
 
@@ -73,6 +74,7 @@ def facts_of(details: kf.DenoiseResult, n_channels: int) -> dict[str, Any]:
         "noise": [noise_facts(noise, n_channels, details.patch_shape) for noise in noises],
         "noise_confidence": [noise.confidence for noise in noises],
         "noise_evidence": [noise.evidence for noise in noises],
+        "noise_alternative": [noise.alternative for noise in noises],
         "sigma": details.sigma,
         "condition_number": details.condition_number,
         "patch_shape": details.patch_shape,
@@ -99,17 +101,14 @@ def noise_facts(noise: Any, n_channels: int, patch_shape: tuple[int, ...]) -> di
     return facts
 
 
-_REMEDY = "--sigma or --noise correlated"  # of any other doubt about an estimate
-
-
 def _doubt(record: dict[str, Any]) -> str:
     """That the noise was estimated; if that is uncertain, why, and what to try."""
-    pairs = zip(record["noise_confidence"], record["noise_evidence"], strict=True)
-    confidence, evidence = min(pairs)
+    names = ("noise_confidence", "noise_evidence", "noise_alternative")
+    confidence, evidence, alternative = min(zip(*map(record.get, names), strict=True))
     if confidence >= UNSURE:
         return " (estimated)"
-    remedies = {GROWS: "--noise shot", AROUND_HOLES: "--sigma"}
-    remedy = next((each for why, each in remedies.items() if why in evidence), _REMEDY)
+    others = {"": "--sigma or --noise correlated", "sigma": "--sigma"}
+    remedy = others.get(alternative, f"--noise {alternative}")
     return f" (estimated; unsure: {evidence}; try {remedy})"
 
 
@@ -156,26 +155,12 @@ def is_rough(details: Any, dtype: np.dtype) -> bool:
     return dtype.kind in "iu" and is_shot and bool(np.max(details.sigma) < _LEAST_NOISE)
 
 
-def warn_about_units(
-    values: NDArray,
-    source: Path,
-    value_range: Any,
-    sigma: float | None = None,
-    clipped: str = "which are clipped",
-) -> None:
-    """Warn about numbers that cannot be meant in values of the file, but on another scale."""
-    if sigma is None and not value_range:
-        return
-    low, high = float(values.min()), float(values.max())
-    if doubt := doubt_about_sigma(sigma or 0, low, high, values.dtype):
+def warn_about_sigma(sigma: float, values: NDArray, source: Path) -> None:
+    """Warn about a sigma that cannot be meant in values of the file, but on another scale."""
+    if doubt := doubt_about_sigma(sigma, float(values.min()), float(values.max()), values.dtype):
         messages.warn(
             f"{source}: --sigma {sigma:g} {doubt}: it is the standard deviation of the noise in "
             "values of the file."
-        )
-    if value_range and excludes_most(value_range, values):
-        messages.warn(
-            f"--value-range {value_range[0]:g} {value_range[1]:g} excludes most values of "
-            f"{source}, {low:g} to {high:g}, {clipped}: give it in values of the file."
         )
 
 
@@ -185,9 +170,15 @@ def in_minutes(seconds: float) -> str:
     return f"{seconds / 60:.0f} minutes" if seconds >= 90 else f"{seconds:.0f} seconds"
 
 
+def seconds_of(n_planes: int, n_pixels: int, quality: str) -> float:
+    """Time for planes of so many pixels, on the machine of the rates and this number of threads."""
+    learning = _LEARNING * min(1.0, n_pixels / _FEW_PIXELS)
+    return n_planes * (learning + n_pixels / 1e6 * SECONDS[quality]) / n_threads()
+
+
 def tell_duration(title: str, n_pixels: int, quality: str) -> None:
     """Announce about how long a long job will take: machines differ."""
-    seconds = n_pixels / 1e6 * SECONDS[quality] / n_threads()
+    seconds = seconds_of(1, n_pixels, quality)
     if seconds >= LONG:
         faster = "" if quality == "fast" else "; --quality fast takes less"
         messages.note(f"{title}: this will take about {in_minutes(seconds)}{faster}")

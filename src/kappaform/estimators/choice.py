@@ -63,9 +63,10 @@ class ConditionedTransformCV(SparsifyingTransform):
     cv : int, splitter of scikit-learn or iterable, optional
         Number of folds, by default 5, of rows that follow one another; or how to split. Signals
         that are sorted are better shuffled, ``KFold(5, shuffle=True)``.
-    choose_by : {"reconstruction", "relative", "absolute"}
-        The error that chooses: that of reconstructed signals or a sparsification error, on held-out
-        signals. The last two tend to decrease with the bound for ever.
+    choose_by : {"reconstruction", "relative", "sparsification"}
+        The error on held-out signals that chooses: that of reconstructed signals; that of the codes
+        relative to the coefficients; or that of the codes relative to the signals. The last two
+        tend to decrease as long as the bound grows.
     norm, objective, variant, n_rounds, max_iter, tol
         As for :class:`ConditionedTransform`, for every bound.
     coding, sparse_output
@@ -141,22 +142,22 @@ class ConditionedTransformCV(SparsifyingTransform):
         """
         options = self._fit_options()
         methods = methods_over(self.max_conditions, options.method)
-        checked_error(self.choose_by)
+        error = checked_error(self.choose_by)
         n_jobs = self._jobs()
         signals, features = self._received(X, reset=True)
         engine = engine_for(signals)
         warn_of_little(engine, options.n_nonzero)
         if validation is not None:
             engines = engine, validation_engine(validation, engine.n_features)
-            path = self._path(engines, methods, options, "validation")
+            path = self._path(engines, methods, options, error, "validation")
             return self._take_best(path, engine, features)
         folds = self._folds(engine.n_signals)
-        paths = self._paths(signals, folds, methods, options, min(n_jobs, len(folds)))
+        paths = self._paths(signals, folds, methods, options, error, min(n_jobs, len(folds)))
         mean = mean_path(paths)
         chosen = int(np.flatnonzero(mean["max_condition"] == mean.chosen)[0])
         if self.verbose:
-            self._say(f"max_condition={mean.chosen:g} has the least {self.choose_by} error")
-        errors = [path[f"validation_{self.choose_by}"][chosen] for path in paths]
+            self._say(f"max_condition={mean.chosen:g} has the least {error} error")
+        errors = [path[f"validation_{error}"][chosen] for path in paths]
         found = paths[int(np.argmin(errors))].results[chosen]
         options = options._replace(method=methods[chosen], init=WarmStart(found))
         return self._learn(engine, options, features | _choice(mean, paths))
@@ -167,6 +168,7 @@ class ConditionedTransformCV(SparsifyingTransform):
         folds: list[tuple[Any, Any]],
         methods: list[Method],
         options: Options,
+        error: ErrorName,
         n_jobs: int,
     ) -> tuple[ConditionPath, ...]:
         """The path of each fold, in the order of the folds."""
@@ -179,7 +181,7 @@ class ConditionedTransformCV(SparsifyingTransform):
             train, test = (engine_for(take_rows(signals, each)) for each in rows)
             with at_most_threads(n_threads_each):
                 where = f"fold {number} of {len(folds)}"
-                return self._path((train, test), methods, options, where, is_over)
+                return self._path((train, test), methods, options, error, where, is_over)
 
         paths: list[ConditionPath] = []
         if n_jobs == 1:
@@ -208,6 +210,7 @@ class ConditionedTransformCV(SparsifyingTransform):
         engines: tuple[Engine, Engine],
         methods: list[Method],
         options: Options,
+        error: ErrorName,
         where: str,
         is_over: Event | None = None,
     ) -> ConditionPath:
@@ -215,13 +218,12 @@ class ConditionedTransformCV(SparsifyingTransform):
 
         def after_each(row: dict[str, float]) -> bool:
             if self.verbose:
-                bound, error = row["max_condition"], row[f"validation_{self.choose_by}"]
-                self._say(f"{where}, max_condition={bound:g}: {self.choose_by} error {error:.6g}")
+                bound, value = row["max_condition"], row[f"validation_{error}"]
+                self._say(f"{where}, max_condition={bound:g}: {error} error {value:.6g}")
             _end_if(is_over)
             return False
 
-        measure = self.coding, self.choose_by
-        return path_on(engines, methods, options, *measure, after_each=after_each)
+        return path_on(engines, methods, options, self.coding, error, after_each=after_each)
 
     def _jobs(self) -> int:
         """Folds to learn at the same time, as joblib counts them."""

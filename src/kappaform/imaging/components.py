@@ -176,7 +176,7 @@ def noise_of_movie(
 def _typical_frame(frames: NDArray) -> int:
     """The number of the frame (channels last) whose noise level is the median.
 
-    Of a long movie evenly spread frames are looked at.
+    For a long movie, evenly spaced frames are examined.
     """
     numbers = np.linspace(0, len(frames) - 1, min(len(frames), _N_FRAMES)).astype(int)
     levels = [np.mean(estimate_sigma(frames[number], channel_axis=-1)) for number in numbers]

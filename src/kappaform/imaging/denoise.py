@@ -34,6 +34,8 @@ from kappaform.imaging.options import (
     Options,
     Quality,
     Sigma,
+    warn_about_learning,
+    warn_about_range,
 )
 from kappaform.imaging.progress import Listener, Progress
 from kappaform.imaging.shared import NoisyImage, learned_from_all
@@ -288,6 +290,9 @@ def denoised(
         check_scale(lowest, highest, levels)
         if sigma is not None:
             warn_about_units(levels, lowest, highest, pixels.dtype)
+        warn_about_range(options.value_range, stack, known)
+        if options.transform is None and ((levels > 0) & (lowest < highest)).any():
+            warn_about_learning(options)
         images = list(zip(stack, noises, lowest, highest, strict=True))
         shared: list[LearnResult] = []
         if options.share:

@@ -9,13 +9,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from kappaform.checks import float_dtype, library_of, representable
 from kappaform.errors import warn
-from kappaform.imaging.axes import ANY_VALUE, check_scale, extremes_of
+from kappaform.imaging.axes import check_scale, extremes_of
 from kappaform.imaging.cleaning.fill_rounds import FillCallback
 from kappaform.imaging.cleaning.holes import Filling, filled
 from kappaform.imaging.components import place_of
 from kappaform.imaging.masked import filling_of
 from kappaform.imaging.masks import check_some_known, pixels_and_missing
-from kappaform.imaging.options import Options, Quality, excludes_most, of_ordinary_scale
+from kappaform.imaging.options import Options, Quality, of_ordinary_scale, warn_about_range
 from kappaform.imaging.progress import Listener, Progress
 from kappaform.threads import single_threaded_blas
 
@@ -121,7 +121,7 @@ def inpaint_on(
     check_scale(lowest, highest, np.zeros_like(lowest))
     result = pixels.astype(float_dtype(pixels.dtype))
     if missing.any():
-        _warn_about_range(pixels[~missing], options.value_range)
+        warn_about_range(options.value_range, pixels, ~missing, "filled pixels")
         values = _filled(pixels, missing, options, callback)
         low, high = representable(options.value_range, result.dtype)
         result[missing] = values[missing].clip(low, high)
@@ -133,15 +133,6 @@ def inpaint_on(
 
         return as_given(result, image)
     return result
-
-
-def _warn_about_range(known: NDArray, value_range: tuple[float, float]) -> None:
-    if value_range != ANY_VALUE and excludes_most(value_range, known):
-        low, high = value_range
-        warn(
-            f"value_range=({low:g}, {high:g}) excludes most values of the image, {known.min():g} "
-            f"to {known.max():g}; filled pixels are clipped to it: give it in values of the image."
-        )
 
 
 def _filled(

@@ -18,7 +18,7 @@ from kappaform.imaging.cleaning.holes import Filling, filled, reestimated
 from kappaform.imaging.components import Component
 from kappaform.imaging.masks import check_some_known, is_nan, pixels_and_missing
 from kappaform.imaging.noise.estimate import check_kind, log_estimate, noise_of
-from kappaform.imaging.noise.kinds import Noise, White, per_channel
+from kappaform.imaging.noise.kinds import Evidence, Noise, White, per_channel
 from kappaform.imaging.options import Options
 from kappaform.imaging.progress import Progress
 from kappaform.threads import single_threaded_blas
@@ -27,10 +27,11 @@ from kappaform.threads import single_threaded_blas
 _BLOCK_SIDES = {2: (32, 16), 3: (16, 8)}
 _LEAST_PIXELS = 4096  # in all blocks
 _LEAST_TRIPLES = 100
-#: Why an estimate from neighbouring pixels is in doubt. On eleven crops of 128 x 128 pixels, 30 %
-#: missing at random, it was right within a fifth for 5 of them with sigma 5, for 9 with sigma 20.
-AROUND_HOLES = "measured between neighbouring pixels, where texture counts as noise"
-_SURE_AROUND_HOLES = 0.5
+# Why an estimate from neighbouring pixels is in doubt. On eleven crops of 128 x 128 pixels, 30 %
+# missing at random, it was right within a fifth for 5 of them with sigma 5, for 9 with sigma 20.
+_AROUND_HOLES = Evidence(
+    0.5, "measured between neighbouring pixels, where texture counts as noise", alternative="sigma"
+)
 # How much less the variance of the noise is, per fraction of missing pixels near known ones: where
 # these are filled, and where they have been denoised. Then the weight of the estimate from groups,
 # and from which fraction on it and denoising twice count fully. The first and the last were chosen
@@ -157,7 +158,7 @@ def _from_triples(image: NDArray, known: NDArray) -> White:
     if len(every) < _LEAST_TRIPLES:
         raise ValueError("there are too few known neighbours to estimate the noise: give sigma.")
     sigmas = (np.median(np.abs(every), axis=0) / 0.6745).tolist()
-    found = White(per_channel(sigmas), confidence=_SURE_AROUND_HOLES, evidence=AROUND_HOLES)
+    found = White(per_channel(sigmas), **_AROUND_HOLES._asdict())
     log_estimate(found)
     return found
 

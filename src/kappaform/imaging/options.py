@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.checks import as_real_array, check_choice, generator, library_of
-from kappaform.errors import warn
+from kappaform.errors import ArgumentsWarning, warn
 from kappaform.imaging.axes import ANY_VALUE, Axes, checked_axes
 from kappaform.imaging.noise.kinds import Noise
 from kappaform.imaging.patches import checked_patch_shape
@@ -116,8 +116,6 @@ class Options:
         patch_shape = (1,) * movie + _patch_shape(patch_size, space[movie:], matrix, patch_sides)
         if matrix is not None:
             _check_matrix(matrix, patch_shape)
-        else:
-            _warn_about_learning(method, max_condition, patch_shape)
         return cls(
             axes,
             patch_shape,
@@ -143,17 +141,26 @@ def _methods(max_condition: float) -> dict[MethodName, Method]:
     return {"conditioned": conditioned, "log-det": LogDet(), "orthonormal": Orthonormal()}
 
 
-def _warn_about_learning(method: str, max_condition: float, patch_shape: tuple[int, ...]) -> None:
-    if method == "conditioned" and max_condition > _LARGEST_BOUND:
+def warn_about_learning(options: Options) -> None:
+    """Warn about settings of learning that rarely can be meant, where a transform is learned."""
+    bound = getattr(options.method, "max_condition", 1.0)
+    if bound > _LARGEST_BOUND:
         warn(
-            f"max_condition={max_condition:g} lets the inverse of the transform amplify the noise "
-            "that is left in the coefficients; denoising may lose several dB, most with "
-            "quality='fast': bounds from 1 to 5 denoise best."
+            f"max_condition={bound:g} lets the inverse of the transform amplify the noise that is "
+            "left in the coefficients; denoising may lose several dB, most with quality='fast': "
+            "bounds from 1 to 5 denoise best.",
+            ArgumentsWarning,
         )
+    warn_about_patches(options.patch_shape)
+
+
+def warn_about_patches(patch_shape: tuple[int, ...]) -> None:
+    """Warn about patches that learning takes long for."""
     if (n_pixels := math.prod(patch_shape)) > SLOW_PATCH:
         warn(
             f"patch_size={max(patch_shape)}: patches of {n_pixels} pixels take minutes or hours: "
-            "8 to 16 are usual, 4 to 6 in volumes."
+            "8 to 16 are usual, 4 to 6 in volumes.",
+            ArgumentsWarning,
         )
 
 
@@ -258,11 +265,27 @@ def _check_matrix(matrix: NDArray, patch_shape: tuple[int, ...]) -> None:
         raise ValueError("transform is singular or not finite: its codes could not be inverted.")
 
 
-def excludes_most(value_range: tuple[float, float], values: NDArray) -> bool:
-    """Whether a range cannot be meant in the units of the values."""
+def warn_about_range(
+    value_range: tuple[float, float],
+    values: Any,
+    known: NDArray | None = None,
+    clipped: str = "results",
+) -> None:
+    """Warn about a range that cannot be meant in the units of the values, or of the known ones.
+
+    Values of Dask are not in memory, and are not read for this.
+    """
+    if value_range == ANY_VALUE or library_of(values) == "dask":
+        return
     low, high = value_range
+    values = values if known is None else values[known]
     n_outside = np.count_nonzero(values < low) + np.count_nonzero(values > high)
-    return bool(n_outside > _MOST_CUT * values.size)
+    if n_outside > _MOST_CUT * values.size:
+        warn(
+            f"value_range=({low:g}, {high:g}) excludes most values of the image, "
+            f"{values.min():g} to {values.max():g}: {clipped} are clipped to it; give it in image "
+            "units."
+        )
 
 
 def checked_range(value_range: tuple[float, float] | None) -> tuple[float, float]:

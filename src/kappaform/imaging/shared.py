@@ -15,7 +15,7 @@ from kappaform.imaging.masked import whole_image
 from kappaform.imaging.masks import is_nan, values_of
 from kappaform.imaging.noise.estimate import Kind
 from kappaform.imaging.noise.kinds import Noise
-from kappaform.imaging.options import Callback, MethodName, Options, Sigma
+from kappaform.imaging.options import Callback, MethodName, Options, Sigma, warn_about_learning
 from kappaform.imaging.patches import checked_patch_shape, complete_patches, grid_of
 from kappaform.imaging.training import (
     FOR_PATCHES,
@@ -96,6 +96,7 @@ def learn_from_images(
         callback=callback,
         device=device,
     )
+    warn_about_learning(options)
     with single_threaded_blas():
         every = chain([first], rest)
         given = _with_masks(every, mask)

@@ -89,8 +89,8 @@ def parts_in(header: Header, name: str) -> list[Header]:
     """A list of headers within a header."""
     value = header[name]
     if not isinstance(value, list):
-        raise ValueError(f"its {name} are {value!r}, not a list of objects with names.")
+        raise ValueError(f"its {name} are {value!r}, not a list of JSON objects.")
     for each in value:
         if not isinstance(each, dict):
-            raise ValueError(f"its {name} contain {each!r}, which is no object with names.")
+            raise ValueError(f"its {name} contain {each!r}, which is not a JSON object.")
     return value

@@ -39,11 +39,12 @@ def method_of(description: Any) -> Method:
     name = parameters.pop("name")
     if not isinstance(name, str) or name not in _METHODS:
         raise ValueError(f"the name of its method is {name!r}, not one of {tuple(_METHODS)}.")
-    if name == _UNION:
-        return union_of(method_of(parameters["method"]), parameters["n_transforms"], N_STARTS, None)
-    kind = _METHODS[name]
-    if unknown := parameters.keys() - {field.name for field in fields(kind)}:
+    kind, is_union = _METHODS[name], name == _UNION
+    known = ["n_transforms", "method"] if is_union else [field.name for field in fields(kind)]
+    if unknown := parameters.keys() - set(known):
         raise ValueError(f"its method {name} has no parameters {sorted(unknown)}.")
+    if is_union:
+        return union_of(method_of(parameters["method"]), parameters["n_transforms"], N_STARTS, None)
     return kind(**parameters)
 
 

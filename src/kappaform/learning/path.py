@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from kappaform.checks import Coding, as_real_array, check_choice, checked_coding, sparsity_of
 from kappaform.engines import Energies, Engine, engine_for
+from kappaform.errors import warn
 from kappaform.learning.evaluate import energies_on
 from kappaform.learning.learn import (
     MAX_ITER,
@@ -33,7 +34,8 @@ from kappaform.learning.starts import WarmStart
 
 _EQUAL = 1e-6  # relative difference of errors that is not significant
 
-ErrorName = Literal["reconstruction", "relative", "absolute"]
+ErrorName = Literal["reconstruction", "relative", "sparsification"]
+_ABSOLUTE = "absolute"  # the name of the sparsification error in version 0.2
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +88,7 @@ class ConditionPath(Path):
         divided by the norm of the signals, to which the reconstruction error is relative, too.
         ``pandas.DataFrame(path.table)`` makes a data frame of it; ``print(path)`` shows it without
         the absolute errors, which grow with the number of signals.
-    choose_by : {"reconstruction", "relative", "absolute"}
+    choose_by : {"reconstruction", "relative", "sparsification"}
         The error that chooses a bound.
     chosen : float or None
         The bound with the least such error on the validation signals; of several the smallest.
@@ -136,9 +138,8 @@ def condition_path(
     coding : {"refit", "largest"}
         Codes whose reconstruction error is measured, on both sets of signals: those of the
         estimators, which reconstruct signals best, or the largest coefficients.
-    choose_by : {"reconstruction", "relative", "absolute"}
-        The error of the validation signals by which a bound is chosen; the absolute one is shown
-        as the sparsification error.
+    choose_by : {"reconstruction", "relative", "sparsification"}
+        The error of the validation signals by which a bound is chosen.
     max_iter, tol, callback
         As for `learn`, for each bound; a callback that returns True ends the path after this bound.
 
@@ -294,6 +295,14 @@ def _bounded(method: Any, bound: float) -> Method:
 
 
 def checked_error(choose_by: Any) -> ErrorName:
+    """The name of an error, also by its former name."""
+    if choose_by == _ABSOLUTE:
+        warn(
+            "choose_by='absolute' is now called 'sparsification': the absolute error divided by "
+            "the norm of the signals. The former name will be removed.",
+            DeprecationWarning,
+        )
+        return "sparsification"
     check_choice("choose_by", choose_by, get_args(ErrorName))
     return choose_by
 

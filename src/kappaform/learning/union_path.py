@@ -39,7 +39,7 @@ class UnionPath(Path):
         ``validation_`` on the validation signals. ``pandas.DataFrame(path.table)`` makes a data
         frame of it; ``print(path)`` shows it without the absolute errors, which grow with the
         number of signals.
-    choose_by : {"reconstruction", "relative", "absolute"}
+    choose_by : {"reconstruction", "relative", "sparsification"}
         The error that chooses a number of transforms.
     chosen : int or None
         The number with the least such error on the validation signals; of several the smallest.
@@ -85,9 +85,8 @@ def union_path(
     coding : {"refit", "largest"}
         Codes whose reconstruction error is measured, as for :func:`condition_path`. Either way a
         signal is in the transform that its largest coefficients fit best.
-    choose_by : {"reconstruction", "relative", "absolute"}
-        The error of the validation signals by which a number is chosen; the absolute one is shown
-        as the sparsification error.
+    choose_by : {"reconstruction", "relative", "sparsification"}
+        The error of the validation signals by which a number is chosen.
     n_starts : int
         Starts that race for each number: the previous union, and random bases.
     max_iter, tol, rng, callback

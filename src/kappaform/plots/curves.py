@@ -206,10 +206,9 @@ def _mark_choice(figure: Figure, path: Path) -> None:
     """Draw a line at what was chosen, and a ring around the error that chose it."""
     if path.chosen is None:
         return
-    chosen_by = "sparsification" if path.choose_by == "absolute" else path.choose_by
     for axes, error in zip(figure.axes, PATH_LABELS, strict=True):
         axes.axvline(path.chosen, color="0.5", linewidth=1, linestyle="--", zorder=0)
-        if error == chosen_by:
+        if error == path.choose_by:
             least = path[f"validation_{error}"][path[path.parameter] == path.chosen][0]
             style: dict[str, Any] = {"mfc": "none", "mec": "black", "markersize": 11}
             axes.plot(path.chosen, least, "o", label="chosen", **style)

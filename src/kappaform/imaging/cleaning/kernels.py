@@ -286,7 +286,7 @@ def nearest(planes, size, sides, stride, first, lane, shifts, run, farthest, mem
 
 @_kernel
 def set_farthest(image, starts, members, steps, runs, width, farthest):
-    """A distance in an image that all members of a group are below, for each group.
+    """Upper bound on the distance of all members of a group in an image, for each group.
 
     What is compared are `runs` of pixels, each of the same `width` of at most `LANES`. Vectors of
     `LANES` pixels are read: the image is longer by this number than its pixels.

@@ -42,8 +42,9 @@ class Correlated(Noise):
     stabiliser : Shot or Varying, optional
         How the noise depends on brightness, which is removed first by a variance-stabilising
         transform. The covariance is that of the stabilised values.
-    confidence, evidence : float and str, optional
-        How sure an estimate is, 0 to 1, and why; a noise that is given is certain.
+    confidence, evidence, alternative : float and two str, optional
+        How sure an estimate is, 0 to 1, and why; what to give if it is wrong, a kind of noise or
+        "sigma", empty for any. A noise that is given is certain.
 
     Examples
     --------

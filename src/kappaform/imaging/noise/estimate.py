@@ -20,6 +20,7 @@ from kappaform.imaging.noise.kinds import (
     Noise,
     Shot,
     White,
+    other_name_of_kind,
     per_channel,
     within_a_fifth,
 )
@@ -71,8 +72,8 @@ def estimate_sigma(image: npt.ArrayLike, channel_axis: int | None = None) -> flo
     Parameters
     ----------
     image : array of any number of dimensions
-        Integers are taken as they are. Of very large images evenly spread parts are looked at; of
-        a Dask array nothing more than these is brought together.
+        Integers are taken as they are. In very large images, evenly spaced parts are examined; only
+        these parts of a Dask array are computed.
     channel_axis : int, optional
         The axis of the channels, each of which is estimated on its own.
 
@@ -118,13 +119,13 @@ def estimate_noise(
     Parameters
     ----------
     image : array
-        2-D or 3-D, beside the axis of channels. A Dask array is looked at in parts.
+        2-D or 3-D, not counting the axis of channels. Only parts of a Dask array are examined.
     kind : {"white", "shot", "correlated"}, optional
         Measure noise of this kind; None: of the kind that fits.
     channel_axis : int, optional
         The axis of the channels.
     patch_size : int or tuple, optional
-        Of the patches whose covariance `Correlated` gives: by default that of `denoise`.
+        Size of the patches whose covariance `Correlated` gives: by default that of `denoise`.
 
     Returns
     -------
@@ -152,11 +153,8 @@ def estimate_noise(
 
 def check_kind(kind: str | None, name: str) -> None:
     if kind is not None and kind not in KINDS:
-        is_other = str(kind).lower() in ("poisson", "gaussian")
-        hint = " Poisson noise is 'shot', Gaussian noise is 'white'." if is_other else ""
-        raise ValueError(
-            f"{name}={kind!r} is no kind of noise: choose one of {KINDS}, or None.{hint}"
-        )
+        text = f"{name}={kind!r} is no kind of noise: choose one of {KINDS}, or None."
+        raise ValueError(f"{text} {other_name_of_kind(kind)}".rstrip())
 
 
 def noise_of(image: Any, kind: str | None, patch_shape: tuple[int, ...]) -> Noise:
@@ -221,8 +219,8 @@ def _noise_of(
         return found
     if isinstance(found, White) and judged.confidence > found.confidence:
         return found
-    sure = min(judged.confidence, found.confidence)
-    return replace(found, confidence=sure, evidence=judged.evidence)
+    judged = judged._replace(confidence=min(judged.confidence, found.confidence))
+    return replace(found, **judged._asdict())
 
 
 def _with_certain(sigmas: list[float], details: list[Details]) -> list[float]:
@@ -359,7 +357,8 @@ def _correlated(
     if not (asked or is_certain):
         if look.quiet.is_structure:
             words = "the noise could not be told from texture, which is everywhere in this image"
-            found = replace(found, confidence=min(found.confidence, 0.5), evidence=words)
+            texture = Evidence(min(found.confidence, 0.5), words)
+            found = replace(found, **texture._asdict())
             warn(
                 f"{words}: {found} is assumed; if that is wrong, try noise='correlated', or give "
                 "sigma."

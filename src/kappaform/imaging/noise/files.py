@@ -185,6 +185,16 @@ def read_noise(path: Path) -> tuple[Noise, Camera]:
     )
 
 
+def is_noise(path: Path) -> bool:
+    """Whether a file is a JSON object with the format of noise; its noise is not checked."""
+    with path.open("rb") as file:
+        content = file.read(_MOST_BYTES)
+    try:
+        return bool(json.loads(content).get("format") == _FORMAT)
+    except (AttributeError, ValueError, RecursionError):
+        return False
+
+
 # --- Checks
 
 

@@ -48,8 +48,8 @@ def measure_noise(
 
     The model is as simple as the images allow: white or shot noise if the standard deviation that
     it predicts is right within 5 % at every brightness, else `Varying`; `Correlated` if
-    neighbouring pixels or channels have a correlation of 0.05 or more. Of a large image, 16 tiles
-    of 256 x 256 pixels are used.
+    neighbouring pixels or channels have a correlation of 0.05 or more. In a large image, 16
+    tiles of 256 x 256 pixels are used.
 
     Parameters
     ----------
@@ -171,6 +171,7 @@ def _groups(images: list[Array], frames: Frames | None) -> list[list[Array]]:
     if frames == "any":
         return []
     groups: list[list[Array]] = []
+    copies: list[int] = []
     for number, image in enumerate(images):
         same = (group for group in groups if _is_same(group[0], image, frames == "burst"))
         group = next(same, None)
@@ -178,11 +179,14 @@ def _groups(images: list[Array], frames: Frames | None) -> list[list[Array]]:
             groups.append([image])
         else:
             if any(np.array_equal(image, each) for each in group) and image.min() < image.max():
-                warn(
-                    f"images[{number}] (counted from 0) is a copy of another image, and copies "
-                    "show no noise: give frames that were taken one after another."
-                )
+                copies.append(number)
             group.append(image)
+    if copies:
+        more = f", and so are {len(copies) - 1} more" if len(copies) > 1 else ""
+        warn(
+            f"images[{copies[0]}] (counted from 0) is a copy of another image{more}: copies show "
+            "no noise; give frames that were taken one after another."
+        )
     if frames == "burst" and any(len(group) < 2 for group in groups):
         raise ValueError(
             "frames='burst': an image has no other one of its size and brightness; give two or "

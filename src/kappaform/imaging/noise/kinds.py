@@ -25,6 +25,7 @@ class Evidence(NamedTuple):
 
     confidence: float  #: 0 to 1
     evidence: str  #: a sentence
+    alternative: str = ""  #: what to give if it is wrong, a kind or "sigma"; empty: any
 
 
 NO_EVIDENCE = Evidence(1.0, "")
@@ -36,12 +37,14 @@ class Noise:
 
     confidence: float = field(default=1.0, kw_only=True, repr=False)
     evidence: str = field(default="", kw_only=True, repr=False)
+    alternative: str = field(default="", kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
         if not is_number(self.confidence) or not 0 <= self.confidence <= 1:
             raise ValueError(f"confidence={self.confidence!r}: give a number from 0 to 1.")
-        if not isinstance(self.evidence, str):
-            raise TypeError(f"evidence={self.evidence!r}: give a text.")
+        for name in ("evidence", "alternative"):
+            if not isinstance(value := getattr(self, name), str):
+                raise TypeError(f"{name}={value!r}: give a text.")
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -108,8 +111,14 @@ class Noise:
         raise NotImplementedError
 
 
+def other_name_of_kind(name: Any) -> str:
+    """What to say of a kind of noise that is known by another name; empty: nothing."""
+    is_other = str(name).lower() in ("poisson", "gaussian")
+    return "Poisson noise is 'shot', Gaussian noise is 'white'." if is_other else ""
+
+
 def check_no_class(noise: Any) -> None:
-    """Reject a class of noise in place of an object."""
+    """Reject a noise class given instead of an instance."""
     if isinstance(noise, type) and issubclass(noise, Noise) and noise is not Noise:
         needed = [each.name for each in fields(noise) if each.default is MISSING]
         example = f"{noise.__name__}({', '.join(needed) or 'covariance'})"
@@ -126,8 +135,9 @@ class White(Noise):
         Standard deviation, in image units.
     correlation : array of shape (channels, channels), optional
         Correlation between the channels at one pixel; None: independent channels.
-    confidence, evidence : float and str, optional
-        How sure an estimate is, 0 to 1, and why; a noise that is given is certain.
+    confidence, evidence, alternative : float and two str, optional
+        How sure an estimate is, 0 to 1, and why; what to give if it is wrong, a kind of noise or
+        "sigma", empty for any. A noise that is given is certain.
 
     Examples
     --------
@@ -194,8 +204,9 @@ class Shot(Noise):
         Standard deviation where no light falls, in image units.
     offset : float
         Value where no light falls.
-    confidence, evidence : float and str, optional
-        How sure an estimate is, 0 to 1, and why; a noise that is given is certain.
+    confidence, evidence, alternative : float and two str, optional
+        How sure an estimate is, 0 to 1, and why; what to give if it is wrong, a kind of noise or
+        "sigma", empty for any. A noise that is given is certain.
 
     Examples
     --------
@@ -250,8 +261,9 @@ class Varying(Noise):
     brightness : array of increasing numbers, or one such row for each channel
     sigma : array of the same shape
         Standard deviation at each brightness, above 0.
-    confidence, evidence : float and str, optional
-        How sure an estimate is, 0 to 1, and why; a noise that is given is certain.
+    confidence, evidence, alternative : float and two str, optional
+        How sure an estimate is, 0 to 1, and why; what to give if it is wrong, a kind of noise or
+        "sigma", empty for any. A noise that is given is certain.
 
     Examples
     --------

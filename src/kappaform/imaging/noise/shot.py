@@ -40,9 +40,15 @@ _LEAST_STEPS = 1.5  # noise over the distance of two values: of less, rounding m
 _LEAST_RATIO = 2 / 3  # of a step and a gain that are taken for the same; texture adds to the gain
 _LEAST_CLEAR = 0.3  # fraction of details away from limits, below which zeros may be photon counts
 _MOST_LEVELS = 128  # of values that may be photon counts: fewer than 8 bit have
-_N_VALUES = 2**16  # that are looked at for levels
-#: Evidence where shot noise is likely, but the noise is taken to be white.
-GROWS = "the variance grows with brightness, but not that of the quietest details"
+_N_VALUES = 2**16  # that are examined for levels
+
+
+# Where shot noise is likely, but the noise is taken to be white.
+_GROWS = Evidence(
+    0.5,
+    "the variance grows with brightness, but not that of the quietest details",
+    alternative="shot",
+)
 
 
 class _Lattice(NamedTuple):
@@ -87,7 +93,7 @@ def shot_of(
         if gain < needed:
             return None, _evidence(gain, needed)
         if not all(_LEAST_QUIET <= ratio <= _LARGEST_QUIET for ratio in ratios):
-            return None, Evidence(0.5, GROWS)
+            return None, _GROWS
     return _shot(sample, line, min(ratios[0], 1.0) ** 2), _evidence(gain, needed)
 
 

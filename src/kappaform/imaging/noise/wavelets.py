@@ -43,7 +43,7 @@ _NORMAL_MEDIAN = 0.6744897501960817
 
 
 class Sample(NamedTuple):
-    """What is looked at of an image of one channel: all of it, or some slabs."""
+    """The part of an image of one channel that is examined: all of it, or some slabs."""
 
     slabs: list[Array]  #: float64, times 2**-exponent: no sum overflows or vanishes
     lowest: float  #: of the whole image, in the same units
@@ -68,12 +68,12 @@ class Details(NamedTuple):
 
     @property
     def are_doubtful(self) -> bool:
-        """Whether next to none is away from flat areas and from clipped values."""
+        """Whether too few details are away from flat areas and from clipped values."""
         return int(np.count_nonzero(self.usable)) < _LEAST_CANDIDATES
 
 
 def sample_of(image: Array) -> Sample:
-    """What of an image of one channel (of any library) is looked at."""
+    """The part of an image of one channel (of any library) that is examined."""
     if image.size == 0:
         raise ValueError(f"image has shape {image.shape}: at least one pixel is needed.")
     lowest, highest, *slabs = computed(image.min(), image.max(), *_slabs(image))
