@@ -1391,21 +1391,21 @@ MUTANTS = [
     ),
     Mutant(
         "the level of noise is not measured where some of it is clipped",
-        "imaging/noise/scale_mixture.py",
+        "imaging/noise/photographs.py",
         "_MOST_CLIPPED = 0.5",
         "_MOST_CLIPPED = 0.0",
         ("imaging/test_scale_mixture.py::test_noise_is_also_measured_where_some_of_it_is_clipped",),
     ),
     Mutant(
         "texture is taken for correlated noise of photographs",
-        "imaging/noise/scale_mixture.py",
+        "imaging/noise/photographs.py",
         "    if gain < needed:\n",
         "    if gain < 0:\n",
         ("imaging/test_scale_mixture.py::test_texture_is_no_noise",),
     ),
     Mutant(
         "fur is taken for correlated noise of photographs",
-        "imaging/noise/scale_mixture.py",
+        "imaging/noise/photographs.py",
         "needed *= direction**_POWER",
         "needed *= 1.0",
         ("imaging/test_scale_mixture.py::test_fur_behind_little_noise_is_not_removed",),
@@ -1435,7 +1435,7 @@ MUTANTS = [
     ),
     Mutant(
         "the noise of photographs depends on brightness by chance",
-        "imaging/noise/scale_mixture.py",
+        "imaging/noise/photographs.py",
         "return centres, np.exp((1 - by_chance / ratio) * curve)",
         "return centres, np.exp(curve)",
         ("imaging/test_scale_mixture.py::test_a_curve_is_as_steep_as_there_is_evidence_for",),
@@ -1459,7 +1459,7 @@ MUTANTS = [
     ),
     Mutant(
         "the texture of magnified images is taken for noise",
-        "imaging/noise/scale_mixture.py",
+        "imaging/noise/photographs.py",
         "if brightness.is_magnified:",
         "if False:",
         ("imaging/test_scale_mixture.py::test_a_magnified_image_has_no_noise",),

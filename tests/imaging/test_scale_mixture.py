@@ -10,12 +10,8 @@ from scipy.ndimage import gaussian_filter, zoom
 from skimage import data
 
 import kappaform as kf
-from kappaform.imaging.noise.scale_mixture import (
-    _evidence,
-    _level_curve,
-    fit_spectrum,
-    mixture_noise,
-)
+from kappaform.imaging.noise.photographs import _evidence, _level_curve, mixture_noise
+from kappaform.imaging.noise.scale_mixture import fit_spectrum
 from kappaform.imaging.noise.wavelets import sample_of
 
 N_COEFS = 63
