@@ -1399,8 +1399,8 @@ MUTANTS = [
     Mutant(
         "texture is taken for correlated noise of photographs",
         "imaging/noise/photographs.py",
-        "    if gain < needed:\n",
-        "    if gain < 0:\n",
+        "return self.gain >= self.needed",
+        "return True",
         ("imaging/test_scale_mixture.py::test_texture_is_no_noise",),
     ),
     Mutant(
@@ -1409,6 +1409,20 @@ MUTANTS = [
         "needed *= direction**_POWER",
         "needed *= 1.0",
         ("imaging/test_scale_mixture.py::test_fur_behind_little_noise_is_not_removed",),
+    ),
+    Mutant(
+        "where colours show the noise, brightness keeps its texture in the estimate",
+        "imaging/noise/photographs.py",
+        "lowered = found - max(excess, 0.0)",
+        "lowered = found",
+        ("imaging/test_scale_mixture.py::test_noise_in_fur_is_as_strong_as_in_its_colours",),
+    ),
+    Mutant(
+        "texture that is uneven in colours is noise of colours",
+        "imaging/noise/photographs.py",
+        "not judged.is_noise or judged.spectrum.spread > FIRST_SPREAD",
+        "not judged.is_noise",
+        ("imaging/test_scale_mixture.py::test_colours_that_demosaicing_makes_are_no_noise",),
     ),
     Mutant(
         "the direction of texture that is stronger than the noise counts",
@@ -1460,8 +1474,8 @@ MUTANTS = [
     Mutant(
         "the texture of magnified images is taken for noise",
         "imaging/noise/photographs.py",
-        "if brightness.is_magnified:",
-        "if False:",
+        "if judged.spectrum.is_magnified or not judged.is_noise:",
+        "if not judged.is_noise:",
         ("imaging/test_scale_mixture.py::test_a_magnified_image_has_no_noise",),
     ),
     Mutant(

@@ -53,6 +53,18 @@ _LEAST_COLOUR = np.array([-3.0, -2.6, -1.4])
 _MAGNIFIED = Evidence(0.5, "high frequencies are missing, as in a magnified image")
 
 
+class Judged(NamedTuple):
+    """What a component of colour shows, and whether it is noise."""
+
+    spectrum: Spectrum
+    gain: float  #: nats per patch, of its likelihood over that of white noise
+    needed: float  #: of them, more if it has a direction
+
+    @property
+    def is_noise(self) -> bool:
+        return self.gain >= self.needed
+
+
 class MixtureNoise(NamedTuple):
     """Noise of the colour components of an image (`colour_components`), in units of the image."""
 
@@ -100,41 +112,88 @@ def mixture_noise(samples: list[Sample]) -> tuple[MixtureNoise | None, Evidence]
     coefs = _cosine_coefs(samples, scales)
     if coefs is None or not coefs[1:, :, 1:].any():  # grey that is stored as colour
         return nothing
-    squares = coefs[..., 1:] ** 2
-    brightness, white = fit_spectrum(squares[0]), fit_spectrum(squares[0], WHITE)
-    if brightness is None or white is None:
+    judged = _judged(0, samples, scales, coefs)
+    if judged is None or judged.spectrum.level < _LEAST_LEVEL * _N_LEVELS:
         return nothing
-    if brightness.level < _LEAST_LEVEL * _N_LEVELS:
-        return nothing
-    if brightness.is_magnified:
-        return None, _MAGNIFIED
-    gain = brightness.log_likelihood - white.log_likelihood
-    needed = _LEAST_GAIN
-    if gain >= needed:
-        direction = _directedness(samples, scales, brightness)
-        needed *= direction**_POWER
-    evidence = _evidence(gain, needed, brightness)
-    if gain < needed:
-        return None, evidence
+    evidence, scale = _evidence(judged), math.ldexp(unit, exponent)
+    if judged.spectrum.is_magnified or not judged.is_noise:
+        shown = _shown_by_colours(judged, samples, scales, coefs)
+        if shown is None:
+            return None, evidence
+        words = f"{evidence.evidence}; its colours show noise, and how strong it is"
+        return _in_units(shown, scale), evidence._replace(evidence=words)
     more = _cosine_coefs(samples, scales, _MOST_CLIPPED)
     assert more is not None  # all of them, and others
     brightness, squares, curve = _evened(more, coefs)
-    spectra = [brightness.log_variances + 2 * _ABOVE_MEDIAN * brightness.spread]
+    spectra = [_raised(brightness)]
     for component in squares[1:]:
         found = fit_spectrum(component)
         least = spectra[0] + _LEAST_COLOUR
         spectra.append(least if found is None else np.maximum(found.log_variances, least))
-    scale = math.ldexp(unit, exponent)
     stabiliser = None if curve is None else Varying(curve[0] * scale, curve[1])
-    return MixtureNoise([each + 2 * math.log(scale) for each in spectra], stabiliser), evidence
+    return _in_units(spectra, scale, stabiliser), evidence
 
 
-def _evidence(gain: float, needed: float, found: Spectrum) -> Evidence:
+def _raised(found: Spectrum) -> Array:
+    """Log variances at the level that is given."""
+    return found.log_variances + 2 * _ABOVE_MEDIAN * found.spread
+
+
+def _in_units(
+    spectra: list[Array], scale: float, stabiliser: Varying | None = None
+) -> MixtureNoise:
+    return MixtureNoise([each + 2 * math.log(scale) for each in spectra], stabiliser)
+
+
+def _judged(number: int, samples: list[Sample], scales: list[float], coefs: Array) -> Judged | None:
+    """Whether a component of colour shows noise; None if it shows next to nothing."""
+    squares = coefs[number, :, 1:] ** 2
+    found, white = fit_spectrum(squares), fit_spectrum(squares, WHITE)
+    if found is None or white is None:
+        return None
+    gain, needed = found.log_likelihood - white.log_likelihood, _LEAST_GAIN
+    if gain >= needed:
+        direction = _directedness(number, samples, scales, found)
+        needed *= direction**_POWER
+    return Judged(found, gain, needed)
+
+
+def _shown_by_colours(
+    brightness: Judged, samples: list[Sample], scales: list[float], coefs: Array
+) -> list[Array] | None:
+    """Spectra of the noise where brightness shows texture, but both differences of colours do not.
+
+    Noise that is independent between channels is as strong in brightness as in the differences in
+    the mean: its variance in each of the three is a third of the trace, in the mean. Demosaicing
+    leaves this as it is at low frequencies. The spectrum of brightness is lowered to this variance.
+    """
+    if brightness.gain < _LEAST_GAIN:
+        return None
+    colours = []
+    for number in range(1, len(coefs)):
+        judged = _judged(number, samples, scales, coefs)
+        if judged is None or not judged.is_noise or judged.spectrum.spread > FIRST_SPREAD:
+            return None
+        colours.append(_raised(judged.spectrum))
+    found = brightness.spectrum.log_variances
+    excess = found[0] - math.log(np.mean([math.exp(each[0]) for each in colours]))
+    lowered = found - max(excess, 0.0)
+    if lowered[-1] < math.log(ROUNDING):  # magnified after all
+        return None
+    if brightness.spectrum._replace(log_variances=lowered).level < _LEAST_LEVEL * _N_LEVELS:
+        return None
+    return [lowered, *(np.maximum(each, lowered + _LEAST_COLOUR) for each in colours)]
+
+
+def _evidence(judged: Judged) -> Evidence:
     """Probability that the kind of noise is right, and the level of correlated noise.
 
     The errors of the model do not average out: what is needed counts as two of their deviations.
     With less, texture may hide correlated noise.
     """
+    found, gain, needed = judged
+    if found.is_magnified:
+        return _MAGNIFIED
     of_kind = 0.5 + 0.5 * math.erf(abs(gain - needed) / (needed / 2) / math.sqrt(2))
     error = found.spread / math.sqrt(COUNTED * found.n_patches)
     of_level = within_a_fifth(error) if gain >= needed else 1.0
@@ -148,13 +207,15 @@ def _evidence(gain: float, needed: float, found: Spectrum) -> Evidence:
     return Evidence(min(of_kind * of_level, most), words)
 
 
-def _directedness(samples: list[Sample], scales: list[float], noise: Spectrum) -> float:
-    """How much more direction brightness has than this noise, at least 1."""
-    weights = colour_components(len(samples))[0] * scales
+def _directedness(
+    number: int, samples: list[Sample], scales: list[float], noise: Spectrum
+) -> float:
+    """How much more direction a component of colour has than this noise, at least 1."""
+    weights = colour_components(len(samples))[number] * scales
     slabs = []
-    for number in range(len(samples[0].slabs)):
-        channels = [sample.slabs[number] for sample in samples]
-        slabs.append((np.tensordot(weights, channels, axes=1), is_clipped(samples, False, number)))
+    for slab in range(len(samples[0].slabs)):
+        channels = [sample.slabs[slab] for sample in samples]
+        slabs.append((np.tensordot(weights, channels, axes=1), is_clipped(samples, False, slab)))
 
     def spectrum(frequencies: Array) -> Array:
         curves = parabolas(np.clip(frequencies.ravel(), LEAST_FREQUENCY, LARGEST_FREQUENCY))
