@@ -1418,6 +1418,13 @@ MUTANTS = [
         ("imaging/test_scale_mixture.py::test_noise_in_fur_is_as_strong_as_in_its_colours",),
     ),
     Mutant(
+        "red and blue may have any noise where green has little",
+        "imaging/noise/photographs.py",
+        "colours[1] + math.log(3)",
+        "colours[0]",
+        ("imaging/test_scale_mixture.py::test_a_texture_whose_green_hardly_differs_is_no_noise",),
+    ),
+    Mutant(
         "texture that is uneven in colours is noise of colours",
         "imaging/noise/photographs.py",
         "not judged.is_noise or judged.spectrum.spread > FIRST_SPREAD",

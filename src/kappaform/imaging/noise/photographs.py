@@ -166,6 +166,7 @@ def _shown_by_colours(
     Noise that is independent between channels is as strong in brightness as in the differences in
     the mean: its variance in each of the three is a third of the trace, in the mean. Demosaicing
     leaves this as it is at low frequencies. The spectrum of brightness is lowered to this variance.
+    Red minus blue has at most three times the variance of the other difference; more is texture.
     """
     if brightness.gain < _LEAST_GAIN:
         return None
@@ -175,6 +176,7 @@ def _shown_by_colours(
         if judged is None or not judged.is_noise or judged.spectrum.spread > FIRST_SPREAD:
             return None
         colours.append(_raised(judged.spectrum))
+    colours[0] = np.minimum(colours[0], colours[1] + math.log(3))  # else green would have none
     found = brightness.spectrum.log_variances
     excess = found[0] - math.log(np.mean([math.exp(each[0]) for each in colours]))
     lowered = found - max(excess, 0.0)
