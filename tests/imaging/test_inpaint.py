@@ -442,8 +442,11 @@ def test_denoising_around_holes_commutes_with_scaling_and_shifting(exponent, shi
     there = kf.denoise(
         np.ldexp(noisy, exponent) + shift, np.ldexp(10.0, exponent), mask=MASK, quality="fast"
     )
-    # A shift rounds the values; that may decide which patch joins a group.
-    assert error(np.ldexp(there - shift, -exponent), here) < (0.1 if shift else 1e-12)
+    there = np.ldexp(there - shift, -exponent)
+    if not shift:
+        assert error(there, here) < 1e-12
+    # A shift rounds the values. That may decide which patch joins a group, but not how good it is.
+    assert error(there, PICTURE) == pytest.approx(error(here, PICTURE), rel=0.02)
 
 
 def test_one_call_is_better_than_filling_and_denoising_in_turn():

@@ -6,16 +6,12 @@ from functools import cache
 import numpy as np
 import pytest
 from PIL import Image
-from scipy.ndimage import gaussian_filter, zoom
+from scipy.ndimage import convolve, gaussian_filter, zoom
 from skimage import data
 
 import kappaform as kf
-from kappaform.imaging.noise.scale_mixture import (
-    _evidence,
-    _level_curve,
-    fit_spectrum,
-    mixture_noise,
-)
+from kappaform.imaging.noise.photographs import Judged, _evidence, _level_curve, mixture_noise
+from kappaform.imaging.noise.scale_mixture import fit_spectrum
 from kappaform.imaging.noise.wavelets import sample_of
 
 N_COEFS = 63
@@ -143,6 +139,52 @@ def test_fur_behind_little_noise_is_not_removed(width, rng):
     assert judged.evidence.endswith("because it has a direction, as texture has")
 
 
+def fur_in_noise(n_channels, rng):
+    """Fur, and with blurred noise of one channel or of three."""
+    clean = data.cat()[22:278, 97:353].astype(float)
+    return clean, np.clip(np.rint(clean + blurred((256, 256, n_channels), 0.7, 4.0, rng)), 0, 255)
+
+
+def test_noise_in_fur_is_as_strong_as_in_its_colours(rng):
+    clean, noisy = fur_in_noise(3, rng)
+    lowest = np.exp([spectrum[0] for spectrum in noise_in(noisy).spectra])
+    assert lowest[0] == pytest.approx(lowest[1:].mean(), rel=1e-6)
+    found = kf.denoise_with_details(noisy, channel_axis=-1, patch_size=5, quality="fast")
+    assert psnr(clean, found.image) > psnr(clean, noisy) + 1.5
+    assert found.noise.confidence <= 0.5
+    assert "its colours show noise" in found.noise.evidence
+
+
+def test_noise_in_fur_that_no_colour_shows_is_left(rng):
+    assert noise_in(fur_in_noise(1, rng)[1]) is None
+
+
+def demosaiced(light):
+    """The bilinear interpolation of a Bayer mosaic, behind a gamma curve."""
+    rows, columns = np.indices(light.shape[:2]) % 2
+    kernel = np.array([[1, 2, 1], [2, 4, 2], [1, 2, 1]]) / 4
+    masks = [(rows == 0) & (columns == 0), rows != columns, (rows == 1) & (columns == 1)]
+    channels = [
+        convolve(light[..., c] * mask, kernel) / convolve(mask * 1.0, kernel)
+        for c, mask in enumerate(masks)
+    ]
+    return np.rint(255 * np.stack(channels, axis=-1) ** (1 / 2.2)).astype(np.uint8)
+
+
+@pytest.mark.parametrize("name", ["grass", "gravel", "cat"])
+def test_colours_that_demosaicing_makes_are_no_noise(name):
+    picture = getattr(data, name)()[22:278, 97:353] / 255
+    colours = picture if name == "cat" else picture[..., np.newaxis] * [1.0, 0.8, 0.6]
+    assert noise_in(demosaiced(colours**2.2)) is None
+
+
+def test_a_texture_whose_green_hardly_differs_is_no_noise():
+    colours = data.gravel()[:256, :256, np.newaxis] / 255 * [1.0, 0.75, 0.5]
+    file = io.BytesIO()
+    Image.fromarray(demosaiced(colours**2.2)).save(file, "JPEG", quality=98)
+    assert noise_in(np.array(Image.open(file))) is None
+
+
 @pytest.mark.parametrize("name", ["astronaut", "coffee", "cat"])
 def test_a_magnified_image_has_no_noise(name):
     small = getattr(data, name)()[100:228, 100:228].astype(float)
@@ -178,11 +220,11 @@ def test_an_image_with_nothing_to_measure_is_no_error(image):
 def test_evidence_that_is_close_to_what_is_needed_is_no_certainty():
     found = fit_spectrum(np.full((3000, N_COEFS), 25.0))
     for gain in (0.68, 0.72):
-        evidence = _evidence(gain, 0.7, found)
+        evidence = _evidence(Judged(found, gain, 0.7))
         assert 0.5 <= evidence.confidence < 0.6
         assert f"by {gain} nats; 0.70 are needed" in evidence.evidence
-    assert _evidence(1.6, 0.7, found).confidence > 0.95
-    assert _evidence(1.6, 0.7, found._replace(n_patches=100, spread=0.5)).confidence < 0.6
+    assert _evidence(Judged(found, 1.6, 0.7)).confidence > 0.95
+    assert _evidence(Judged(found._replace(n_patches=100, spread=0.5), 1.6, 0.7)).confidence < 0.6
 
 
 def curve_of(rng, n_patches, slope):

@@ -24,8 +24,8 @@ from kappaform.imaging.noise.kinds import (
     per_channel,
     within_a_fifth,
 )
+from kappaform.imaging.noise.photographs import mixture_noise
 from kappaform.imaging.noise.quiet_patches import look_at
-from kappaform.imaging.noise.scale_mixture import mixture_noise
 from kappaform.imaging.noise.shot import shot_of
 from kappaform.imaging.noise.wavelets import (
     WAVELET_LENGTH,
