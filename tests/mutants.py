@@ -1722,6 +1722,13 @@ MUTANTS = [
         (f"{INPAINT}::test_a_patch_is_its_conditional_mean_given_its_known_pixels",),
     ),
     Mutant(
+        "estimates count however much they differ",
+        "imaging/cleaning/holes.py",
+        "(1 - ratio / most).clip(min=0)",
+        "(1 - 0 * ratio / most).clip(min=0)",
+        (f"{INPAINT}::test_estimates_count_unless_they_differ_by_as_much_as_patches_of_a_group",),
+    ),
+    Mutant(
         "filled values are not replaced by denoised ones",
         "imaging/masked.py",
         "zip(known, sources, found.images, strict=True)",

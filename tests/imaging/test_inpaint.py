@@ -1,6 +1,7 @@
 """Missing pixels: their estimate in groups, what always holds, and what is rejected."""
 
 import sys
+from types import SimpleNamespace
 
 import naive
 import numpy as np
@@ -10,7 +11,7 @@ from skimage.data import astronaut, camera
 
 import kappaform as kf
 from kappaform.imaging import masked
-from kappaform.imaging.cleaning import fill_rounds
+from kappaform.imaging.cleaning import fill_rounds, holes
 from kappaform.imaging.cleaning.fill_plan import LEAST_MEMBERS, Plan
 from kappaform.imaging.cleaning.fill_rounds import Watch
 from kappaform.imaging.cleaning.first_guess import (
@@ -23,6 +24,7 @@ from kappaform.imaging.components import Component
 from kappaform.imaging.denoise import Denoised
 from kappaform.imaging.noise.estimate import UNSURE
 from kappaform.imaging.options import Options
+from kappaform.imaging.progress import SILENT
 
 cases = pytest.mark.parametrize(("shape", "search"), CASES.values(), ids=CASES.keys())
 
@@ -492,6 +494,32 @@ def test_where_much_is_missing_denoised_values_replace_the_filled_ones(missing, 
     if times == 2:
         assert (seen[1].image[mask] == 50).all()
         assert seen[1].sigma < seen[0].sigma < 10
+
+
+class _Known:
+    """Groups whose estimate is known, and whose means are zero."""
+
+    layout = SimpleNamespace(grid=SimpleNamespace(patch_shape=(1, 8, 8)))
+
+    def __init__(self, estimate):
+        self.estimate = estimate
+
+    def filled(self, *given):
+        guide, _, known = given[:3]
+        return (self.estimate if known.any() else np.zeros_like(guide)), np.ones_like(guide)
+
+
+@pytest.mark.parametrize(
+    ("large", "small", "expected"),
+    [(1.1, 1.0, 1.01), (1.0, 2.0, 1.0), (1.5, 1.5, 1.25), (3.0, 3.0, 1.0)],
+)
+def test_estimates_count_unless_they_differ_by_as_much_as_patches_of_a_group(
+    large, small, expected
+):
+    guide, known = np.ones((1, 30, 40)), np.ones((1, 30, 40), bool)  # one from the means
+    groups = [_Known(value * guide) for value in (large, small)]
+    found = holes._moved_to_groups(groups, guide, guide, known, SILENT)
+    np.testing.assert_allclose(found, np.full_like(guide, expected), atol=0.002)
 
 
 def test_a_hole_makes_no_difference_far_away():

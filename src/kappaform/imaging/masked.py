@@ -33,12 +33,12 @@ _AROUND_HOLES = Evidence(
     0.5, "measured between neighbouring pixels, where texture counts as noise", alternative="sigma"
 )
 # How much less the variance of the noise is, per fraction of missing pixels near known ones: where
-# these are filled, and where they have been denoised. Then the weight of the estimate from groups,
-# and from which fraction on it and denoising twice count fully. The first and the last were chosen
-# on parts of Barbara, Lena and Hill, the others on parts of twelve photographs and of Barbara and
-# Lena; sigma 8 to 40, 2 to 80 % missing.
+# these are filled, and where they have been denoised. Then the fraction from which on the estimate
+# from groups and denoising twice count fully. The first and the last were chosen on parts of
+# Barbara, Lena and Hill, the other on parts of twelve photographs and of Barbara and Lena; sigma 8
+# to 40, 2 to 80 % missing.
 _NOISE_LOST, _NOISE_LOST_AGAIN = 0.65, 0.9
-_WEIGHT_OF_GROUPS, _MANY_NEARBY = 0.6, 0.1
+_MANY_NEARBY = 0.1
 _NEARBY = 11  # side of the surroundings of a pixel
 # Relative costs of filling and of denoising twice; for progress only.
 _WORK = 2.0, 1.0, 1.0
@@ -184,8 +184,7 @@ def denoised_around_holes(
     def denoised(images: list[NDArray], factors: list[float], progress: Progress) -> Any:
         """The components with these values of missing pixels, whose noise is less by a factor.
 
-        All pixels are estimated from the known ones of their groups, with the denoised image as a
-        guide. Near holes both estimates are averaged.
+        Near holes, the denoised image is moved towards an estimate from the known pixels of groups.
         """
         of_denoising, of_groups = progress.sections([2, 1])
         each = zip(parts, images, known, sigmas, factors, strict=True)
@@ -193,7 +192,7 @@ def denoised_around_holes(
         found = by(whole, options, of_denoising)
         guides = [np.asarray(image, np.float64) for image in found.images]
         again = reestimated(sources, known, guides, sigmas, how, of_groups)
-        return found._replace(images=_mixed(guides, again, weights, _WEIGHT_OF_GROUPS))
+        return found._replace(images=_mixed(guides, again, weights))
 
     fractions = [float(its[k].mean()) for its, k in zip(near, known, strict=True)]
     found = denoised(images, _less(fractions, _NOISE_LOST), of_first)
@@ -211,12 +210,10 @@ def _less(fractions: list[float], lost: float) -> list[float]:
     return [math.sqrt(1 - lost * fraction) for fraction in fractions]
 
 
-def _mixed(
-    ones: list[NDArray], others: list[NDArray], weights: list[NDArray], factor: float = 1.0
-) -> list[NDArray]:
-    """Images moved towards others by these weights, times a factor."""
+def _mixed(ones: list[NDArray], others: list[NDArray], weights: list[NDArray]) -> list[NDArray]:
+    """Images moved towards others by these weights."""
     each = zip(ones, others, weights, strict=True)
-    return [one + factor * weight * (other - one) for one, other, weight in each]
+    return [one + weight * (other - one) for one, other, weight in each]
 
 
 def _mean(values: NDArray, weights: NDArray) -> float:
