@@ -96,7 +96,7 @@ def test_help_says_units_choices_and_defaults(capsys):
     assert "in values of the file" in text
     assert "--method {conditioned,log-det,orthonormal}" in text
     assert "kind of transform to learn (default: conditioned)" in text
-    assert "default: 11, in volumes 4" in text
+    assert "default: 10, in volumes 4" in text
     assert "--noise NOISE auto, white, shot or correlated" in text
     assert "bound on the condition number of the conditioned method (default: 1.1)" in text
 

@@ -271,7 +271,7 @@ def rewrite(path, **changes):
         ({"energies": [{"code_energy": float("inf")}]}, "its code_energy is inf"),
         ({"energies": []}, "its stream lacks the energies of some candidates"),
         ({"energies": None}, "its energies are None, not a list"),
-        ({"energies": [1.0]}, r"its energies contain 1\.0, which is no object"),
+        ({"energies": [1.0]}, r"its energies contain 1\.0, which is not a JSON object"),
         ({"n_signals": "many"}, "many"),
         ({"n_signals": 1}, "its stream has 1 signals, fewer than they weigh"),
         ({"n_iter": 0}, r"its n_iter is \d+, not 0 as that of its stream"),

@@ -216,7 +216,7 @@ def denoise_with_details(
     >>> noisy = kf.add_noise(camera()[100:164, 200:264], sigma=20)
     >>> details = kf.denoise_with_details(noisy, sigma=20)
     >>> print(details.noise, details.patch_shape)
-    white, sigma 20 (11, 11)
+    white, sigma 20 (10, 10)
     >>> details.condition_number <= 1.1 * (1 + 1e-9)
     True
     """
