@@ -370,3 +370,10 @@ def test_an_image_that_is_texture_everywhere_is_warned_of(name):
 @pytest.mark.parametrize("name", ["camera", "coins", "page", "moon", "brick", "cell", "text"])
 def test_ordinary_images_do_not_warn(name):
     estimate_noise(picture(name))  # warnings are errors
+
+
+def test_noise_is_examined_in_patches_of_11_pixels_and_given_for_those_of_denoising(rng):
+    noise = blurred_noise((200, 200), 1.0, 10, rng)
+    larger = estimate_noise(noise, patch_size=11).covariance[0, 0].reshape((11,) * 4)
+    default = estimate_noise(noise).covariance[0, 0].reshape((10,) * 4)
+    np.testing.assert_array_equal(default, larger[:10, :10, :10, :10])

@@ -147,7 +147,7 @@ def _add_denoise(commands: Any) -> None:
     add("--colour-strength", "the same for colours alone (default: --strength)", _FRACTION)
     _add_method(parser, bound=1.1)
     add("--patch-size", "side of the patches (default: 10, in volumes 4)", _COUNT)
-    text = "balanced takes about 2 to 3 times as long as fast, best 4 to 6 times"
+    text = "balanced takes about 2 to 3 times as long as fast, best 5 to 7 times"
     add("--quality", text, choices=("fast", "balanced", "best"), default="balanced")
     add("--preset", "the settings of the paper", choices=("paper",))
     add("--model", "transform saved by learn, used instead of learning one")

@@ -17,9 +17,9 @@ from kappaform.threads import n_threads
 # Seconds of one thread per megapixel of a plane, on a machine of 2026, and of learning from a plane
 # with a few thousand pixels or more. Twice the seconds on two threads of benchmarks/results/
 # amd-epyc.json, where learning hardly counts: "12 megapixels in colour" for fast and balanced,
-# "2048 x 2048" for best. Learning is what "512 x 512" takes beyond that, 0.1 to 0.7.
-SECONDS = {"fast": 2.3, "balanced": 5.5, "best": 14.0}
-_LEARNING, _FEW_PIXELS = 0.6, 5e4
+# "2048 x 2048" for best. Learning is what "512 x 512" takes beyond that, 0 to 0.5 on one thread.
+SECONDS = {"fast": 1.8, "balanced": 4.3, "best": 12.6}
+_LEARNING, _FEW_PIXELS = 0.5, 5e4
 LONG = 30  #: seconds: worth announcing
 
 

@@ -34,6 +34,9 @@ class HasArray(Protocol):
 Sigma = float | HasArray | Sequence[float] | Sequence[Sequence[float]]
 
 PATCH_SIDES = {2: 10, 3: 4}  #: by dimensions of space; in 3-D about half as many pixels
+# Of patches in which noise is examined for those of the default size: all constants of estimation
+# were chosen with these, and larger patches show more of correlated noise.
+_EXAMINED_SIDES = {2: 11, 3: 4}
 # Pixels of a patch. Time grows with their square: denoising 512 x 512 pixels was measured to take
 # 2 s with patches of 11 x 11, 36 s with 24 x 24 and 177 s with 32 x 32, on two busy cores.
 SLOW_PATCH = 24**2
@@ -208,6 +211,12 @@ def default_patch_shape(
 ) -> tuple[int, ...]:
     """The patches of an image of this shape, unless `patch_size` is given."""
     return tuple(min(sides[len(space)], size) for size in space)
+
+
+def examined_shape(patch_shape: tuple[int, ...], space: tuple[int, ...]) -> tuple[int, ...]:
+    """The patches in which correlated noise is examined, to denoise patches of this shape."""
+    is_default = patch_shape == default_patch_shape(space)
+    return default_patch_shape(space, _EXAMINED_SIDES) if is_default else patch_shape
 
 
 def _strengths(strength: Any, colour_strength: Any, has_channels: bool) -> Strengths:

@@ -70,6 +70,12 @@ class Grid(NamedTuple):
 DrawnPatches = Iterable[tuple[Grid, Array]]
 
 
+def places_within(patch_shape: Sequence[int], sides: Sequence[int]) -> Array:
+    """Numbers of the pixels of a patch that a smaller one in its corner has."""
+    numbers: Array = np.ravel_multi_index(tuple(np.indices(sides)), tuple(patch_shape)).ravel()
+    return numbers
+
+
 def grid_of(
     shape: tuple[int, ...],
     patch_shape: tuple[int, ...],

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from kappaform.imaging.cleaning.fill_kernels import fill_groups
 from kappaform.imaging.cleaning.kernels import denoise_groups, nearest, set_farthest
 from kappaform.imaging.cleaning.vector_kernels import LANES, RUN
-from kappaform.imaging.patches import Grid, grid_of
+from kappaform.imaging.patches import Grid, grid_of, places_within
 from kappaform.imaging.progress import SILENT, Progress
 from kappaform.threads import Workspace, mapped_in_order
 
@@ -97,7 +97,7 @@ def noise_of_groups(
     if covariance is None:
         return None
     inner = sides[3 - len(patch_shape) :]
-    within = np.ravel_multi_index(np.indices(inner), tuple(patch_shape)).ravel()
+    within = places_within(patch_shape, inner)
     block = covariance[np.ix_(within, within)]
     block = block / np.diag(block).mean()
     return block * math.sqrt(np.abs(block).sum(axis=1).max())

@@ -38,8 +38,8 @@ from kappaform.imaging.noise.wavelets import (
     quietest_fifth,
     sample_of,
 )
-from kappaform.imaging.options import default_patch_shape
-from kappaform.imaging.patches import Size, checked_patch_shape
+from kappaform.imaging.options import default_patch_shape, examined_shape
+from kappaform.imaging.patches import Size, checked_patch_shape, places_within
 from kappaform.threads import single_threaded_blas
 
 _logger = logging.getLogger("kappaform")
@@ -335,7 +335,9 @@ def _correlated(
     a single level, the patches of a photograph decide all together, by their likelihood.
     """
     asked = kind == "correlated"
-    look = look_at(samples, units, shots, patch_shape)
+    space = tuple(np.max([slab.shape for slab in samples[0].slabs], axis=0).tolist())
+    sides = examined_shape(patch_shape, space)
+    look = look_at(samples, units, shots, sides)
     is_certain = look is not None and look.is_large and look.quiet.is_correlated_noise
     varies = shots is not None or (look is not None and look.stabiliser is not None)
     if not (is_certain and varies):
@@ -365,7 +367,8 @@ def _correlated(
             )
         return found
     stabiliser = found if isinstance(found, Shot) else look.stabiliser
-    covariance = look.quiet.covariance
+    within = places_within(sides, patch_shape)
+    covariance = look.quiet.covariance[..., within[:, np.newaxis], within]
     sure: dict[str, Any] = {"confidence": found.confidence}
     sure["evidence"] = "measured in the quietest patches"
     if stabiliser is not None:
