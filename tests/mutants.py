@@ -1768,8 +1768,8 @@ MUTANTS = [
     Mutant(
         "estimates around holes lose an offset's digits",
         "imaging/cleaning/holes.py",
-        ".reshape(shape).astype(np.float64)",
-        ".reshape(shape)",
+        "values.reshape(shape) * sigmas[c] + centre",
+        "np.float32(values.reshape(shape) * sigmas[c] + centre)",
         (f"{INPAINT}::test_denoising_around_holes_commutes_with_scaling_and_shifting",),
     ),
     Mutant(
