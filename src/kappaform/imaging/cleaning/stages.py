@@ -127,7 +127,7 @@ def denoised(
 
 
 def cost_of(quality: Quality) -> float:
-    """Of denoising an image, relative to hard thresholding of its patches; for progress only."""
+    """Cost of denoising an image, relative to hard thresholding; only progress depends on it."""
     effort = EFFORTS[quality]
     return 1 + (_WIENER_COST if effort is None else effort.cost)
 
