@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from kappaform.checks import as_real_array, float_dtype, library_of
 from kappaform.imaging.axes import ANY_VALUE, computed, extremes_of, within
+from kappaform.imaging.cleaning.patchwise import Kept
 from kappaform.imaging.cleaning.stages import EFFORTS, Recipe
 from kappaform.imaging.cleaning.tiles import HostBackend, Outputs
 from kappaform.imaging.noise.correlated import Correlated
@@ -324,8 +325,10 @@ def _principal_axes(blocks: Iterable[NDArray]) -> tuple[NDArray, NDArray]:
     return means, np.linalg.eigh(covariance)[1][:, ::-1]
 
 
-def recipe_of(part: Component, transforms: Sequence[NDArray], options: Options) -> Recipe:
-    """How a component is denoised with these transforms."""
+def recipe_of(
+    part: Component, transforms: Sequence[NDArray], kept: Sequence[Kept | None], options: Options
+) -> Recipe:
+    """How a component is denoised with these transforms, by which so much of it is kept."""
     peak = (part.highest / 2 - part.lowest / 2) / part.sigma
     is_fast = EFFORTS[options.quality] is None
     largest = _SINGLE_PRECISION_PEAK if is_fast else _SINGLE_PRECISION_PEAK_OF_GROUPS
@@ -337,6 +340,7 @@ def recipe_of(part: Component, transforms: Sequence[NDArray], options: Options) 
         centre=part.lowest / 2 + part.highest / 2,
         dtype=np.dtype(np.float32 if peak <= largest else np.float64),
         value_range=part.value_range,
+        kept=tuple(kept),
     )
 
 

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from kappaform.checks import library_of
 from kappaform.imaging import masked
 from kappaform.imaging.axes import check_scale, extremes_of, warn_about_units
+from kappaform.imaging.cleaning.patchwise import Kept
 from kappaform.imaging.components import (
     Component,
     backend_of,
@@ -355,6 +356,7 @@ def _denoised_components(parts: list[Component], options: Options, progress: Pro
     backend = backend_of([part.image for part in parts], options.device)
     learning = learning_fraction(parts[0].image, options)
     scales: list[list[NDArray]] = [[]] * len(parts)  # the transforms of each component
+    kept: list[list[Kept | None]] = [[None]] * len(parts)  # by thresholding with each of them
     history: list[LearnResult] = []
     if options.transform is not None:
         scales = [[options.transform]] * len(parts)
@@ -364,11 +366,12 @@ def _denoised_components(parts: list[Component], options: Options, progress: Pro
         groups = [group for group in groups if group]
         of_groups = progress.section(0, learning).sections([1] * len(groups))
         for group, its in zip(groups, of_groups, strict=True):
-            rounds = learned_at_scales(group, options, rng, its)
+            rounds, of_scales = learned_at_scales(group, options, rng, its)
             history.extend(result for scale in rounds for result in scale)
-            for source in group:
+            for source, *its_kept in zip(group, *of_scales, strict=True):
                 scales[source.component] = [scale[-1].transform for scale in rounds]
-    recipes = [recipe_of(*each, options) for each in zip(parts, scales, strict=True)]
+                kept[source.component] = its_kept
+    recipes = [recipe_of(*each, options) for each in zip(parts, scales, kept, strict=True)]
     rest = progress.section(learning, 1)
     images, counts = backend.denoised(recipes, options.quality, rest)
     return Denoised(images, counts, [each[0] for each in scales], history)

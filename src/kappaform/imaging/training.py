@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import count, islice
 from typing import Any, NamedTuple
@@ -10,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.checks import library_of
-from kappaform.imaging.cleaning.patchwise import rule_of
+from kappaform.imaging.cleaning.kept import kept_of
+from kappaform.imaging.cleaning.patchwise import Kept, rule_of
 from kappaform.imaging.cleaning.stages import EFFORTS, cost_of, n_scales_of
 from kappaform.imaging.cleaning.tiles import like
 from kappaform.imaging.components import Backend, Component
@@ -112,10 +114,11 @@ def drawn_rounds(
 
 def learned_at_scales(
     sources: Sequence[Source], options: Options, rng: np.random.Generator, progress: Progress
-) -> list[list[LearnResult]]:
+) -> tuple[list[list[LearnResult]], list[list[Kept | None]]]:
     """The rounds of learning from an image, then from coarser scales, each with fewer patches.
 
-    Several components give equally many patches, so that the work is that of one.
+    Several components give equally many patches, so that the work is that of one. Also returns what
+    thresholding with the last transform of a scale keeps of other patches, of each component.
     """
     shape, covariance = sources[0].shape, sources[0].covariance
     n_scales = n_scales_of(shape, options.patch_shape) if covariance is None else 1
@@ -125,6 +128,7 @@ def learned_at_scales(
     # Coarser scales are drawn first: how many rounds follow at full size is not known yet.
     draws = [Draw(max(1, n_patches >> scale), scale) for scale in range(1, n_scales)]
     draws += [Draw(n_patches)] * amount.n_rounds
+    draws += [Draw(max(1, n_patches >> scale), scale) for scale in range(n_scales)]
     each_drawn = [drawn_rounds(source, draws, options, rng) for source in sources]
     drawn = map(list, zip(*each_drawn, strict=True))
     coarse = list(islice(drawn, n_scales - 1))
@@ -132,7 +136,11 @@ def learned_at_scales(
     once = amount._replace(n_rounds=1, n_iter=amount.n_coarse_iter)
     for parts, work in zip(coarse, works[1:], strict=True):
         history.append(learned_in_rounds([parts], options, once, history[-1][-1], work))
-    return history
+    kept = [
+        [kept_of(part.patches, scale[-1].transform, part.covariance) for part in parts]
+        for scale, parts in zip(history, deque(drawn, n_scales), strict=True)
+    ]
+    return history, kept
 
 
 def learned_in_rounds(

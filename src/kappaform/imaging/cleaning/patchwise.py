@@ -22,6 +22,9 @@ from kappaform.threads import Workspace, mapped_in_order
 # (docs/denoising-benchmarks.md).
 THRESHOLD = 2.7  # of hard thresholding, in standard deviations of the noise of a coefficient
 NOISE = 0.8  # variance that Wiener filtering assumes: a first estimate has lost some signal
+# The same, over the square of the factor by which the first estimate reduces the signal, if this is
+# known: chosen among 0.7, 0.8, 0.9 and 1 on parts of the paper's images and photographs.
+_NOISE_OVER_KEPT = 0.9
 
 _LEAST_VARIANCE = 1e-6  # of a coefficient, over the mean of all: the constant patch has none
 
@@ -58,6 +61,18 @@ def rule_of(
     inverse = np.linalg.inv(transform)
     energies = variances * np.sum(inverse**2, axis=0)
     return Rule(transform, inverse, threshold * np.sqrt(variances), noise * variances, energies)
+
+
+class Kept(NamedTuple):
+    """What hard thresholding keeps of patches with white noise."""
+
+    signal: float  #: factor by which it reduces the signal
+    noise: float  #: fraction of noise among the coefficients that it keeps
+
+    @property
+    def wiener_noise(self) -> float:
+        """Variance that a Wiener filter assumes, where a signal is larger than its estimate."""
+        return _NOISE_OVER_KEPT * self.signal**2
 
 
 def sweep(
