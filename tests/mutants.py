@@ -1864,9 +1864,33 @@ MUTANTS = [
     Mutant(
         "groups follow a Wiener filter, in which texture fades",
         "imaging/cleaning/stages.py",
-        "two_sweeps if effort is None or not is_white else thresholded",
-        "two_sweeps",
-        ("imaging/test_scales.py::test_groups_of_white_noise_follow_thresholding",),
+        "estimate = two_sweeps if noise else thresholded",
+        "estimate = two_sweeps",
+        (
+            "imaging/test_scales.py::test_groups_of_white_noise_follow_thresholding",
+            "imaging/test_kept.py::test_groups_follow_a_filter_where_noise_is_strong",
+        ),
+    ),
+    Mutant(
+        "groups follow no Wiener filter in strong noise either",
+        "imaging/cleaning/stages.py",
+        "NOISE if kept.noise > _NOISY else None",
+        "None",
+        ("imaging/test_kept.py::test_groups_follow_a_filter_where_noise_is_strong",),
+    ),
+    Mutant(
+        "the Wiener filter takes the first estimate for the whole signal",
+        "imaging/cleaning/stages.py",
+        "return kept.wiener_noise if is_last",
+        "return NOISE if is_last",
+        ("imaging/test_kept.py::test_texture_that_thresholding_loses_is_kept_by_the_filter",),
+    ),
+    Mutant(
+        "noise that is kept by chance counts as signal",
+        "imaging/cleaning/kept.py",
+        "    signal -= n_noisy * THRESHOLD",
+        "    signal += 0 * THRESHOLD",
+        ("imaging/test_kept.py::test_what_is_kept_of_a_signal_is_known_without_the_signal",),
     ),
     Mutant(
         "tiles have no margin",

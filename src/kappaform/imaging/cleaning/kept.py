@@ -31,7 +31,7 @@ def kept_of(patches: Any, transform: NDArray, covariance: NDArray | None) -> Kep
         return None
     rows = transform / np.linalg.norm(transform, axis=1, keepdims=True)
     variances = 1 - rows.sum(1) ** 2 / rows.shape[1]  # of the noise of patches without their means
-    matrix, noise = (like(np.float32(part), patches) for part in (rows.T, variances))
+    matrix, noise = (like(part.astype(np.float32), patches) for part in (rows.T, variances))
     whole = signal = number = 0.0
     for first in range(0, len(patches), _EXAMINED_AT_ONCE):
         squares = (patches[first : first + _EXAMINED_AT_ONCE] @ matrix) ** 2

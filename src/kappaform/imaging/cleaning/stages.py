@@ -108,11 +108,11 @@ def denoised(
     """
     effort, shape, patch_shape = EFFORTS[quality], noisy[0].shape, recipes[0].patch_shape
     is_white = all(recipe.covariance is None for recipe in recipes)
-    filtered = [effort is None or not is_white or _is_noisy(each, scale) for each in recipes]
+    noises = [_filtered_noise(recipe, scale, effort is None or not is_white) for recipe in recipes]
     has_half = is_white and scale + 1 < MOST_SCALES and can_be_halved(shape, patch_shape)
     has_half = has_half and all(float(abs(each).max()) <= _LARGEST_IN_HALVES for each in noisy)
     cost, of_coarse = (0.0, 0.0) if effort is None else (effort.cost, effort.coarse_cost)
-    cost, single = of_coarse if scale else cost, 1 + _WIENER_COST * sum(filtered) / len(filtered)
+    cost, single = of_coarse if scale else cost, 1 + _WIENER_COST * any(noises)
     of_half, *of_components, of_groups = progress.sections(
         [(single + of_coarse) / 4 * has_half, *[single / len(noisy)] * len(noisy), cost]
     )
@@ -120,25 +120,30 @@ def denoised(
     if has_half:
         images = [halved(image, patch_shape) for image in noisy]
         halves, _ = denoised(images, recipes, quality, kernels, of_half, scale + 1)
-    each = zip(noisy, recipes, halves, filtered, of_components, strict=True)
+    each = zip(noisy, recipes, halves, noises, of_components, strict=True)
     found = [_by_patches(*one, kernels, scale) for one in each]
     estimates, counts = zip(*found, strict=True)
     if effort is None:
         return estimates, counts
     search = _search(patch_shape, shape, effort.stride if scale == 0 else _APART, is_white)
-    noises = [
+    of_patches = [
         noise_of_groups(recipe.covariance, patch_shape, search.patch_shape) for recipe in recipes
     ]
-    better = refined(noisy, estimates, noises, search, effort.rounds, kernels.groups, of_groups)
+    better = refined(noisy, estimates, of_patches, search, effort.rounds, kernels.groups, of_groups)
     if not is_white:  # above patches alone in six of six trials, which groups alone were not
         better = [(one + two) / 2 for one, two in zip(better, estimates, strict=True)]
     return [with_smooth_part(*pair) for pair in zip(better, halves, strict=True)], counts
 
 
-def _is_noisy(recipe: Recipe, scale: int) -> bool:
-    """Whether so many of the coefficients that are kept are noise that a Wiener filter helps."""
+def _filtered_noise(recipe: Recipe, scale: int, is_last: bool) -> float | None:
+    """The variance of noise that a Wiener filter assumes; None: groups follow thresholding.
+
+    `is_last`: no groups follow. Before groups a filter smooths texture, unless noise is strong.
+    """
     _, kept = recipe.at(scale)
-    return kept is not None and kept.noise > _NOISY
+    if kept is None:
+        return NOISE if is_last else None
+    return kept.wiener_noise if is_last else NOISE if kept.noise > _NOISY else None
 
 
 def cost_of(quality: Quality) -> float:
@@ -156,16 +161,16 @@ def _by_patches(
     noisy: Any,
     recipe: Recipe,
     half: Any,
-    filtered: bool,
+    noise: float | None,
     progress: Progress,
     kernels: Any,
     scale: int,
 ) -> tuple[Any, Any]:
-    """One component denoised patch by patch, by `two_sweeps` if filtered, or `thresholded`."""
-    transform, kept = recipe.at(scale)
+    """One component denoised patch by patch, by `two_sweeps` if a filter assumes some noise."""
+    transform, _ = recipe.at(scale)
     bounds = recipe.bounds if scale == 0 else ANY_VALUE
-    rule = rule_of(transform, recipe.covariance, noise=kept.wiener_noise if kept else NOISE)
-    estimate = two_sweeps if filtered else thresholded
+    rule = rule_of(transform, recipe.covariance, noise=noise or NOISE)
+    estimate = two_sweeps if noise else thresholded
     return estimate(noisy, recipe.patch_shape, rule, bounds, kernels, half, progress)
 
 
