@@ -600,10 +600,17 @@ MUTANTS = [
     Mutant(
         "how rows are cut depends on the number of threads",
         "engines/blocks.py",
-        "return list(split_rows(0, n_signals, max(shortest, -(-n_blocks // most)) * length))",
+        "return list(split_rows(0, n_signals, -(-length // FLUSH_ROWS) * FLUSH_ROWS))",
         "from kappaform.threads import n_threads\n\n"
-        "    return list(split_rows(0, n_signals, -(-n_blocks // n_threads()) * length))",
+        "    return list(split_rows(0, n_signals, -(-n_signals // n_threads())))",
         (f"{PASS}::test_any_number_of_threads_gives_the_same_bits",),
+    ),
+    Mutant(
+        "ten thousand patches are the work of one thread",
+        "engines/blocks.py",
+        "_PART_ENTRIES, _SUM_ENTRIES = 400_000, 2**22",
+        "_PART_ENTRIES, _SUM_ENTRIES = 2**20, 2**22",
+        (f"{PASS}::test_half_of_the_parts_are_half_of_the_rows",),
     ),
     Mutant(
         "BLAS keeps its threads inside our blocks",
@@ -1586,6 +1593,13 @@ MUTANTS = [
         "groups.find((1 - rounds.guided) * partial[0] + rounds.guided * guides[0], of_search)",
         "groups.find(partial[0], of_search)",
         (f"{GROUPS}::test_all_rounds_are_those_of_the_rule",),
+    ),
+    Mutant(
+        "first estimates stay in memory",
+        "imaging/cleaning/groups.py",
+        "guides = estimates\n",
+        "guides = list(estimates)\n",
+        (f"{GROUPS}::test_an_estimate_is_released_when_there_is_a_better_one",),
     ),
     Mutant(
         "nothing around a patch is compared",

@@ -90,7 +90,7 @@ def test_any_number_of_threads_gives_the_same_bits(dtype, rng, monkeypatch):
     signals = rng.standard_normal((9000, 30)).astype(dtype)
     transform = rng.standard_normal((30, 30))
     monkeypatch.setattr(blocks, "_PART_ENTRIES", 1)  # a thread takes less than usual at a time
-    assert len(parts(*signals.shape, signals.dtype)) > 2  # sums of two are the same in any order
+    assert len(parts(*signals.shape)) > 2  # sums of two are the same in any order
     results, energies = [], set()
     for threads in (1, 2, 3, 8):
         monkeypatch.setenv("KAPPAFORM_NUM_THREADS", str(threads))
@@ -104,6 +104,16 @@ def test_any_number_of_threads_gives_the_same_bits(dtype, rng, monkeypatch):
         assert_same_bits(statistics, results[0][0])
         np.testing.assert_array_equal(rows, results[0][1])
     assert len(energies) == 1
+
+
+@pytest.mark.parametrize("n_signals", [5_000, 10_000, 20_000, 200_000])
+def test_half_of_the_parts_are_half_of_the_rows(n_signals):
+    lengths = [part.stop - part.start for part in parts(n_signals, 100)]
+    assert sum(lengths) == n_signals
+    loads = [0, 0]
+    for length in lengths:  # the next part is for the thread that is done first
+        loads[loads.index(min(loads))] += length
+    assert max(loads) <= 0.52 * n_signals
 
 
 def unaligned(signals, _):

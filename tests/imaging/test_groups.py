@@ -1,5 +1,7 @@
 """Groups of similar patches: where they are, how they are cleaned, and what always holds."""
 
+import weakref
+
 import naive
 import numpy as np
 import pytest
@@ -131,9 +133,23 @@ def test_components_are_denoised_with_the_groups_of_the_first(rng):
     second = [image.transpose(0, 2, 1).reshape(shape) for image in picture(shape, rng)[1:]]
     noisy, guesses = zip(first, second, strict=True)
     covariances = [None, some_covariance(16, rng)]
-    found = refined(noisy, guesses, covariances, search, ROUNDS, Groups)
+    found = refined(noisy, list(guesses), covariances, search, ROUNDS, Groups)
     expected = naive.rounds_of_groups(noisy, guesses, covariances, search, ROUNDS)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
+
+
+def test_an_estimate_is_released_when_there_is_a_better_one(rng):
+    _, noisy, guess = picture(CASES["plane"][0], rng)
+    guesses = [guess.copy() for _ in range(2)]
+    first, alive = [weakref.ref(each) for each in guesses], []
+
+    class Watched(Groups):
+        def denoised(self, *arguments):
+            alive.append([each() is not None for each in first])
+            return super().denoised(*arguments)
+
+    refined([noisy] * 2, guesses, [None] * 2, PLANE, ROUNDS, Watched)
+    assert alive[:3] == [[True, True], [False, True], [False, False]]
 
 
 def test_a_plane_needs_no_third_axis(rng):

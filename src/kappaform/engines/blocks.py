@@ -22,7 +22,7 @@ from kappaform.engines.engine import (
     scale_exponent,
     scaled_transform,
 )
-from kappaform.engines.kernels import WORD, accumulate, list_largest, mark_largest
+from kappaform.engines.kernels import FLUSH_ROWS, WORD, accumulate, list_largest, mark_largest
 from kappaform.errors import NotFinite
 from kappaform.threads import Workspace, blas_kernels
 
@@ -32,11 +32,12 @@ if TYPE_CHECKING:
 _CACHE_LINE = 64  # bytes
 _DOUBLE = np.dtype(np.float64)
 
-# Least number of entries of a part: 3 to 30 ms of work (measured for 16 to 256 features), compared
-# to which the 0.1 to 0.3 ms that 2 to 8 threads need to start and to meet are little. There are no
-# more than `_MOST_PARTS`, with results of `_SUM_ENTRIES` (32 MB) in all: enough for 64 cores, and
-# for large n, where one result is that large, still for `_FEW_PARTS`.
-_PART_ENTRIES, _SUM_ENTRIES = 2**20, 2**22
+# Most entries of one of a few parts: 1 to 12 ms of work (for 16 to 256 features), compared to which
+# the 0.1 to 0.3 ms that 2 to 8 threads need to start and to meet are little. More than `_FEW_PARTS`
+# are twice as long. There are no more than `_MOST_PARTS`, with results of `_SUM_ENTRIES`
+# (32 MB) in all: enough for 64 cores, and for large n, where one result is that large, still for
+# `_FEW_PARTS`.
+_PART_ENTRIES, _SUM_ENTRIES = 400_000, 2**22
 _MOST_PARTS, _FEW_PARTS = 64, 8
 
 # Entries times columns of a product that these kernels of OpenBLAS compute without packing: in such
@@ -205,16 +206,22 @@ def blocks_of(signals: Array, part: slice, length: int) -> Iterator[tuple[slice,
         yield rows, signals[rows]
 
 
-def parts(n_signals: int, n_features: int, dtype: np.dtype, n_sums: int = 1) -> list[slice]:
+def parts(n_signals: int, n_features: int, n_sums: int = 1) -> list[slice]:
     """Runs of blocks, each the work of one thread.
 
-    Few, because each has `n_sums` (n, n) results, and long, because threads meet after each.
+    Few, because each has `n_sums` (n, n) results, and long, because threads meet after each. A
+    power of two of equal parts keeps 2, 4 or 8 threads busy to the end.
     """
     most = min(_MOST_PARTS, max(_FEW_PARTS, _SUM_ENTRIES // (n_sums * n_features**2)))
-    length = block_rows(n_features, dtype)
-    n_blocks = -(-n_signals // length)
-    shortest = -(-_PART_ENTRIES // (n_features * length))
-    return list(split_rows(0, n_signals, max(shortest, -(-n_blocks // most)) * length))
+    few = _power_of_two(n_signals * n_features / _PART_ENTRIES)
+    number = max(min(few, _FEW_PARTS), min(few // 2, most))
+    length = -(-n_signals // number)
+    return list(split_rows(0, n_signals, -(-length // FLUSH_ROWS) * FLUSH_ROWS))
+
+
+def _power_of_two(number: float) -> int:
+    """The next power of two that is not smaller."""
+    return 1 << (math.ceil(number) - 1).bit_length()
 
 
 def padded(n_features: int) -> int:

@@ -157,7 +157,7 @@ class NumpyEngine(Engine):
             read = self._read(part, self._block_rows)
             return function(blocks.Run(read, *shape, sparsity, workspace), *arguments)
 
-        parts = blocks.parts(self.n_signals, self.n_features, self.dtype, n_sums)
+        parts = blocks.parts(self.n_signals, self.n_features, n_sums)
         return mapped_in_order(work, parts)
 
 

@@ -344,8 +344,9 @@ def _denoised_image(
         next(of_noisy) if part.is_noisy else masked.unchanged(part, its, options)
         for part, its in zip(parts, masks, strict=True)
     ]
-    counts = sum(found.counts) if noisy else np.zeros_like(parts[0].image, np.float32)
-    mean = counts / np.float32(len(parts))
+    first, *others = found.counts or [np.zeros_like(parts[0].image, np.float32)]
+    mean = sum(others, first)  # of one, no copy: memory for the image
+    mean /= np.float32(len(parts))
     del parts, noisy  # the components as given: memory for the image
     return found._replace(images=[restored(images)], counts=[mean])
 

@@ -21,6 +21,7 @@ from kappaform.imaging.patches import Grid, complete_patches, grid_of
 from kappaform.imaging.progress import SILENT, Progress
 from kappaform.learning import LearnResult, learn
 from kappaform.linalg import dct_basis
+from kappaform.threads import Workspace, mapped_in_order
 
 # Patches that could be thresholded in the time of a round of learning from one: measured, 10
 # (10 x 10 pixels) to 13 (16 x 16). Only the reported progress depends on it.
@@ -206,13 +207,17 @@ def learning_fraction(image: Any, options: Options) -> float:
 
 def _sparsity(drawn: Drawn, transform: NDArray) -> NDArray:
     """Number of coefficients of each patch that exceed their thresholds."""
-    rule, numbers = rule_of(transform, drawn.covariance), []
+    rule = rule_of(transform, drawn.covariance)
     parts = [np.ascontiguousarray(part, np.float32) for part in (transform.T, rule.thresholds)]
     matrix, thresholds = (like(part, drawn.patches) for part in parts)
-    for first in range(0, len(drawn.patches), _CODED_AT_ONCE):
+
+    def numbers(first: int, _: Workspace) -> list[int]:
         above = abs(drawn.patches[first : first + _CODED_AT_ONCE] @ matrix) > thresholds
-        numbers.extend(above.sum(1).tolist())
-    return np.array(numbers)
+        found: list[int] = above.sum(1).tolist()
+        return found
+
+    starts = range(0, len(drawn.patches), _CODED_AT_ONCE)
+    return np.concatenate(mapped_in_order(numbers, starts))
 
 
 def _stacked(parts: list[Any]) -> Any:

@@ -13,7 +13,7 @@ Images are float arrays of three axes in units of their noise; the first axis of
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -53,7 +53,7 @@ class Rounds(NamedTuple):
 
 def refined(
     noisy: Sequence[Any],
-    estimates: Sequence[Any],
+    estimates: list[Any],
     covariances: Sequence[NDArray | None],
     search: Search,
     rounds: Rounds,
@@ -62,22 +62,25 @@ def refined(
 ) -> list[Any]:
     """Better estimates of the components of a noisy image than the given ones.
 
-    `groups_of` makes the groups of arrays or of tensors like an image.
+    They replace these in their list, each as soon as it is there: memory. `groups_of` makes the
+    groups of arrays or of tensors like an image.
     """
     shape = tuple(noisy[0].shape)
-    noisy, guides = (
-        [image.reshape(three_axes(shape)) for image in each] for each in (noisy, estimates)
-    )
-    groups, partial = groups_of(noisy[0], search), noisy
+    noisy = [image.reshape(three_axes(shape)) for image in noisy]
+    guides = estimates
+    guides[:] = [image.reshape(three_axes(shape)) for image in guides]
+    groups, partial = groups_of(noisy[0], search), list(noisy)
     for i, part in enumerate(progress.sections([1] * rounds.number)):
         of_search, *of_components = part.sections([_SEARCH_COST, *[1] * len(noisy)])
         if i % rounds.per_search == 0:
             groups.find((1 - rounds.guided) * partial[0] + rounds.guided * guides[0], of_search)
         fraction = rounds.first_fraction * (1 - (i + 1) / rounds.number)
-        each = zip(noisy, partial, guides, covariances, of_components, strict=True)
-        results = [groups.denoised(*images, fraction, its) for *images, its in each]
-        guides, partial = ([result[j] for result in results] for j in range(2))
-    return [image.reshape(shape) for image in guides]
+        for c, its in enumerate(of_components):
+            guides[c], partial[c] = groups.denoised(
+                noisy[c], partial[c], guides[c], covariances[c], fraction, its
+            )
+    guides[:] = [image.reshape(shape) for image in guides]
+    return guides
 
 
 def three_axes(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -156,8 +159,9 @@ class Groups:
         run = 2 * self.search.radius[2] + 1
         columns = _Columns.of(padded, grid.places[2], self.search.stride[2], self.search.radius[2])
         farthest_of = self._farthest(padded)
+        self.members = self.members or [np.empty(0)] * len(self.strips)
 
-        def found(number: int, _: Workspace) -> NDArray:
+        def find_strip(number: int, _: Workspace) -> None:
             strip = self.strips[number]
             n_rows = (strip.stop - strip.start) // n_columns
             farthest = farthest_of(number).reshape(n_rows, n_columns)
@@ -172,10 +176,10 @@ class Groups:
                         shifts, run, farthest[part, some.which], block,
                     )  # fmt: skip
                     members[part, some.which] = block
-            return members.reshape(-1, n_members)
+            self.members[number] = members.reshape(-1, n_members)
 
         numbers = range(len(self.strips))
-        self.members = mapped_in_order(found, numbers, progress.over(len(numbers)))
+        mapped_in_order(find_strip, numbers, progress.over(len(numbers)))
 
     def _farthest(self, padded: NDArray) -> Callable[[int], NDArray]:
         """For each reference of a strip, a distance that enough patches are below; or infinity.
@@ -217,7 +221,7 @@ class Groups:
         least = noisy.dtype.type(least_variance(covariance))
         width = grid.patch_shape[2]
         images = [np.append(image, np.zeros(RUN, image.dtype)) for image in (noisy, partial, guide)]
-        sums = np.zeros((2, 2, noisy.size), noisy.dtype)
+        values, marks = (np.zeros((2, *noisy.shape), noisy.dtype) for _ in range(2))
 
         def add_groups(
             parts: Sequence[NDArray], starts: NDArray, members: NDArray, out: NDArray
@@ -227,12 +231,12 @@ class Groups:
                 width, fraction, rounding, least, *out,
             )  # fmt: skip
 
-        self._add(images, add_groups, noisy.shape, sums, progress)
-        values, weights = sums
-        shape = (2, *noisy.shape)
-        total, kept = (over_pixels(w, grid.patch_shape) for w in weights.reshape(shape))
-        estimate, less = values.reshape(shape)
-        return estimate / total, (less + kept * partial) / total
+        self._add(images, add_groups, noisy.shape, (values, marks), progress)
+        del images  # copies: memory for the weights
+        total, kept = each_over_pixels(marks, grid.patch_shape)
+        values[1] += np.multiply(kept, partial, out=kept)
+        values /= total
+        return values[0], values[1]
 
     def filled(
         self,
@@ -253,7 +257,7 @@ class Groups:
             np.ascontiguousarray(image).reshape(-1) for image in (guide, given, known, n_known)
         ]
         rounding = grid.offsets.size * float(np.finfo(guide.dtype).eps)
-        sums = np.zeros((2, 1, guide.size), guide.dtype)
+        values, marks = np.zeros((2, *shape), guide.dtype)
 
         def add_groups(
             parts: Sequence[NDArray], starts: NDArray, members: NDArray, out: NDArray
@@ -263,8 +267,7 @@ class Groups:
                 guide.dtype.type(variance), guide.dtype.type(rounding), denoises, *out[:, 0],
             )  # fmt: skip
 
-        self._add(images, add_groups, shape, sums, progress)
-        values, marks = sums[:, 0].reshape(2, *shape)
+        self._add(images, add_groups, shape, (values[np.newaxis], marks[np.newaxis]), progress)
         weights = over_pixels(marks, grid.patch_shape)
         return (values, weights) if denoises else (values * ~known, weights * ~known)
 
@@ -273,10 +276,10 @@ class Groups:
         images: Sequence[NDArray],
         add_groups: Callable[[Sequence[NDArray], NDArray, NDArray, NDArray], None],
         shape: tuple[int, ...],
-        sums: NDArray,
+        sums: Sequence[NDArray],
         progress: Progress,
     ) -> None:
-        """Add what a kernel adds for the groups of each strip to sums over flat images."""
+        """Add what a kernel adds for the groups of each strip to sums, some images each."""
         layer = math.prod(shape[self.axis + 1 :])
         reach, side = self.search.radius[self.axis], self.search.patch_shape[self.axis]
 
@@ -286,14 +289,15 @@ class Groups:
             first = max(int(starts[0]) // layer - reach, 0)
             last = min(int(starts[-1]) // layer + reach + side, shape[self.axis])
             part = slice(first * layer, last * layer)
-            some = np.zeros((*sums.shape[:2], part.stop - part.start + RUN), sums.dtype)
+            some = np.zeros((len(sums), len(sums[0]), part.stop - part.start + RUN), sums[0].dtype)
             parts = [image[part] for image in images]
             add_groups(parts, starts - part.start, self.members[number], some)
             return part, some
 
         def add(result: tuple[slice, NDArray]) -> None:
             part, some = result
-            sums[..., part] += some[..., :-RUN]
+            for total, more in zip(sums, some, strict=True):
+                total.reshape(len(total), -1)[:, part] += more[:, :-RUN]
 
         numbers = range(len(self.strips))
         mapped_in_order(sums_of, numbers, progress.over(len(numbers)), add)
@@ -349,6 +353,11 @@ def over_pixels(weights: Any, patch_shape: Sequence[int]) -> Any:
             total[(*others, slice(offset, None))] += weights[(*others, slice(-offset))]
         weights = total
     return weights
+
+
+def each_over_pixels(arrays: Iterable[NDArray], patch_shape: Sequence[int]) -> list[NDArray]:
+    """`over_pixels` of several arrays, one for each thread."""
+    return mapped_in_order(lambda weights, _: over_pixels(weights, patch_shape), list(arrays))
 
 
 def _over_patches(values: NDArray, patch_shape: Sequence[int]) -> NDArray:

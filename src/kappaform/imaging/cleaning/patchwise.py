@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.imaging.cleaning.groups import over_pixels
+from kappaform.imaging.cleaning.groups import each_over_pixels
 from kappaform.imaging.cleaning.kernels import gather, keep_above, scatter, shrink
 from kappaform.imaging.patches import grid_of
 from kappaform.imaging.progress import SILENT, Progress
@@ -125,7 +125,7 @@ def sweep(
             each[(part, *inside)] = of_patches.reshape(-1, *grid.counts[1:])
 
     mapped_in_order(sums_of, parts, progress.over(len(parts)), add)
-    weights, counts = (over_pixels(each, patch_shape) for each in (weights, counts))
+    weights, counts = each_over_pixels((weights, counts), patch_shape)
     return sums / weights, counts / grid.overlaps().astype(np.float32)
 
 

@@ -8,7 +8,7 @@ standard deviation, while smooth content becomes stronger. Images are arrays or 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -118,18 +118,20 @@ def denoised(
     )
     halves: Sequence[Any] = [None] * len(noisy)
     if has_half:
-        images = [halved(image, patch_shape) for image in noisy]
-        halves, _ = denoised(images, recipes, quality, kernels, of_half, scale + 1)
+        halves = denoised(
+            [halved(image, patch_shape) for image in noisy],
+            recipes, quality, kernels, of_half, scale + 1,
+        )[0]  # fmt: skip
     each = zip(noisy, recipes, halves, noises, of_components, strict=True)
-    found = [_by_patches(*one, kernels, scale) for one in each]
-    estimates, counts = zip(*found, strict=True)
+    estimates, counts = _all_by_patches(each, kernels, scale)
     if effort is None:
         return estimates, counts
     search = _search(patch_shape, shape, effort.stride if scale == 0 else _APART, is_white)
     of_patches = [
         noise_of_groups(recipe.covariance, patch_shape, search.patch_shape) for recipe in recipes
     ]
-    better = refined(noisy, estimates, of_patches, search, effort.rounds, kernels.groups, of_groups)
+    better = estimates if is_white else list(estimates)
+    better = refined(noisy, better, of_patches, search, effort.rounds, kernels.groups, of_groups)
     if not is_white:  # above patches alone in six of six trials, which groups alone were not
         better = [(one + two) / 2 for one, two in zip(better, estimates, strict=True)]
     return [with_smooth_part(*pair) for pair in zip(better, halves, strict=True)], counts
@@ -155,6 +157,17 @@ def cost_of(quality: Quality) -> float:
 def is_movie(patch_shape: Sequence[int]) -> bool:
     """Whether each patch lies in one frame."""
     return len(patch_shape) == 3 and patch_shape[0] == 1
+
+
+def _all_by_patches(each: Iterable[tuple], *how: Any) -> tuple[list[Any], list[Any]]:
+    """All components denoised patch by patch, and one map of counts: their sum."""
+    estimates: list[Any] = []
+    counts: list[Any] = []
+    for one in each:
+        estimate, numbers = _by_patches(*one, *how)
+        estimates.append(estimate)
+        counts = [sum(counts, numbers)]
+    return estimates, counts
 
 
 def _by_patches(

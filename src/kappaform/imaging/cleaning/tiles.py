@@ -25,11 +25,13 @@ from kappaform.imaging.cleaning.stages import Recipe, denoised, is_movie
 from kappaform.imaging.options import Quality
 from kappaform.imaging.patches import DrawnPatches
 from kappaform.imaging.progress import SILENT, Progress
+from kappaform.threads import Workspace, mapped_in_order
 
 #: Denoised components, and maps whose sum is that of their mean numbers of coefficients.
 Outputs = tuple[list[Any], list[Any]]
 
 _COMPILED = "fdBH"  # dtypes of images whose patches a kernel gathers
+_GATHERED_AT_ONCE = 2_000  # patches, by one thread
 # Side of a tile, at most, and its margin: so large that a tile and its sums take some 200 MB.
 _PLANE = 1536, 64
 _VOLUME = 160, 16
@@ -85,11 +87,8 @@ class HostBackend:
     ) -> Outputs:
         """A part of each component as float64, which fits into the dtype of the results."""
         dtype = np.result_type(*(recipe.dtype for recipe in recipes))
-        noisy = []
-        for image, recipe in zip(self.components, recipes, strict=True):
-            values = cast(image[where], np.float64) - recipe.centre
-            values /= recipe.sigma
-            noisy.append(cast(values, dtype))
+        parts = [image[where] for image in self.components]
+        noisy = [_in_units(*one, dtype) for one in zip(parts, recipes, strict=True)]
         images, counts = denoised(noisy, recipes, quality, self, progress)
         restored = []
         for image, recipe, its_dtype in zip(images, recipes, self.dtypes, strict=True):
@@ -119,8 +118,21 @@ def ready_patches(
     values = image if compiled else image.astype(np.float64)
     three = values[(np.newaxis,) * missing]
     unit *= math.sqrt(math.prod(factors))
-    gather_means(three, places, (1,) * missing + patch_shape, factors, unit, patches)
+    sides = (1,) * missing + patch_shape
+
+    def gather(first: int, _: Workspace) -> None:
+        rows = slice(first, first + _GATHERED_AT_ONCE)
+        gather_means(three, places[rows], sides, factors, unit, patches[rows])
+
+    mapped_in_order(gather, range(0, len(corners), _GATHERED_AT_ONCE))
     return patches
+
+
+def _in_units(pixels: Any, recipe: Recipe, dtype: np.dtype) -> Any:
+    """Pixels around the centre, in units of their noise."""
+    values = cast(pixels, np.float64) - recipe.centre
+    values /= recipe.sigma
+    return cast(values, dtype)
 
 
 def cast(values: Any, dtype: Any) -> Any:
