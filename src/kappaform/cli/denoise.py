@@ -246,7 +246,7 @@ def _denoised(
     missing = [each for each in (masked, kept) if each is not None]
     if missing and not arguments.preset:
         options["mask"] = np.logical_or.reduce(missing)
-    details = _details(job.title, image, options, math.prod(size.values()), n_channels, arguments)
+    details = _details(job.title, image, options, arguments)
     if is_rough(details, noisy.dtype):
         messages.warn(f"{job.source}: {ROUGH}")
     found = details.image
@@ -285,16 +285,11 @@ def _denoised(
 
 
 def _details(
-    title: str,
-    image: NDArray,
-    options: dict[str, Any],
-    n_pixels: int,
-    n_channels: int,
-    arguments: Namespace,
+    title: str, image: NDArray, options: dict[str, Any], arguments: Namespace
 ) -> kf.DenoiseResult:
     """The result of the library, with its image in memory; shows progress."""
     if not arguments.preset and not arguments.device and not arguments.is_batch:
-        tell_duration(title, n_pixels * n_channels, arguments.quality)
+        tell_duration(title, image.size, arguments.quality)
     movies, masks = image, options.pop("mask", None)
     if not options["movie"]:
         movies, masks = image[np.newaxis], None if masks is None else [masks]
@@ -302,6 +297,7 @@ def _details(
     # Pixels go to a device and back once if the library gets an array, not a tensor.
     on_host, device = kf.denoise_with_details, arguments.device
     denoise = on_host if device is None else partial(denoise_on, device)
+    n_pixels = image.size // (image.shape[-1] if options["channel_axis"] else 1)
     with messages.calling_library(title, f"{short(n_pixels / 1e6)} megapixels") as progress:
         sections = Progress(progress).sections([1] * len(movies))
         parts = zip(movies, masks, sections, strict=True)

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 from kappaform.cli.options import STRENGTHS_OF_NOISE
 from kappaform.errors import warn
-from kappaform.files import check_writable, replaced_when_complete
+from kappaform.files import check_writable, file_of, replaced_when_complete
 from kappaform.image_files import LOSSY_SUFFIXES, SUFFIXES, Picture, check_target, read_image
 from kappaform.imaging.axes import looks_like_colour
 
-#: What the system knows a file by: its device and its number there.
+#: Device and inode of a file.
 Identity = tuple[int, int]
 #: Suffixes of figures.
 FIGURES = (".png", ".pdf", ".svg")
@@ -195,7 +195,7 @@ def check_reference(path: Path, reference: Picture, source: Path, picture: Pictu
 
 
 def identities(files: Iterable[Path]) -> set[Identity]:
-    """What the system knows files by, whatever their names; missing files have none."""
+    """Device and inode of each file that exists: the same whatever name it was given by."""
     found = set()
     for file in files:
         with suppress(OSError, ValueError):
@@ -218,6 +218,18 @@ def check_output(
     check_writable(path)
     if path.exists() and not overwrite:
         raise ValueError(f"{path} exists already: give another name, or --overwrite.")
+
+
+def outputs(
+    arguments: Namespace, inputs: Iterable[str | Path | None], **suffixes: tuple[str, ...]
+) -> list[Any]:
+    """The files that options name, checked before any work is done; None for those not given."""
+    taken = identities(Path(name) for name in inputs if name)
+    paths = [file_of(name) if (name := getattr(arguments, option)) else None for option in suffixes]
+    for path, allowed in zip(paths, suffixes.values(), strict=True):
+        if path:
+            check_output(path, taken, allowed, overwrite=arguments.overwrite)
+    return paths
 
 
 @contextmanager
@@ -344,7 +356,7 @@ def is_lossy(path: Path) -> bool:
 def has_result(job: Job, inputs: set[Identity], overwrite: bool) -> bool:
     """Whether an earlier run of the same command has written the result.
 
-    A file that the user names may be any: it does not count as a result.
+    A file that the user names does not count as one: it may be any file.
     """
     exists = job.target.is_file() and not identities([job.target]) & inputs
     return exists and not job.is_named and not overwrite

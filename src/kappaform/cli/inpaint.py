@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from kappaform.checks import counted
 from kappaform.cli import files, holes, messages
 from kappaform.cli.denoise import along_of, name_device, warn_about_pages
-from kappaform.files import file_of
 from kappaform.image_files import Picture, as_stored, check_target, write_image
 from kappaform.image_files.picture import MOVIE
 from kappaform.imaging.inpaint import inpaint_on
@@ -22,9 +21,8 @@ from kappaform.imaging.progress import Progress
 
 def inpaint(arguments: Namespace) -> None:
     started = time.perf_counter()
-    source, target = Path(arguments.input), file_of(arguments.output)
-    given = [source, *([Path(arguments.mask)] if arguments.mask else [])]
-    files.check_output(target, files.identities(given), overwrite=arguments.overwrite)
+    source = Path(arguments.input)
+    (target,) = files.outputs(arguments, [source, arguments.mask], output=())
     picture = files.picture_with_pages(source, arguments, leaves_holes=True)
     check_target(target, picture)
     name_device(arguments)
