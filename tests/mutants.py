@@ -2025,9 +2025,9 @@ MUTANTS = [
     ),
     Mutant(
         "a path compares errors that grow with the number of signals",
-        "learning/path.py",
-        "math.sqrt(energies.discarded / energies.signals)",
-        "math.sqrt(energies.discarded)",
+        "engines/codes.py",
+        "math.sqrt(self.discarded / self.signals)",
+        "math.sqrt(self.discarded)",
         ("learning/test_path.py::test_printed_errors_do_not_depend_on_the_number_of_signals",),
     ),
     Mutant(
