@@ -105,7 +105,7 @@ class Picture(NamedTuple):
         found = self._replace(pixels=self.has_value(value)).as_stack(along)
         if self.channel_axis:
             found = np.broadcast_to(found.any(axis=-1, keepdims=True), found.shape)
-        return found if found.any() else None  # alpha may be all that lacks
+        return found if found.any() else None  # only alpha may lack them
 
     @property
     def axes(self) -> str:
