@@ -2090,9 +2090,9 @@ MUTANTS = [
     ),
     Mutant(
         "slices of a volume are planes of their own",
-        "cli/denoise.py",
-        'return VOLUME if arguments.volume else MOVIE if arguments.movie else ""',
-        'return MOVIE if arguments.movie else ""',
+        "cli/files.py",
+        'along = VOLUME if arguments.volume else MOVIE if arguments.movie else ""',
+        'along = MOVIE if arguments.movie else ""',
         ("cli/test_stacks.py::test_a_volume_is_along_z_and_never_over_channels_or_times",),
     ),
     Mutant(
