@@ -56,13 +56,9 @@ class DaskEngine(UnionBlockEngine):
     def _total(self, function: Callable[..., Any], *arguments: Any, **_: int) -> Any:
         from dask.delayed import delayed
 
-        chunks = (1,) * self.signals.numblocks[0], (1,)  # of one object each
-        options: dict[str, Any] = {
-            "chunks": chunks,
-            "meta": np.empty((0, 0)),
-            "returns_error": True,
-        }
-        each = self._mapped(function, *arguments, **options).to_delayed().ravel()
+        chunks, meta = ((1,) * self.signals.numblocks[0], (1,)), np.empty((0, 0))  # objects
+        sums = self._mapped(function, *arguments, chunks=chunks, meta=meta, returns_error=True)
+        each = sums.to_delayed().ravel()
         while len(each) > 1:
             groups = (each[i : i + _BRANCHES] for i in range(0, len(each), _BRANCHES))
             each = [delayed(_added)(list(group)) for group in groups]
