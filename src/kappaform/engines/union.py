@@ -98,7 +98,7 @@ class _Won(NamedTuple):
 
 
 class UnionBlockEngine(BlockEngine):
-    """The same with the functions for a union."""
+    """An engine of blocks that also has the functions for a union."""
 
     def encode_union(self, union: Union, n_nonzero: Sparsity, refits: Refits, **how: Any) -> Any:
         width = len(union.transforms) * self.n_features
