@@ -2063,9 +2063,9 @@ MUTANTS = [
     ),
     Mutant(
         "a path compares errors that grow with the number of signals",
-        "learning/path.py",
-        "math.sqrt(energies.discarded / energies.signals)",
-        "math.sqrt(energies.discarded)",
+        "engines/codes.py",
+        "math.sqrt(self.discarded / self.signals)",
+        "math.sqrt(self.discarded)",
         ("learning/test_path.py::test_printed_errors_do_not_depend_on_the_number_of_signals",),
     ),
     Mutant(
@@ -2128,9 +2128,9 @@ MUTANTS = [
     ),
     Mutant(
         "slices of a volume are planes of their own",
-        "cli/denoise.py",
-        'return VOLUME if arguments.volume else MOVIE if arguments.movie else ""',
-        'return MOVIE if arguments.movie else ""',
+        "cli/files.py",
+        'along = VOLUME if arguments.volume else MOVIE if arguments.movie else ""',
+        'along = MOVIE if arguments.movie else ""',
         ("cli/test_stacks.py::test_a_volume_is_along_z_and_never_over_channels_or_times",),
     ),
     Mutant(

@@ -379,7 +379,7 @@ def _check_parameters(
 
 
 def _may_be(given: Method, learned: Method) -> bool:
-    """Whether a method is the one that learned; a file knows a custom one by its name only."""
+    """Whether a method can be the one that learned; of a custom one a file has its name only."""
     if same_method(given, learned):
         return True
     if not isinstance(learned, UnknownMethod) or type(given) in (UnknownMethod, *ESTIMATORS):

@@ -190,13 +190,13 @@ def test_volumes_never_mix_channels_or_times(tmp_path, axes):
     pixels = values(*(lengths[axis] for axis in axes))
     written(tmp_path / "a.tif", pixels, metadata={"axes": axes})
     picture = read_image(tmp_path / "a.tif")
-    volumes = picture.as_stack(VOLUME)
+    volumes = picture._replace(along=VOLUME).as_stack()
     n_volumes = pixels.size // (4 * 20 * 16)
     assert volumes.shape == (n_volumes, 4, 20, 16)
     others = axes.replace("Z", "")[:-2]
     first = pixels.transpose([*(axes.index(axis) for axis in others), axes.index("Z"), -2, -1])
     assert_array_equal(volumes, first.reshape(volumes.shape))
-    assert_array_equal(picture.with_stack(volumes, VOLUME).pixels, picture.pixels)
+    assert_array_equal(picture._replace(along=VOLUME).with_stack(volumes).pixels, picture.pixels)
 
 
 @pytest.mark.parametrize("axes", ["TYX", "TZCYX", "ZTYX", "CTYX", "IYX", "ZYX"])
@@ -205,12 +205,12 @@ def test_movies_never_mix_channels_or_depths(tmp_path, axes):
     pixels = values(*(lengths[axis] for axis in axes))
     written(tmp_path / "a.tif", pixels, metadata={"axes": axes})
     picture = read_image(tmp_path / "a.tif")
-    movies = picture.as_stack(MOVIE)
+    movies = picture._replace(along=MOVIE).as_stack()
     time = next(axis for axis in "TIZ" if axis in axes)
     others = axes.replace(time, "")[:-2]
     first = pixels.transpose([*(axes.index(axis) for axis in others), axes.index(time), -2, -1])
     assert_array_equal(movies, first.reshape(-1, lengths[time], 20, 16))
-    assert_array_equal(picture.with_stack(movies, MOVIE).pixels, picture.pixels)
+    assert_array_equal(picture._replace(along=MOVIE).with_stack(movies).pixels, picture.pixels)
 
 
 def test_colours_of_a_stack_come_last_and_keep_their_alpha(tmp_path):
@@ -219,20 +219,20 @@ def test_colours_of_a_stack_come_last_and_keep_their_alpha(tmp_path):
     written(tmp_path / "a.tif", pixels, metadata={"axes": "TZYXS"}, **options)
     picture = read_image(tmp_path / "a.tif")
     assert picture.as_stack().shape == (6, 9, 8, 3)
-    assert picture.as_stack(VOLUME).shape == (2, 3, 9, 8, 3)
+    assert picture._replace(along=VOLUME).as_stack().shape == (2, 3, 9, 8, 3)
     assert_array_equal(picture.with_stack(picture.as_stack()).pixels, pixels)
 
 
 def test_channels_are_no_depth(tmp_path):
     written(tmp_path / "a.tif", values(3, 20, 16), metadata={"axes": "CYX"})
     with pytest.raises(ValueError, match=r"axes of the image are CYX, none .* leave out --volume"):
-        read_image(tmp_path / "a.tif").as_stack(VOLUME)
+        read_image(tmp_path / "a.tif")._replace(along=VOLUME).as_stack()
 
 
 def test_pages_without_names_may_be_a_volume():
     picture = Picture(values(4, 9, 8), False)
     assert picture.axes == "QYX"
-    assert picture.as_stack(VOLUME).shape == (1, 4, 9, 8)
+    assert picture._replace(along=VOLUME).as_stack().shape == (1, 4, 9, 8)
 
 
 def test_axes_in_an_order_of_their_own_return_to_it(tmp_path):

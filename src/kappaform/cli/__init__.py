@@ -1,5 +1,3 @@
 """The command `kappaform`."""
 
-from kappaform.cli.parser import main
-
-__all__ = ["main"]
+from kappaform.cli.parser import main as main

@@ -169,7 +169,7 @@ def _learned_from_all(batch: files.Batch, settings: Settings, arguments: Namespa
         for number, job in enumerate(jobs, start=1):
             try:
                 picture = files.noisy_picture(job.source, arguments)
-                stack = _floats(picture.as_stack(along_of(picture, arguments)))
+                stack = _floats(picture.as_stack())
             except Exception:
                 continue
             # Grey has one channel, so that it can be combined with colours.
@@ -213,31 +213,30 @@ def _record(
             check_readable(job.reference)
         return {"input": str(job.source), "output": str(job.target), "kept": True}
     picture = files.noisy_picture(job.source, arguments)
-    along = along_of(picture, arguments)
     if settings.camera:
         check_camera(job.source, picture, settings.camera, arguments.noise)
-        if along == VOLUME:
+        if picture.along == VOLUME:
             settings = settings._replace(noise=for_volume(settings.noise))
     with files.prepared(job, picture, inputs, arguments.overwrite):
-        return _denoised(job, picture, along, settings, arguments)
+        return _denoised(job, picture, settings, arguments)
 
 
 def _denoised(
-    job: files.Job, picture: Picture, along: str, settings: Settings, arguments: Namespace
+    job: files.Job, picture: Picture, settings: Settings, arguments: Namespace
 ) -> dict[str, Any]:
     """Denoise one image and write it; the facts about it, for people and programs."""
-    noisy = picture.as_stack(along)
-    reference = _reference(job, picture, along, arguments)
+    noisy = picture.as_stack()
+    reference = _reference(job, picture, arguments)
     if arguments.sigma is not None:
         warn_about_sigma(arguments.sigma, noisy, job.source)
     started = time.perf_counter()
-    options, size = _options(picture, along, settings, arguments), _size(picture)
+    options, size = _options(picture, settings, arguments), _size(picture)
     n_channels = noisy.shape[-1] if options["channel_axis"] else 1
     image = _floats(noisy)
-    masked = holes.masked(picture, along, arguments.mask) if arguments.mask else None
+    masked = holes.masked(picture, arguments.mask) if arguments.mask else None
     if masked is not None and not masked.any():
         messages.warn(f"{arguments.mask}: no pixel is marked, all are black or transparent.")
-    kept = picture.without_data(along)
+    kept = picture.without_data
     if kept is not None and not arguments.preset:
         number = counted(n_kept := np.count_nonzero(kept), "value")
         left = "is left as it is" if n_kept == 1 else "are left as they are"
@@ -246,7 +245,7 @@ def _denoised(
     missing = [each for each in (masked, kept) if each is not None]
     if missing and not arguments.preset:
         options["mask"] = np.logical_or.reduce(missing)
-    details = _details(job.title, image, options, math.prod(size.values()), n_channels, arguments)
+    details = _details(job.title, image, options, arguments)
     if is_rough(details, noisy.dtype):
         messages.warn(f"{job.source}: {ROUGH}")
     found = details.image
@@ -261,8 +260,8 @@ def _denoised(
         "output": str(job.target),
         **size,
         "n_channels": n_channels,
-        "n_volumes": len(noisy) if along == VOLUME else 0,
-        "n_movies": len(noisy) if along == MOVIE else 0,
+        "n_volumes": len(noisy) if picture.along == VOLUME else 0,
+        "n_movies": len(noisy) if picture.along == MOVIE else 0,
         **facts_of(details, n_channels),
         "noise_estimated": isinstance(settings.noise, str | None),
         **({"noise_file": arguments.noise} if settings.camera else {}),
@@ -274,27 +273,22 @@ def _denoised(
     if reference is not None:
         axes = {name: options[name] for name in ("channel_axis", "stack_axis")}
         images = [reference, noisy, denoised]
-        if along == MOVIE:
+        if picture.along == MOVIE:
             images = [each.reshape(-1, *each.shape[2:]) for each in images]
         record |= compared(*images, **axes)
     hidden = np.logical_or.reduce(missing) if missing else None
     shown = noisy, replace(details, image=denoised), reference
     draw = partial(kf.plots.plot_denoising, *shown, mask=hidden)
-    _write(job, picture.with_stack(denoised, along), arguments, draw)
+    _write(job, picture.with_stack(denoised), arguments, draw)
     return record | ({"report": str(job.report)} if job.report else {})
 
 
 def _details(
-    title: str,
-    image: NDArray,
-    options: dict[str, Any],
-    n_pixels: int,
-    n_channels: int,
-    arguments: Namespace,
+    title: str, image: NDArray, options: dict[str, Any], arguments: Namespace
 ) -> kf.DenoiseResult:
     """The result of the library, with its image in memory; shows progress."""
     if not arguments.preset and not arguments.device and not arguments.is_batch:
-        tell_duration(title, n_pixels * n_channels, arguments.quality)
+        tell_duration(title, image.size, arguments.quality)
     movies, masks = image, options.pop("mask", None)
     if not options["movie"]:
         movies, masks = image[np.newaxis], None if masks is None else [masks]
@@ -302,6 +296,7 @@ def _details(
     # Pixels go to a device and back once if the library gets an array, not a tensor.
     on_host, device = kf.denoise_with_details, arguments.device
     denoise = on_host if device is None else partial(denoise_on, device)
+    n_pixels = image.size // (image.shape[-1] if options["channel_axis"] else 1)
     with messages.calling_library(title, f"{short(n_pixels / 1e6)} megapixels") as progress:
         sections = Progress(progress).sections([1] * len(movies))
         parts = zip(movies, masks, sections, strict=True)
@@ -344,22 +339,13 @@ def _size(picture: Picture) -> dict[str, int]:
     return {"width": width, "height": height, "n_pages": math.prod(pages)}
 
 
-def along_of(picture: Picture, arguments: Namespace) -> str:
-    """What the pages of an image form: a volume, a movie, or nothing."""
-    if not picture.has_pages:
-        return ""
-    return VOLUME if arguments.volume else MOVIE if arguments.movie else ""
-
-
-def _reference(
-    job: files.Job, picture: Picture, along: str, arguments: Namespace
-) -> NDArray | None:
+def _reference(job: files.Job, picture: Picture, arguments: Namespace) -> NDArray | None:
     """The image without noise, if there is one, as a stack like the noisy one."""
     if job.reference is None:
         return None
     reference = files.picture_with_pages(job.reference, arguments)
     files.check_reference(job.reference, reference, job.source, picture)
-    return picture.with_colours(reference.colours).as_stack(along)
+    return picture.with_colours(reference.colours).as_stack()
 
 
 def _floats(pixels: NDArray) -> NDArray:
@@ -368,15 +354,14 @@ def _floats(pixels: NDArray) -> NDArray:
     return pixels.astype(np.float32 if single else np.float64, copy=False)
 
 
-def _options(
-    picture: Picture, along: str, settings: Settings, arguments: Namespace
-) -> dict[str, Any]:
+def _options(picture: Picture, settings: Settings, arguments: Namespace) -> dict[str, Any]:
     names = ("method", "max_condition", "patch_size", "preset", "quality", "value_range")
     options = chosen(arguments, *names, "strength")
     if picture.channel_axis and arguments.colour_strength is not None:
         options["colour_strength"] = arguments.colour_strength
     options |= {"noise": settings.noise, "rng": arguments.seed}
-    options |= {"channel_axis": picture.channel_axis, "stack_axis": 0, "movie": along == MOVIE}
+    options |= {"channel_axis": picture.channel_axis, "stack_axis": 0}
+    options["movie"] = picture.along == MOVIE
     if arguments.preset:
         options["quality"] = None  # it has its own, and its own range
     elif not arguments.value_range:

@@ -1,7 +1,7 @@
-"""How long all images of a command will take: said before, and corrected by those that are done.
+"""Forecast of the time that all images of a command take, corrected by those that are done.
 
 The time of an image is that of learning, about the same for each channel of every page, plus a
-time for each pixel. Both are those of one machine; the first images tell how fast this one is.
+time for each pixel. Both were measured on one machine; the first images show how fast this one is.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CORRECTION = 1.25  # a forecast that is wrong by this factor is corrected
 
 
 def watched(batch: Batch, arguments: Namespace, records: list[dict[str, Any]]) -> Iterator[Job]:
-    """The images of a command, with titles that tell the time left for all.
+    """The images of a command, with titles that show the time left for all.
 
     The record of an image is the last one when the next is asked for.
     """
@@ -69,9 +69,9 @@ class Durations:
             messages.note(f"{number} images: about {in_minutes(self._told)} in all{faster}")
 
     def done(self, source: Path, seconds: float | None) -> None:
-        """Learn from an image that is done; announce a forecast that has become another one.
+        """Correct the forecast by an image that is done, and announce it if it has changed.
 
-        None: it has failed.
+        `seconds` is None for an image that failed.
         """
         expected = self._left.pop(source, 0.0)
         if seconds is None or not expected:

@@ -13,7 +13,7 @@ from kappaform.cli import files, messages
 from kappaform.cli.options import check_patch_size, given_noise
 from kappaform.explore import About, page_of
 from kappaform.explore import explore as explored
-from kappaform.files import file_of, replaced_when_complete
+from kappaform.files import replaced_when_complete
 from kappaform.imaging.options import warn_about_patches
 
 #: Pixels along a side: a page of twelve bounds then takes less than a minute and 5 MB.
@@ -24,10 +24,9 @@ _MOST_BOUNDS = 25
 
 def explore(arguments: Namespace) -> None:
     started = time.perf_counter()
-    source, target = Path(arguments.input), file_of(arguments.output)
+    source = Path(arguments.input)
     reference = Path(arguments.compare) if arguments.compare else None
-    inputs = files.identities([source, *([reference] if reference else [])])
-    files.check_output(target, inputs, (".html", ".htm"), overwrite=arguments.overwrite)
+    (target,) = files.outputs(arguments, [source, reference], output=(".html", ".htm"))
     check_patch_size(arguments.patch_size, n_axes=2)
     warn_about_patches((arguments.patch_size, arguments.patch_size))
     n_bounds = len(set(arguments.bounds))

@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 
 from kappaform.cli.options import STRENGTHS_OF_NOISE
 from kappaform.errors import warn
-from kappaform.files import check_writable, replaced_when_complete
+from kappaform.files import check_writable, file_of, replaced_when_complete
 from kappaform.image_files import LOSSY_SUFFIXES, SUFFIXES, Picture, check_target, read_image
+from kappaform.image_files.picture import MOVIE, VOLUME
 from kappaform.imaging.axes import looks_like_colour
 
-#: What the system knows a file by: its device and its number there.
+#: Device and inode of a file.
 Identity = tuple[int, int]
 #: Suffixes of figures.
 FIGURES = (".png", ".pdf", ".svg")
@@ -37,8 +38,8 @@ def picture_files(
     own_suffix: str = "",
     recursive: bool = False,
     without: Iterable[str] = (),
-) -> tuple[list[Found], int, dict[Path, Exception]]:
-    """Files, and images in folders; the number of ignored files; errors of folders.
+) -> tuple[list[Found], int, int, dict[Path, Exception]]:
+    """Files, and images in folders; numbers of ignored files and subfolders; errors of folders.
 
     Images whose name ends with `own_suffix` are results of an earlier run, and ignored, and so
     are folders in `without`.
@@ -49,7 +50,7 @@ def picture_files(
         return file.suffix.lower() in SUFFIXES and not file.name.startswith(".") and not is_result
 
     found: list[Found] = []
-    n_ignored = 0
+    n_ignored = n_subfolders = 0
     errors: dict[Path, Exception] = {}
     left_out = {os.path.realpath(name) for name in without}
     for path in map(Path, inputs):
@@ -58,19 +59,21 @@ def picture_files(
             continue
         inside = _files_in(path, recursive, left_out, errors)
         wanted = [Found(file, file.parent.relative_to(path)) for file in inside if is_wanted(file)]
+        n_inner = 0 if recursive else _n_subfolders(path, left_out)
         if wanted:
             found += wanted
             n_ignored += len(inside) - len(wanted)
+            n_subfolders += n_inner
         elif path not in errors:
             kinds = " ".join(SUFFIXES)
-            inner = "" if recursive else subfolders_in_words(_n_subfolders(path, left_out))
+            inner = subfolders_in_words(n_inner)
             errors[path] = ValueError(f"{path} contains no image to read ({kinds}){inner}.")
-    return found, n_ignored, errors
+    return found, n_ignored, n_subfolders, errors
 
 
 def all_pictures(inputs: Iterable[str]) -> list[Path]:
     """Files, and images in folders; each folder must contain some."""
-    found, _, errors = picture_files(inputs)
+    found, *_, errors = picture_files(inputs)
     for error in errors.values():
         raise error
     return [each.file for each in found]
@@ -155,7 +158,8 @@ def picture_with_pages(path: Path, arguments: Namespace, leaves_holes: bool = Fa
             f"{path} has pages, shape {picture.pixels.shape}: add --stack if each is an image "
             "of its own, --movie if they are frames, or --volume if they are slices of one volume."
         )
-    return picture
+    along = VOLUME if arguments.volume else MOVIE if arguments.movie else ""
+    return picture._replace(along=along) if picture.has_pages else picture
 
 
 def _read(path: Path, declared: bool = False, leaves_holes: bool = False) -> Picture:
@@ -195,7 +199,7 @@ def check_reference(path: Path, reference: Picture, source: Path, picture: Pictu
 
 
 def identities(files: Iterable[Path]) -> set[Identity]:
-    """What the system knows files by, whatever their names; missing files have none."""
+    """Device and inode of each file that exists: the same whatever name it was given by."""
     found = set()
     for file in files:
         with suppress(OSError, ValueError):
@@ -218,6 +222,18 @@ def check_output(
     check_writable(path)
     if path.exists() and not overwrite:
         raise ValueError(f"{path} exists already: give another name, or --overwrite.")
+
+
+def outputs(
+    arguments: Namespace, inputs: Iterable[str | Path | None], **suffixes: tuple[str, ...]
+) -> list[Any]:
+    """The files that options name, checked before any work is done; None for those not given."""
+    taken = identities(Path(name) for name in inputs if name)
+    paths = [file_of(name) if (name := getattr(arguments, option)) else None for option in suffixes]
+    for path, allowed in zip(paths, suffixes.values(), strict=True):
+        if path:
+            check_output(path, taken, allowed, overwrite=arguments.overwrite)
+    return paths
 
 
 @contextmanager
@@ -256,15 +272,10 @@ class Batch(NamedTuple):
 def batch_of(arguments: Namespace) -> Batch:
     """The images that the arguments name, with no result written twice."""
     without = [name for name in (arguments.output, arguments.report) if name]
-    found, n_ignored, errors = picture_files(
+    found, n_ignored, n_subfolders, errors = picture_files(
         arguments.inputs, arguments.suffix or _OWN_SUFFIX, arguments.recursive, without
     )
-    folders = [Path(name) for name in arguments.inputs if Path(name).is_dir()]
-    left_out = {os.path.realpath(name) for name in without}
-    has_folder, n_subfolders = bool(folders), 0
-    if not arguments.recursive:
-        with_pictures = (folder for folder in folders if folder not in errors)
-        n_subfolders = sum(_n_subfolders(folder, left_out) for folder in with_pictures)
+    has_folder = any(Path(name).is_dir() for name in arguments.inputs)
     many = len(found) > 1 or has_folder
     if arguments.recursive and not has_folder:
         raise ValueError("--recursive has no effect: no input is a folder; leave it out.")
@@ -344,7 +355,7 @@ def is_lossy(path: Path) -> bool:
 def has_result(job: Job, inputs: set[Identity], overwrite: bool) -> bool:
     """Whether an earlier run of the same command has written the result.
 
-    A file that the user names may be any: it does not count as a result.
+    A file that the user names does not count as one: it may be any file.
     """
     exists = job.target.is_file() and not identities([job.target]) & inputs
     return exists and not job.is_named and not overwrite

@@ -14,7 +14,7 @@ from kappaform.imaging.dead_pixels import dead_pixels
 _MOST_MISSING = 0.9  #: fraction of the pixels, above which a mask is probably inverted
 
 
-def masked(picture: Picture, along: str, path: str) -> NDArray:
+def masked(picture: Picture, path: str) -> NDArray:
     """Which pixels are missing by the mask in a file, in the layout of a stack.
 
     These are the ones that are neither black nor transparent there.
@@ -35,12 +35,12 @@ def masked(picture: Picture, along: str, path: str) -> NDArray:
     marked = np.broadcast_to(marked, planes)
     if picture.has_channels:
         marked = np.broadcast_to(marked[..., np.newaxis], picture.pixels.shape)
-    return picture._replace(pixels=marked).as_stack(along)
+    return picture._replace(pixels=marked).as_stack()
 
 
-def dead(picture: Picture, along: str, known: NDArray) -> NDArray:
+def dead(picture: Picture, known: NDArray) -> NDArray:
     """Pixels far from all their neighbours, in the layout of a stack."""
-    stack = picture.as_stack(along)
+    stack = picture.as_stack()
     planes = stack.shape[-2 - (picture.channel_axis is not None) :]
     found = [
         dead_pixels(image.astype(np.float64), is_known, picture.channel_axis)

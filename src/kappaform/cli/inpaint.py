@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from kappaform.checks import counted
 from kappaform.cli import files, holes, messages
-from kappaform.cli.denoise import along_of, name_device, warn_about_pages
-from kappaform.files import file_of
+from kappaform.cli.denoise import name_device, warn_about_pages
 from kappaform.image_files import Picture, as_stored, check_target, write_image
 from kappaform.image_files.picture import MOVIE
 from kappaform.imaging.inpaint import inpaint_on
@@ -22,25 +21,23 @@ from kappaform.imaging.progress import Progress
 
 def inpaint(arguments: Namespace) -> None:
     started = time.perf_counter()
-    source, target = Path(arguments.input), file_of(arguments.output)
-    given = [source, *([Path(arguments.mask)] if arguments.mask else [])]
-    files.check_output(target, files.identities(given), overwrite=arguments.overwrite)
+    source = Path(arguments.input)
+    (target,) = files.outputs(arguments, [source, arguments.mask], output=())
     picture = files.picture_with_pages(source, arguments, leaves_holes=True)
     check_target(target, picture)
     name_device(arguments)
     if not picture.has_pages:
         warn_about_pages(arguments)
-    along = along_of(picture, arguments)
-    stack, missing = picture.as_stack(along), _missing(picture, along, arguments)
+    stack, missing = picture.as_stack(), _missing(picture, arguments)
     number = int(np.count_nonzero(missing))
     if number == 0 and np.isfinite(stack).all():
         messages.warn(f"{source}: nothing is missing, the image is written as it is.")
         filled = stack
     else:
         with messages.warnings_about(source, target):
-            filled = as_stored(_filled(picture, along, missing, arguments), stack.dtype)
+            filled = as_stored(_filled(picture, missing, arguments), stack.dtype)
         np.copyto(filled, stack, where=~missing)  # exactly, whatever their type
-    write_image(target, picture.with_stack(filled, along), None)
+    write_image(target, picture.with_stack(filled), None)
     facts = {
         "input": str(source),
         "output": str(target),
@@ -55,22 +52,22 @@ def inpaint(arguments: Namespace) -> None:
         messages.say(text.format(**facts, values=counted(number, "value")))
 
 
-def _missing(picture: Picture, along: str, arguments: Namespace) -> NDArray:
+def _missing(picture: Picture, arguments: Namespace) -> NDArray:
     """Which values are missing, for any of the reasons."""
-    stack = picture.as_stack(along)
+    stack = picture.as_stack()
     missing = np.isnan(stack) if stack.dtype.kind == "f" else np.zeros(stack.shape, bool)
     if arguments.mask:
-        missing = missing | holes.masked(picture, along, arguments.mask)
-    if (without := picture.without_data(along)) is not None:
+        missing = missing | holes.masked(picture, arguments.mask)
+    if (without := picture.without_data) is not None:
         missing = missing | without
     if arguments.dead_pixels:
-        missing = missing | holes.dead(picture, along, ~missing)
+        missing = missing | holes.dead(picture, ~missing)
     return missing
 
 
-def _filled(picture: Picture, along: str, missing: NDArray, arguments: Namespace) -> NDArray:
+def _filled(picture: Picture, missing: NDArray, arguments: Namespace) -> NDArray:
     """The stack with its missing pixels filled; shows progress."""
-    stack, is_movie = picture.as_stack(along).astype(np.float64), along == MOVIE
+    stack, is_movie = picture.as_stack().astype(np.float64), picture.along == MOVIE
     value_range = arguments.value_range or picture.value_range
     movies = zip(stack, missing, strict=True) if is_movie else [(stack, missing)]
     n_movies = len(stack) if is_movie else 1

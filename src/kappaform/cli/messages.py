@@ -126,7 +126,7 @@ def say(text: str) -> None:
 
 
 def note(text: str) -> None:
-    """Write one line to standard error; that it is full changes no result."""
+    """Write one line to standard error; a full disk is ignored, because no result is lost."""
     try:
         sys.stderr.write(f"kappaform: {printable(text)}\n")
     except BrokenPipeError:

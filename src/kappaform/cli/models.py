@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from argparse import Namespace
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, get_args
 
@@ -17,7 +16,7 @@ from kappaform.checks import counted
 from kappaform.cli import files, messages
 from kappaform.cli.model_files import is_union, load_codes, load_model, load_signals
 from kappaform.cli.options import CONDITIONED, check_patch_size, chosen
-from kappaform.files import file_of, replaced_when_complete
+from kappaform.files import replaced_when_complete
 from kappaform.imaging.options import warn_about_patches
 from kappaform.imaging.patches import random_patches
 from kappaform.learning.starts import Init
@@ -27,7 +26,7 @@ _ROUNDING = 1e-6  # of float32: signals with smaller means, relative to their va
 
 
 def learn(arguments: Namespace) -> None:
-    (target,) = _outputs(arguments, arguments.inputs, output=())
+    (target,) = files.outputs(arguments, arguments.inputs, output=())
     _check_union(arguments)
     signals, patch_shape = _signals_of(arguments)
     options = chosen(arguments, *_LIMITS) | {"init": _init(arguments, signals.shape[1])}
@@ -93,7 +92,7 @@ def _learned(
 
 
 def _check_union(arguments: Namespace) -> None:
-    """Reject methods whose transforms have no common norm, or none that is kept."""
+    """Reject methods that do not keep a norm common to all transforms."""
     for name, allowed in (
         ("method", ("conditioned", "orthonormal")),
         ("variant", ("monotone",)),
@@ -109,7 +108,7 @@ def _check_union(arguments: Namespace) -> None:
 
 
 def path(arguments: Namespace) -> None:
-    plot, target = _outputs(arguments, arguments.inputs, plot=files.FIGURES, output=())
+    plot, target = files.outputs(arguments, arguments.inputs, plot=files.FIGURES, output=())
     for name in ("folds", "output"):
         if name in arguments.given and not arguments.choose:
             raise ValueError(
@@ -174,7 +173,7 @@ def _chosen(arguments: Namespace, signals: NDArray) -> tuple[Any, Any]:
 
 def encode(arguments: Namespace) -> None:
     source = Path(arguments.signals)
-    (target,) = _outputs(arguments, [arguments.model, source], output=(".npz",))
+    (target,) = files.outputs(arguments, [arguments.model, source], output=(".npz",))
     model, signals = load_model(arguments.model), load_signals(source)
     if signals.shape[1] != model.n_features_in_:
         raise ValueError(
@@ -201,7 +200,7 @@ def encode(arguments: Namespace) -> None:
 
 def decode(arguments: Namespace) -> None:
     source = Path(arguments.codes)
-    (target,) = _outputs(arguments, [arguments.model, source], output=(".npy",))
+    (target,) = files.outputs(arguments, [arguments.model, source], output=(".npy",))
     model = load_model(arguments.model)
     codes, means = load_codes(source)
     if codes.shape[1] != (n_codes := math.prod(model.components_.shape[:-1])):
@@ -233,18 +232,6 @@ def info(arguments: Namespace) -> None:
         "relative_error": result.errors.relative[-1],
     }
     messages.report(facts, arguments.json)
-
-
-def _outputs(
-    arguments: Namespace, inputs: Iterable[str | Path], **suffixes: tuple[str, ...]
-) -> list[Any]:
-    """The files that options name, checked before any work is done; None for those not given."""
-    taken = files.identities(map(Path, inputs))
-    paths = [file_of(name) if (name := getattr(arguments, option)) else None for option in suffixes]
-    for path, allowed in zip(paths, suffixes.values(), strict=True):
-        if path:
-            files.check_output(path, taken, allowed, overwrite=arguments.overwrite)
-    return paths
 
 
 def _save(target: Path, model: Any, patch_shape: tuple[int, int] | None) -> None:

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 import kappaform as kf
 from kappaform.cli import files, messages
 from kappaform.cli.words import noise_facts
-from kappaform.files import file_of
 from kappaform.image_files import Picture, read_image
 from kappaform.image_files.exif import camera_of
 from kappaform.imaging.noise.files import Camera
@@ -21,12 +20,11 @@ from kappaform.imaging.noise.files import Camera
 
 def noise(arguments: Namespace) -> None:
     """Measure the noise of images and save it."""
-    target, dark = file_of(arguments.output), arguments.dark or []
+    dark = arguments.dark or []
     if not arguments.inputs and not dark:
         raise ValueError("no image is given: name images, or --dark frames.")
     sources = [files.all_pictures(names) for names in (arguments.inputs, dark)]
-    inputs = files.identities([path for paths in sources for path in paths])
-    files.check_output(target, inputs, (".json",), overwrite=arguments.overwrite)
+    (target,) = files.outputs(arguments, [*sources[0], *sources[1]], output=(".json",))
     (bright, cameras), (black, others) = (_read(paths) for paths in sources)
     camera = _common({**cameras, **others})
     images = [*bright, *black]

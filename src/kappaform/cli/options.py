@@ -34,7 +34,7 @@ _WITHOUT_EFFECT = (
     ("seed", "model", "it selects patches to learn from, and nothing is learned"),
     ("verbose", "json", "the document contains everything"),
 )
-#: Help of options that takes several lines.
+#: Long texts of the help.
 NOISE = (
     "auto, white, shot or correlated: a kind of noise, whose strength is estimated; or a file "
     "written by kappaform noise (.json)"
@@ -49,6 +49,7 @@ JPEG_QUALITY = (
     "quality of JPEG and WebP, 1 to 100 (default: that of an input of the same format; else 95 for "
     "JPEG, and lossless WebP)"
 )
+PATH_EXAMPLE = "photo.png --bounds 1 1.5 2 3 5 --plot path.png --choose -o photo.kappaform"
 EPILOG = """\
 kappaform COMMAND --help shows the options of a command and an example.
 
@@ -193,7 +194,7 @@ def check_patch_size(side: int, n_axes: int) -> None:
 def given_noise(arguments: Namespace) -> tuple[Any, Any]:
     """The noise of every image, for the library, and the camera that it was measured for.
 
-    None: kind and strength are estimated; None: there is no such camera.
+    Without a noise, None, its kind and strength are estimated. The camera may be None, too.
     """
     if arguments.noise not in STRENGTHS_OF_NOISE:
         from kappaform.imaging.noise.files import read_noise

@@ -99,15 +99,19 @@ def build_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="kappaform", description=text, epilog=options.EPILOG)
     parser.add_argument("--version", action=options.ShowVersion, nargs=0, help="show the version")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    text = "Denoise a photograph with known noise, and draw the result."
-    demo = subcommand(commands, "demo", "demo", text, "--folder demo")
-    demo.add("--folder", "folder for the figures", default="demo")
-    for add in (_add_denoise, _add_measuring, _add_inpaint, _add_learn, _add_codes, _add_path):
-        add(commands)
-    text = "Describe a model file; its condition number is recomputed."
-    info = subcommand(commands, "models", "info", text, "photo.kappaform")
-    info.add("model", "file saved by learn, or by kappaform.save")
-    _add_explore(commands)
+    for module, name, add, example in (
+        ("demo", "demo", _demo, "--folder demo"),
+        ("denoise", "denoise", _denoise, "noisy.png -o denoised.png --report report.png"),
+        ("noise", "noise", _measuring, "burst/ -o camera.json"),
+        ("inpaint", "inpaint", _inpaint, "photo.png --mask scratches.png -o filled.png"),
+        ("models", "learn", _learn, "photo.png -o photo.kappaform --max-condition 2 --n-nonzero 6"),
+        ("models", "encode", _encode, "photo.kappaform signals.npy -o codes.npz"),
+        ("models", "decode", _decode, "photo.kappaform codes.npz -o y.npy"),
+        ("models", "path", _path, options.PATH_EXAMPLE),
+        ("models", "info", _info, "photo.kappaform"),
+        ("explore", "explore", _explore, "photo.png -o explore.html"),
+    ):
+        add(subcommand(commands, module, name, add.__doc__, example))
     _add_reproduce(commands)
     return parser
 
@@ -125,7 +129,12 @@ def subcommand(commands: Any, module: str, name: str, about: str | None, example
     return parser
 
 
-def _add_denoise(commands: Any) -> None:
+def _demo(parser: Parser) -> None:
+    """Denoise a photograph with known noise, and draw the result."""
+    parser.add("--folder", "folder for the figures", default="demo")
+
+
+def _denoise(parser: Parser) -> None:
     """Remove noise from images.
 
     The noise is estimated unless it is given: whether it is white, shot noise, or correlated
@@ -138,8 +147,6 @@ def _add_denoise(commands: Any) -> None:
     exists, which is not an error: the same command resumes after an interruption. Only a file named
     by -o must not exist.
     """
-    example = "noisy.png -o denoised.png --report report.png"
-    parser = subcommand(commands, "denoise", "denoise", _add_denoise.__doc__, example)
     _add_pictures(parser)
     _add_noise(parser)
     add = parser.add
@@ -161,14 +168,12 @@ def _add_denoise(commands: Any) -> None:
     parser.add_flag("--verbose", "also print the condition number and the size of patches")
 
 
-def _add_inpaint(commands: Any) -> None:
+def _inpaint(parser: Parser) -> None:
     """Fill missing pixels of an image.
 
     Missing are the pixels of a mask, NaN, and values that mean no data (GDAL's tag is read). All
     others are kept exactly. The formats are those of denoise; for noise use denoise --mask.
     """
-    example = "photo.png --mask scratches.png -o filled.png"
-    parser = subcommand(commands, "inpaint", "inpaint", _add_inpaint.__doc__, example)
     parser.add("input", "an image", metavar="IN")
     _add_output(parser, "image to write")
     _add_holes(parser, "filled")
@@ -190,13 +195,12 @@ def _add_holes(parser: Parser, fate: str) -> None:
 
 def _add_pictures(parser: Parser) -> None:
     """Images to read, and where the results go."""
-    add = parser.add
-    add("inputs", "images, or folders of them", nargs="+", metavar="IN")
+    parser.add("inputs", "images, or folders of them", nargs="+", metavar="IN")
     parser.add_flag("--recursive", "enter subfolders; a folder -o mirrors the input tree")
-    add("-o --output", "file to write, or folder (NAME/, created if new)", metavar="OUT")
-    add("--suffix", "suffix of the new names (default: _denoised; none in a folder -o)")
+    parser.add("-o --output", "file to write, or folder (NAME/, created if new)", metavar="OUT")
+    parser.add("--suffix", "suffix of the new names (default: _denoised; none in a folder -o)")
     parser.add_flag("--overwrite", "replace existing results")
-    add("--jpeg-quality", options.JPEG_QUALITY, _JPEG_QUALITY)
+    parser.add("--jpeg-quality", options.JPEG_QUALITY, _JPEG_QUALITY)
     _add_pages(parser)
 
 
@@ -208,15 +212,13 @@ def _add_pages(parser: Parser) -> None:
     pages.add_argument("--stack", action="store_true", help=text)
 
 
-def _add_measuring(commands: Any) -> None:
+def _measuring(parser: Parser) -> None:
     """Measure the noise of a camera, for denoise --noise.
 
     The images are a burst (two or more of a still scene), flat frames (an evenly lit surface, at
     several exposures), or any others, and so are the pages of a file. Camera and ISO are stored:
     denoise warns if those of an image differ.
     """
-    example = "burst/ -o camera.json"
-    parser = subcommand(commands, "noise", "noise", _add_measuring.__doc__, example)
     parser.add("inputs", "images, or folders of them", nargs="*", metavar="IN")
     parser.add("--dark", "images without light, or folders of them", nargs="+", metavar="DARK")
     text = "what the images are (default: it is recognised)"
@@ -225,77 +227,75 @@ def _add_measuring(commands: Any) -> None:
 
 
 def _add_noise(parser: Parser) -> None:
-    add = parser.add
-    add("--noise", options.NOISE, kind_or_file, default="auto", metavar="NOISE")
+    parser.add("--noise", options.NOISE, kind_or_file, default="auto", metavar="NOISE")
     text = "standard deviation of white noise, in values of the file (default: estimated)"
-    add("--sigma", text, float)
-    add("--gain", "shot noise: values of the file per photon (default: estimated)", float)
-    add("--read-noise", "with --gain: standard deviation without light", float, default=0.0)
-    add("--offset", "with --gain: value without light", float, default=0.0)
+    parser.add("--sigma", text, float)
+    parser.add("--gain", "shot noise: values of the file per photon (default: estimated)", float)
+    parser.add("--read-noise", "with --gain: standard deviation without light", float, default=0.0)
+    parser.add("--offset", "with --gain: value without light", float, default=0.0)
 
 
-def _add_learn(commands: Any) -> None:
+def _learn(parser: Parser) -> None:
     """Learn a transform, or a union of several, and save it.
 
     Signals are the rows of .npy files, unchanged, or random patches of images, whose means are
     removed. After Ctrl-C the transform learned so far is saved.
     """
-    example = "photo.png -o photo.kappaform --max-condition 2 --n-nonzero 6"
-    learn = subcommand(commands, "models", "learn", _add_learn.__doc__, example)
-    _add_signals(learn, tol=1e-4)
-    _add_output(learn, "file to write")
-    _add_method(learn, bound=2.0)
-    _add_conditioned(learn)
+    _add_signals(parser, tol=1e-4)
+    _add_output(parser, "file to write")
+    _add_method(parser, bound=2.0)
+    _add_conditioned(parser)
     text = "number of transforms; each signal is coded in the one that fits it best"
-    learn.add("--transforms", text, _COUNT, default=1, dest="n_transforms", metavar="K")
+    parser.add("--transforms", text, _COUNT, default=1, dest="n_transforms", metavar="K")
     text = "auto, dct, identity, least-squares or procrustes; or a model to resume from"
-    learn.add("--init", text, default="auto")
+    parser.add("--init", text, default="auto")
 
 
-def _add_codes(commands: Any) -> None:
-    text = "Compute sparse codes of signals with a saved transform."
-    example = "photo.kappaform signals.npy -o codes.npz"
-    encode = subcommand(commands, "models", "encode", text, example)
-    encode.add("model", "file saved by learn")
-    encode.add("signals", ".npy file, one signal per row")
-    _add_output(encode, ".npz file to write, for scipy.sparse.load_npz")
-    text, example = "Reconstruct signals from sparse codes.", "photo.kappaform codes.npz -o y.npy"
-    decode = subcommand(commands, "models", "decode", text, example)
-    decode.add("model", "model that computed them")
-    decode.add("codes", ".npz file written by encode")
-    _add_output(decode, ".npy file to write, one signal per row")
+def _encode(parser: Parser) -> None:
+    """Compute sparse codes of signals with a saved transform."""
+    parser.add("model", "file saved by learn")
+    parser.add("signals", ".npy file, one signal per row")
+    _add_output(parser, ".npz file to write, for scipy.sparse.load_npz")
 
 
-def _add_path(commands: Any) -> None:
+def _decode(parser: Parser) -> None:
+    """Reconstruct signals from sparse codes."""
+    parser.add("model", "model that computed them")
+    parser.add("codes", ".npz file written by encode")
+    _add_output(parser, ".npy file to write, one signal per row")
+
+
+def _path(parser: Parser) -> None:
     """Show errors over the bound on the condition number, to choose one.
 
     Every second signal is held out for validation. With --choose, cross-validation is used instead.
     The bound with the smallest error is chosen; for encode and decode, that is the reconstruction
     error.
     """
-    example = "photo.png --bounds 1 1.5 2 3 5 --plot path.png --choose -o photo.kappaform"
-    path = subcommand(commands, "models", "path", _add_path.__doc__, example)
-    _add_signals(path, tol=1e-3)
-    path.add("--bounds", "bounds >= 1", _BOUND, nargs="+", default=[1, 1.25, 1.5, 2, 3, 5, 10])
-    _add_conditioned(path)
+    _add_signals(parser, tol=1e-3)
+    parser.add("--bounds", "bounds >= 1", _BOUND, nargs="+", default=[1, 1.25, 1.5, 2, 3, 5, 10])
+    _add_conditioned(parser)
     errors = ("reconstruction", "relative", "sparsification")
-    path.add("--choose-by", "error to choose by", error_name, choices=errors, default=errors[0])
-    path.add_flag("--choose", "choose by cross-validation, then learn from all signals")
-    path.add("--folds", "with --choose: number of folds", int, default=5)
-    path.add("-o --output", "with --choose: file to save the transform to")
-    path.add("--plot", "file for a figure of the errors")
-    path.add_flag("--overwrite", "replace an existing plot or output")
+    parser.add("--choose-by", "error to choose by", error_name, choices=errors, default=errors[0])
+    parser.add_flag("--choose", "choose by cross-validation, then learn from all signals")
+    parser.add("--folds", "with --choose: number of folds", int, default=5)
+    parser.add("-o --output", "with --choose: file to save the transform to")
+    parser.add("--plot", "file for a figure of the errors")
+    parser.add_flag("--overwrite", "replace an existing plot or output")
 
 
-def _add_explore(commands: Any) -> None:
+def _info(parser: Parser) -> None:
+    """Describe a model file; its condition number is recomputed."""
+    parser.add("model", "file saved by learn, or by kappaform.save")
+
+
+def _explore(parser: Parser) -> None:
     """Write a page with a slider over the bound.
 
     Learns a transform from the patches of the image for every bound, and writes one HTML file: a
     slider over the bound, atoms, spectrum, errors, and the image denoised or reconstructed under
     a swipe. The file needs no network. Only the centre of an image above 512 x 512 pixels is used.
     """
-    example = "photo.png -o explore.html"
-    parser = subcommand(commands, "explore", "explore", _add_explore.__doc__, example)
     parser.add("input", "an image", metavar="IN")
     _add_output(parser, "page to write (.html)")
     bounds = [1, 1.1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 7, 10, 20]

@@ -102,7 +102,7 @@ def noise_facts(noise: Any, n_channels: int, patch_shape: tuple[int, ...]) -> di
 
 
 def _doubt(record: dict[str, Any]) -> str:
-    """That the noise was estimated; if that is uncertain, why, and what to try."""
+    """A note that the noise was estimated; if that is uncertain, with the reason and a remedy."""
     names = ("noise_confidence", "noise_evidence", "noise_alternative")
     confidence, evidence, alternative = min(zip(*map(record.get, names), strict=True))
     if confidence >= UNSURE:

@@ -7,8 +7,8 @@ depends on the number of threads. A run of blocks is the work of one thread.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -16,9 +16,11 @@ from kappaform.checks import Array, Float64Array
 from kappaform.engines import refit_kernels
 from kappaform.engines.codes import Inverse, Refit
 from kappaform.engines.engine import (
+    Engine,
     PassSums,
     ScaledSums,
     ScaledTransform,
+    Sparsity,
     scale_exponent,
     scaled_transform,
 )
@@ -69,6 +71,40 @@ class Run(NamedTuple):
     workspace: Workspace  #: memory that is used again
 
 
+class BlockEngine(Engine):
+    """Functions of blocks of rows, mapped over the signals and added up: on the host, or by Dask.
+
+    What has a row for each signal is an array of the kind that the signals are.
+    """
+
+    #: (function, width, *arguments): a row of this width for each signal, filled by the function.
+    _rows: Callable[..., Any]
+    #: (function, *arguments): its results, each with `n_sums` (n, n) sums, added up.
+    _total: Callable[..., Any]
+    #: The thresholds that the last pass with so many transforms has found, as `_total` takes them.
+    _thresholds: Callable[[int], Any]
+
+    def encode(
+        self, transform: Float64Array, n_nonzero: Sparsity, refit: Refit | None = None, **how: Any
+    ) -> Any:
+        return self._rows(encode, self.n_features, n_nonzero, transform, refit, **how)
+
+    def decode(self, inverse: Inverse) -> Any:
+        return self._rows(decode, inverse[0].shape[1], 0, inverse)
+
+    def _gram_sums(self) -> ScaledSums:
+        return self._total(survey, 0)
+
+    def _pass_sums(self, transform: ScaledTransform, n_nonzero: Sparsity) -> PassSums:
+        arguments = transform, self.exponent, self._thresholds(1)
+        return self._total(pass_over, n_nonzero, *arguments)
+
+    def _energy_sums(
+        self, transform: ScaledTransform, inverse: Inverse, n_nonzero: Sparsity, refit: Refit | None
+    ) -> ScaledSums:
+        return self._total(energies, n_nonzero, transform, inverse, refit)
+
+
 def working_dtype(dtype: np.dtype) -> np.dtype:
     """Precision of coefficients: float32 for float16 and float32 signals, else float64."""
     return np.dtype(np.float32 if dtype.kind == "f" and dtype.itemsize <= 4 else np.float64)
@@ -94,9 +130,9 @@ def survey(run: Run) -> ScaledSums:
 def pass_over(run: Run, transform: ScaledTransform, exponent: int, thresholds: Array) -> PassSums:
     """XᵀY, ‖X‖² and ‖Z − X‖² of signals times 2**exponent, for the scaled transform.
 
-    `thresholds` holds, for each row, the magnitude that separated its entries in an earlier pass,
-    zeros at first. It changes no result, makes this pass faster and receives the new magnitudes; it
-    may be shorter than there are rows.
+    `thresholds` holds in its one row, for each signal, the magnitude that separated its entries in
+    an earlier pass, zeros at first. It changes no result, makes this pass faster and receives the
+    new magnitudes; it may be shorter than there are signals.
     """
     n, dtype = run.n_features, run.dtype
     total, block_cross = PassSums(np.zeros((n, n)), np.zeros(2)), buffer(run, "cross", n, dtype)
@@ -108,7 +144,7 @@ def pass_over(run: Run, transform: ScaledTransform, exponent: int, thresholds: A
             coefs,
             coefs.view(BITS[dtype]),
             run.sparsity[rows].astype(np.int64),
-            thresholds_of(rows, thresholds, run.workspace),
+            thresholds_of(rows, thresholds[0], run.workspace),
             block_cross,
             total.cross,
         )

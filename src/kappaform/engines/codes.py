@@ -37,6 +37,13 @@ class Energies(NamedTuple):
             return float(np.ldexp(math.sqrt(self.discarded), shift))
 
     @property
+    def sparsification(self) -> float:
+        """‖X − Y Wᵀ‖ / ‖Y‖, 0 for signals that are all zero."""
+        error = math.sqrt(self.discarded / self.signals) if self.signals else 0.0
+        with np.errstate(over="ignore", under="ignore"):
+            return float(np.ldexp(error, -self.transform_exponent))
+
+    @property
     def relative(self) -> float:
         """‖X − Y Wᵀ‖ / ‖Y Wᵀ‖, 0 for coefficients that are all zero."""
         energy = self.codes + self.discarded

@@ -3,36 +3,27 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from copy import deepcopy
 from functools import partial, reduce
 from operator import add
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import numpy as np
 
-from kappaform.checks import Array, Float64Array, as_real_array, check_rows, real_dtype
+from kappaform.checks import Array, as_real_array, check_rows, real_dtype
 from kappaform.engines import blocks
-from kappaform.engines import union as unions
 from kappaform.engines.blocks import BITS, Run
-from kappaform.engines.codes import Inverse, Refit, Refits
-from kappaform.engines.engine import (
-    Engine,
-    PassSums,
-    ScaledSums,
-    ScaledTransform,
-    Sparsity,
-    reading,
-)
-from kappaform.engines.union import Union, UnionSums
+from kappaform.engines.engine import Sparsity, reading
+from kappaform.engines.union import UnionBlockEngine
 from kappaform.errors import NotFinite, SignalsUnreadable
 from kappaform.threads import after_fork, single_threaded_blas
 
 _BRANCHES = 32  # of the tree of sums: its order, and so its rounding, depends on nothing else
 
 
-class DaskEngine(Engine):
+class DaskEngine(UnionBlockEngine):
     """One pass over a Dask array of signals, in chunks of whole rows.
 
     The scheduler is whatever Dask uses at the call: threads, processes or a cluster. A chunk is the
@@ -50,72 +41,24 @@ class DaskEngine(Engine):
         super().__init__(signals, name, blocks.working_dtype(np.dtype(signals.dtype)))
         self._key = uuid4().hex  # of the thresholds that workers remember
 
-    def encode(
-        self, transform: Float64Array, n_nonzero: Sparsity, refit: Refit | None = None
-    ) -> Any:
-        """Codes of the signals as given (not scaled): a Dask array."""
-        return self._rows(blocks.encode, self.n_features, n_nonzero, transform, refit)
-
-    def encode_union(self, union: Union, n_nonzero: Sparsity, refits: Refits) -> Any:
-        """As `encode`, with the transform of each signal: a Dask array."""
-        width = len(union.transforms) * self.n_features
-        return self._rows(unions.encode, width, n_nonzero, union, refits)
-
-    def assign(self, union: Union, n_nonzero: Sparsity) -> Any:
-        """For each signal the number of its transform: a Dask array."""
-        return self._rows(_assign, 1, n_nonzero, union, dtype=np.dtype(np.intp))[:, 0]
-
-    def decode(self, inverse: Inverse) -> Any:
-        """Rows times a matrix: a Dask array."""
-        return self._rows(blocks.decode, inverse[0].shape[1], 0, inverse)
-
     def _rows(
-        self,
-        function: Callable[..., Any],
-        width: int,
-        n_nonzero: Sparsity,
-        *arguments: Any,
-        dtype: np.dtype | None = None,
+        self, function: Callable[..., Any], width: int, *arguments: Any, dtype: Any = None
     ) -> Any:
-        """A row of this width for each signal; the function fills those of a chunk."""
+        """A Dask array."""
         dtype = dtype or self.dtype
         chunks, meta = (self.signals.chunks[0], (width,)), np.empty((0, 0), dtype)
         filled = partial(_filled, function, width, dtype)
-        return self._mapped(filled, n_nonzero, *map(_sent, arguments), chunks=chunks, meta=meta)
+        return self._mapped(filled, *arguments, chunks=chunks, meta=meta)
 
-    def _gram_sums(self) -> ScaledSums:
-        return self._total(blocks.survey, 0)
+    def _thresholds(self, n_transforms: int) -> _Remembered:
+        return _Remembered(self._key, n_transforms)
 
-    def _pass_sums(self, transform: ScaledTransform, n_nonzero: Sparsity) -> PassSums:
-        arguments = _sent(transform), self.exponent
-        return self._total(blocks.pass_over, n_nonzero, *arguments, key=self._key)
-
-    def _union_sums(self, union: Union, n_nonzero: Sparsity) -> UnionSums:
-        options = {"key": self._key, "n_guesses": len(union.transforms)}
-        arguments = _sent(union), self.exponent
-        return self._total(unions.pass_over, n_nonzero, *arguments, **options)
-
-    def _energy_sums(
-        self, transform: ScaledTransform, inverse: Inverse, n_nonzero: Sparsity, refit: Refit | None
-    ) -> ScaledSums:
-        arguments = _sent(transform), _sent(inverse), _sent(refit)
-        return self._total(blocks.energies, n_nonzero, *arguments)
-
-    def _union_energy_sums(
-        self, union: Union, inverses: Sequence[Inverse], n_nonzero: Sparsity, refits: Refits
-    ) -> ScaledSums:
-        arguments = _sent(union), _sent(inverses), _sent(refits)
-        return self._total(unions.energies, n_nonzero, *arguments)
-
-    def _total(
-        self, function: Callable[..., Any], n_nonzero: Sparsity, *arguments: Any, **options: Any
-    ) -> Any:
-        """Sums of all chunks."""
+    def _total(self, function: Callable[..., Any], *arguments: Any, **_: int) -> Any:
         from dask.delayed import delayed
 
-        chunks = (1,) * self.signals.numblocks[0], (1,)  # of one object each
-        options |= {"chunks": chunks, "meta": np.empty((0, 0)), "returns_error": True}
-        each = self._mapped(function, n_nonzero, *arguments, **options).to_delayed().ravel()
+        chunks, meta = ((1,) * self.signals.numblocks[0], (1,)), np.empty((0, 0))  # objects
+        sums = self._mapped(function, *arguments, chunks=chunks, meta=meta, returns_error=True)
+        each = sums.to_delayed().ravel()
         while len(each) > 1:
             groups = (each[i : i + _BRANCHES] for i in range(0, len(each), _BRANCHES))
             each = [delayed(_added)(list(group)) for group in groups]
@@ -140,7 +83,7 @@ class DaskEngine(Engine):
             _on_chunk,
             self.signals,
             sparsity,
-            *arguments,
+            *map(_sent, arguments),
             function=function,
             dtype_of_codes=self.dtype,
             name_of_signals=self.name,
@@ -159,14 +102,10 @@ def _on_chunk(
     starts: Array,
     block_id: tuple[int, int],
     returns_error: bool = False,
-    key: str = "",
-    n_guesses: int = 0,
 ) -> Any:
     """What a worker does with a chunk, as the work of one thread: a run of blocks is made of it.
 
-    `starts` has the number of the first row of each chunk, and of the first row after all. With a
-    key, the last argument of the function are the thresholds remembered under it: one for each row
-    or, for a union, `n_guesses` rows of them.
+    `starts` has the number of the first row of each chunk, and of the first row after all.
     """
     name, i = name_of_signals, block_id[0]
     chunk, n_rows = as_real_array(chunk, name), int(starts[i + 1] - starts[i])
@@ -180,10 +119,10 @@ def _on_chunk(
     read = blocks.blocks_of(chunk, slice(0, n_rows), length)
     wanted = np.broadcast_to(np.ravel(sparsity), (n_rows,))
     run = Run(read, n_features, length, dtype_of_codes, name, wanted, {})
-    if key:
-        size = (key, i, n_rows, max(1, n_guesses))
-        guesses = _remembered_thresholds(size, dtype_of_codes)
-        arguments = *arguments, guesses if n_guesses else guesses[0]
+    if arguments and isinstance(arguments[-1], _Remembered):
+        key, n_transforms = arguments[-1]
+        guesses = _remembered_thresholds((key, i, n_rows, n_transforms), dtype_of_codes)
+        arguments = *arguments[:-1], guesses
     try:
         with single_threaded_blas():
             return function(run, *arguments)
@@ -208,10 +147,6 @@ def _filled(
     return rows
 
 
-def _assign(run: Run, union: Union, rows: Array) -> None:
-    unions.assign(run, union, rows[:, 0])
-
-
 def _sent(value: Any) -> Any:
     """A value that is in the graph once, not once for each chunk; sent again if it is lost."""
     from dask.delayed import delayed
@@ -219,8 +154,17 @@ def _sent(value: Any) -> Any:
     return delayed(value, traverse=False)
 
 
-# Thresholds of earlier passes stay on the worker that found them. They change no result, so nothing
-# is lost with a worker, and a chunk that moves to another is a little slower once.
+class _Remembered(NamedTuple):
+    """Stands for the thresholds of each chunk, which stay on the worker that found them.
+
+    They change no result, so nothing is lost with a worker, and a chunk that moves to another is a
+    little slower once.
+    """
+
+    key: str  #: of the engine
+    n_transforms: int
+
+
 _Chunk = tuple[str, int, int, int]  # engine, chunk, numbers of rows and of transforms
 _thresholds: dict[_Chunk, Array] = {}
 _thresholds_lock = threading.Lock()

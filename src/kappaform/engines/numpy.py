@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial, reduce
 from operator import add
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from kappaform.checks import (
     Array,
-    Float64Array,
     as_real_array,
     as_signals,
     as_sparsity,
@@ -21,19 +20,15 @@ from kappaform.checks import (
     memory_map,
 )
 from kappaform.engines import blocks
-from kappaform.engines import union as unions
 from kappaform.engines.blocks import BITS
-from kappaform.engines.codes import Inverse, Refit, Refits
-from kappaform.engines.engine import Engine, PassSums, ScaledSums, ScaledTransform, Sparsity
+from kappaform.engines.engine import Engine, Sparsity
 from kappaform.engines.kernels import mark_largest
 from kappaform.engines.stores import reader_of
-from kappaform.engines.union import Union, UnionSums
+from kappaform.engines.union import UnionBlockEngine
 from kappaform.threads import Workspace, mapped_in_order
 
-Result = TypeVar("Result")
 
-
-class NumpyEngine(Engine):
+class NumpyEngine(UnionBlockEngine):
     """One pass over an array of signals, block of rows by block of rows.
 
     Results have the same bits with any number of threads, in any memory layout of the signals and
@@ -62,73 +57,28 @@ class NumpyEngine(Engine):
         if not self._on_disk:
             self._mapped(blocks.check_finite, 0)
 
-    def encode(
+    def _rows(
         self,
-        transform: Float64Array,
-        n_nonzero: Sparsity,
-        refit: Refit | None = None,
-        *,
+        function: Callable[..., Any],
+        width: int,
+        *arguments: Any,
+        dtype: np.dtype | None = None,
         sparse: bool = False,
     ) -> Any:
-        """Codes of the signals as given (not scaled), in memory: an array, or a sparse CSR array.
+        """An array in memory; or codes as a sparse CSR array.
 
-        For sparse codes, only those of one block per thread are in memory as an array.
+        Of sparse codes, only those of one block per thread are in memory as an array.
         """
-        how = transform, refit
-        return self._encoded(blocks.encode, self.n_features, n_nonzero, *how, sparse=sparse)
-
-    def encode_union(
-        self, union: Union, n_nonzero: Sparsity, refits: Refits, *, sparse: bool = False
-    ) -> Any:
-        """As `encode`, with the transform of each signal."""
-        width = len(union.transforms) * self.n_features
-        return self._encoded(unions.encode, width, n_nonzero, union, refits, sparse=sparse)
-
-    def _encoded(
-        self, function: Callable[..., Any], width: int, *arguments: Any, sparse: bool
-    ) -> Any:
-        codes = None if sparse else np.zeros((self.n_signals, width), self.dtype)
-        pieces = self._mapped(function, *arguments, codes)
-        if codes is not None:
-            return codes
+        rows = None if sparse else np.zeros((self.n_signals, width), dtype or self.dtype)
+        pieces = self._mapped(function, *arguments, rows)
+        if rows is not None:
+            return rows
         from scipy.sparse import vstack
 
         return vstack([block for piece in pieces for block in piece], "csr")
 
-    def assign(self, union: Union, n_nonzero: Sparsity) -> Array:
-        """For each signal the number of its transform: an array in memory."""
-        numbers = np.empty(self.n_signals, np.intp)
-        self._mapped(unions.assign, n_nonzero, union, numbers)
-        return numbers
-
-    def decode(self, inverse: Inverse) -> Array:
-        """Rows times a matrix: an array in memory."""
-        signals = np.empty((self.n_signals, inverse[0].shape[1]), self.dtype)
-        self._mapped(blocks.decode, 0, inverse, signals)
-        return signals
-
-    def _gram_sums(self) -> ScaledSums:
-        return reduce(add, self._mapped(blocks.survey, 0))
-
-    def _pass_sums(self, transform: ScaledTransform, n_nonzero: Sparsity) -> PassSums:
-        arguments = transform, self.exponent, self._thresholds(1)[0]
-        return reduce(add, self._mapped(blocks.pass_over, n_nonzero, *arguments))
-
-    def _union_sums(self, union: Union, n_nonzero: Sparsity) -> UnionSums:
-        n_transforms = len(union.transforms)
-        arguments = union, self.exponent, self._thresholds(n_transforms)
-        how = {"n_sums": 2 * n_transforms}
-        return reduce(add, self._mapped(unions.pass_over, n_nonzero, *arguments, **how))
-
-    def _energy_sums(
-        self, transform: ScaledTransform, inverse: Inverse, n_nonzero: Sparsity, refit: Refit | None
-    ) -> ScaledSums:
-        return reduce(add, self._mapped(blocks.energies, n_nonzero, transform, inverse, refit))
-
-    def _union_energy_sums(
-        self, union: Union, inverses: Sequence[Inverse], n_nonzero: Sparsity, refits: Refits
-    ) -> ScaledSums:
-        return reduce(add, self._mapped(unions.energies, n_nonzero, union, inverses, refits))
+    def _total(self, function: Callable[..., Any], *arguments: Any, n_sums: int = 1) -> Any:
+        return reduce(add, self._mapped(function, *arguments, n_sums=n_sums))
 
     def _thresholds(self, n_transforms: int) -> Array:
         """The magnitude that separated each row in the last pass: the guess of the next one.
@@ -143,17 +93,13 @@ class NumpyEngine(Engine):
         return self._guesses
 
     def _mapped(
-        self,
-        function: Callable[..., Result],
-        n_nonzero: Sparsity,
-        *arguments: Any,
-        n_sums: int = 1,
-    ) -> list[Result]:
+        self, function: Callable[..., Any], n_nonzero: Sparsity, *arguments: Any, n_sums: int = 1
+    ) -> list[Any]:
         """Results of a function of runs of blocks, in their order."""
         sparsity = np.broadcast_to(n_nonzero, (self.n_signals,))
         shape = self.n_features, self._block_rows, self.dtype, self.name
 
-        def work(part: slice, workspace: Workspace) -> Result:
+        def work(part: slice, workspace: Workspace) -> Any:
             read = self._read(part, self._block_rows)
             return function(blocks.Run(read, *shape, sparsity, workspace), *arguments)
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from kappaform.checks import Array, Float64Array, check_rows
 from kappaform.engines.blocks import split_rows
@@ -28,9 +30,6 @@ from kappaform.engines.union import ScaledUnion, Union, UnionSums, scaled_union
 from kappaform.errors import NotFinite
 from kappaform.gpu import fused_kernels_run_on
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
 _logger = logging.getLogger("kappaform")
 
 # Bytes of the coefficients that are in memory at once, a seventh of all temporary memory: on a GPU
@@ -50,8 +49,6 @@ class TorchEngine(Engine):
     """
 
     def __init__(self, signals: Tensor, name: str = "signals") -> None:
-        import torch
-
         signals = _as_signals(signals, name)
         double = signals.dtype == torch.float64
         super().__init__(signals, name, np.dtype(np.float64 if double else np.float32))
@@ -79,8 +76,6 @@ class TorchEngine(Engine):
 
     def assign(self, union: Union, n_nonzero: Sparsity) -> Tensor:
         """For each signal the number of its transform, on the device."""
-        import torch
-
         sparsity, scaled = self._sparsity(n_nonzero), scaled_union(union, self.dtype)
         numbers = self._by_kernels("assign", scaled, sparsity)
         if numbers is None:
@@ -144,8 +139,6 @@ class TorchEngine(Engine):
         return float(peak), gram
 
     def _pass_sums(self, transform: ScaledTransform, n_nonzero: Sparsity) -> PassSums:
-        import torch
-
         sparsity = self._sparsity(n_nonzero)
         fused = self._by_kernels("run", _matrix(transform), sparsity)
         if fused is not None:
@@ -158,8 +151,6 @@ class TorchEngine(Engine):
         return PassSums(cross.cpu().numpy(), energies.cpu().numpy())
 
     def _union_sums(self, union: Union, n_nonzero: Sparsity) -> UnionSums:
-        import torch
-
         n_features, n_transforms = self.n_features, len(union.transforms)
         scaled, sparsity = scaled_union(union, self.dtype), self._sparsity(n_nonzero)
         fused = self._by_kernels("run_union", scaled, sparsity)
@@ -203,8 +194,6 @@ class TorchEngine(Engine):
     def _energy_sums(
         self, transform: ScaledTransform, inverse: Inverse, n_nonzero: Sparsity, refit: Refit | None
     ) -> ScaledSums:
-        import torch
-
         matrix, inverse_exponent = inverse
         back = self._on_device(np.ldexp(matrix, -(transform.exponent + inverse_exponent)))
         total, sparsity = ScaledSums(np.zeros(4), self.dtype), self._sparsity(n_nonzero)
@@ -295,24 +284,16 @@ class TorchEngine(Engine):
 
     def _sparsity(self, n_nonzero: Sparsity) -> Tensor:
         """On the device: one entry, or one for each signal."""
-        import torch
-
         sparsity = np.atleast_1d(n_nonzero).astype(np.int32)
         return torch.from_numpy(sparsity).to(self.signals.device)
 
     def _on_device(self, values: Array) -> Tensor:
-        import torch
-
         return torch.tensor(np.ascontiguousarray(values), device=self.signals.device)
 
     def _zeros(self, *shape: int) -> Tensor:
-        import torch
-
         return torch.zeros(shape, dtype=torch.float64, device=self.signals.device)
 
     def _empty(self, width: int | None = None) -> Tensor:
-        import torch
-
         shape = self.n_signals, self.n_features if width is None else width
         device = self.signals.device
         return torch.empty(shape, dtype=self._tensor_dtype, device=device)
@@ -324,8 +305,6 @@ def _matrix(transform: ScaledTransform) -> Array:
 
 def check_tensor(values: Tensor, name: str) -> None:
     """Reject sparse tensors and those on other devices."""
-    import torch
-
     if values.layout != torch.strided:
         raise TypeError(f"{name} is sparse: pass a dense tensor, {name}.to_dense().")
     if values.device.type not in ("cpu", "cuda"):
@@ -337,8 +316,6 @@ def check_tensor(values: Tensor, name: str) -> None:
 
 def _as_signals(signals: Tensor, name: str) -> Tensor:
     """Check everything about a tensor that needs no reading. Returns it without its gradient."""
-    import torch
-
     check_tensor(signals, name)
     if not signals.dtype.is_floating_point or signals.dtype.itemsize < 2:
         raise TypeError(
@@ -351,8 +328,6 @@ def _as_signals(signals: Tensor, name: str) -> Tensor:
 
 def allows_tf32() -> bool:
     """Whether torch may round the factors of a float32 product on a GPU to 10 bits."""
-    import torch
-
     matmul: Any = torch.backends.cuda.matmul
     precision = getattr(matmul, "fp32_precision", None)  # where torch has it, the older one warns
     return bool(matmul.allow_tf32 if precision is None else precision == "tf32")

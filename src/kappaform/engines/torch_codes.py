@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from kappaform.checks import Float64Array
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 def keep_largest(coefs: Tensor, sparsity: Tensor, most: int) -> Tensor:
@@ -18,8 +17,6 @@ def keep_largest(coefs: Tensor, sparsity: Tensor, most: int) -> Tensor:
 
     `sparsity` has one entry, or one for each row; `most` is the largest.
     """
-    import torch
-
     sizes, wanted = coefs.abs(), sparsity[:, None]
     if most == 0:
         return torch.zeros_like(coefs)
@@ -54,8 +51,6 @@ def least_squares(
     codes: Tensor, products: Tensor, gram: Tensor, most: int
 ) -> tuple[Tensor, Tensor]:
     """Codes with the same nonzero entries and the values of least squares; what they explain."""
-    import torch
-
     chosen = codes.abs().topk(most, dim=1).indices
     kept = codes.gather(1, chosen) != 0
     right = torch.where(kept, products.gather(1, chosen), 0).double()
@@ -85,8 +80,6 @@ def competition(
     signals: Tensor, matrices: Sequence[Tensor], weights: Float64Array, sparsity: Tensor, most: int
 ) -> Won:
     """Assign rows to the transforms of a union, whose transposed matrices and weights are given."""
-    import torch
-
     best: tuple[Tensor, ...] = ()
     for number, matrix in enumerate(matrices):
         of_discarded, of_energy, constant = weights[number].tolist()

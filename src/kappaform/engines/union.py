@@ -9,17 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from kappaform.checks import Array, Float64Array
 from kappaform.engines import blocks
-from kappaform.engines.blocks import BITS, Run
+from kappaform.engines.blocks import BITS, BlockEngine, Run
 from kappaform.engines.codes import Inverse, Refits
 from kappaform.engines.engine import (
     ScaledSums,
     ScaledTransform,
+    Sparsity,
     scale_exponent,
     scaled_transform,
 )
@@ -96,6 +97,27 @@ class _Won(NamedTuple):
     values: Array  #: what they are
 
 
+class UnionBlockEngine(BlockEngine):
+    """An engine of blocks that also has the functions for a union."""
+
+    def encode_union(self, union: Union, n_nonzero: Sparsity, refits: Refits, **how: Any) -> Any:
+        width = len(union.transforms) * self.n_features
+        return self._rows(encode, width, n_nonzero, union, refits, **how)
+
+    def assign(self, union: Union, n_nonzero: Sparsity) -> Any:
+        return self._rows(assign, 1, n_nonzero, union, dtype=np.dtype(np.intp))[:, 0]
+
+    def _union_sums(self, union: Union, n_nonzero: Sparsity) -> UnionSums:
+        number = len(union.transforms)
+        arguments = union, self.exponent, self._thresholds(number)
+        return self._total(pass_over, n_nonzero, *arguments, n_sums=2 * number)
+
+    def _union_energy_sums(
+        self, union: Union, inverses: Sequence[Inverse], n_nonzero: Sparsity, refits: Refits
+    ) -> ScaledSums:
+        return self._total(energies, n_nonzero, union, inverses, refits)
+
+
 def pass_over(run: Run, given: Union, exponent: int, thresholds: Array) -> UnionSums:
     """Sums of signals times 2**exponent, for the scaled transforms.
 
@@ -116,10 +138,10 @@ def pass_over(run: Run, given: Union, exponent: int, thresholds: Array) -> Union
 
 
 def assign(run: Run, union: Union, numbers: Array) -> None:
-    """Write the number of the transform of each row of signals as given."""
+    """Write the number of the transform of each row of signals as given, in a row of its own."""
     scaled = scaled_union(union, run.dtype)
     for rows, block in run.blocks:
-        numbers[rows] = _assigned(run, rows, block, scaled)
+        numbers[rows, 0] = _assigned(run, rows, block, scaled)
 
 
 def encode(run: Run, union: Union, refits: Refits, codes: Array | None) -> list[csr_array]:

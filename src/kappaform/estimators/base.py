@@ -10,7 +10,7 @@ import copy
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import KW_ONLY, dataclass, field, fields
 from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
@@ -54,31 +54,27 @@ from kappaform.learning.stream import (
 from kappaform.threads import single_threaded_blas
 
 
+@dataclass(eq=False, repr=False)
 class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """A learned transform of signals, one per row, and their codes."""
+    """A learned transform of signals, one per row, and their codes.
+
+    The fields of an estimator are its parameters, which `__init__` stores as they are.
+    """
+
+    n_nonzero_coefs: int | None = None
+    _: KW_ONLY
+    init: Any = "auto"
+    max_iter: int = MAX_ITER
+    tol: float = 1e-4
+    forgetting: Forgetting = "auto"
+    coding: Coding = field(default="largest", init=False)  # where all codings are the same
+    sparse_output: bool = False
+    callback: Any = None
+    verbose: int = 0
 
     _specification: ClassVar[type]  #: of the method; its fields are parameters here
     _streams: ClassVar[bool] = True  #: whether it can learn batch by batch
     _prints_iterations: ClassVar[int] = 1  #: least `verbose` that prints every iteration
-    coding: Coding = "largest"  #: a parameter, unless all codings are the same
-
-    def __init__(
-        self,
-        n_nonzero_coefs: int | None = None,
-        *,
-        init: Any = "auto",
-        max_iter: int = MAX_ITER,
-        tol: float = 1e-4,
-        forgetting: Forgetting = "auto",
-        sparse_output: bool = False,
-        callback: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self._store(locals())
-
-    def _store(self, arguments: dict[str, Any]) -> None:
-        """Keep the arguments of an `__init__`, its `locals()`, as they are."""
-        self.__dict__.update({name: arguments[name] for name in arguments if name != "self"})
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
         """Learn the transform of signals, one per row; what was learned before is discarded.
@@ -278,7 +274,7 @@ class SparsifyingTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         patch_shape: tuple[int, ...] | None = None,
         patch_mean: Literal["kept", "removed"] = "kept",
     ) -> None:
-        """Be fitted with this, and with nothing of what was learned before."""
+        """Take over a result and its state; nothing of what was learned before is left."""
         learned = {
             **features,
             **self._described(result),
@@ -318,7 +314,7 @@ def _convergence_message(estimator: SparsifyingTransform) -> str:
 
 
 def _checked(X: Any, check: Callable[..., Any], **options: Any) -> Any:
-    """Numbers as they are, memory-maps of big-endian ones too, if scikit-learn's `check` agrees.
+    """Numeric data unchanged, also big-endian memory-maps, if scikit-learn's `check` accepts them.
 
     The engine reads them block by block, and names the row that is not finite.
     """
@@ -328,6 +324,6 @@ def _checked(X: Any, check: Callable[..., Any], **options: Any) -> Any:
 
 
 def _lives_elsewhere(X: Any) -> bool:
-    """Whether rows are on a device, on a cluster or in a store, where an engine goes to them."""
+    """Whether rows are on a device, on a cluster or in a store, where an engine reads them."""
     is_stored = is_store(X) and not hasattr(X, "columns")  # which data frames have
     return library_of(X) in ("dask", "torch") or is_stored

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
 from threading import Event
 from typing import Any, Literal, Self
 
@@ -22,7 +23,7 @@ from kappaform.learning import (
     LearnResult,
     Method,
 )
-from kappaform.learning.learn import MAX_ITER, Callback, Options, warn_of_little
+from kappaform.learning.learn import Callback, Options, warn_of_little
 from kappaform.learning.methods import Objective, Variant
 from kappaform.learning.path import (
     ErrorName,
@@ -33,6 +34,7 @@ from kappaform.learning.path import (
     validation_engine,
 )
 from kappaform.learning.starts import WarmStart
+from kappaform.learning.stream import Forgetting
 from kappaform.threads import at_most_threads, n_threads
 
 BOUNDS = (1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
@@ -41,6 +43,7 @@ BOUNDS = (1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
 _COARSER, _COARSEST = 5, 5e-4
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ConditionedTransformCV(SparsifyingTransform):
     """A :class:`ConditionedTransform` whose bound is chosen by cross-validation.
 
@@ -106,31 +109,21 @@ class ConditionedTransformCV(SparsifyingTransform):
     >>> kf.plots.plot_path(chooser.condition_path_).savefig("choice.png")
     """
 
-    init = forgetting = "auto"  # no parameters here
+    max_conditions: Any = BOUNDS
+    cv: Any = None
+    choose_by: ErrorName = "reconstruction"
+    norm: float | Literal["auto"] | None = "auto"
+    objective: Objective = "absolute"
+    variant: Variant = "monotone"
+    n_rounds: int = 5
+    coding: Coding = "refit"
+    n_jobs: int | None = None
+    init: Any = field(default="auto", init=False)  # no parameters here
+    forgetting: Forgetting = field(default="auto", init=False)
+
     _specification = Conditioned
     _streams = False
     _prints_iterations = 2
-
-    def __init__(
-        self,
-        n_nonzero_coefs: int | None = None,
-        *,
-        max_conditions: Any = BOUNDS,
-        cv: Any = None,
-        choose_by: ErrorName = "reconstruction",
-        norm: float | Literal["auto"] | None = "auto",
-        objective: Objective = "absolute",
-        variant: Variant = "monotone",
-        n_rounds: int = 5,
-        max_iter: int = MAX_ITER,
-        tol: float = 1e-4,
-        coding: Coding = "refit",
-        sparse_output: bool = False,
-        n_jobs: int | None = None,
-        callback: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self._store(locals())
 
     def fit(self, X: Any, y: Any = None, *, validation: Any = None) -> Self:  # noqa: ARG002
         """Choose the bound, and learn the transform of signals, one per row.
@@ -285,7 +278,7 @@ def _outcome(future: Future[ConditionPath]) -> ConditionPath | BaseException | N
 
 
 def _carrying(interrupt: KeyboardInterrupt, outcomes: Iterable[Any]) -> KeyboardInterrupt:
-    """An interrupt with what a fold has learned: the one that it came in, or the first that has."""
+    """An interrupt with the result of a fold: of the interrupted one, or of the first with one."""
     found = [interrupt, *outcomes]
     for one in found:
         if isinstance(one, LearningInterrupted):

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from kappaform.checks import Coding
 from kappaform.estimators.base import SparsifyingTransform
 from kappaform.estimators.union import UnionTransform
 from kappaform.learning import Conditioned, LogDet, Method, Orthonormal
-from kappaform.learning.learn import MAX_ITER, checked_method
+from kappaform.learning.learn import checked_method
 from kappaform.learning.method import parameters_of
 from kappaform.learning.methods import Objective, Variant
-from kappaform.learning.stream import Forgetting
 from kappaform.learning.union import UnionOf
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ConditionedTransform(SparsifyingTransform):
     r"""Invertible sparse representation with a bounded condition number.
 
@@ -99,27 +100,14 @@ class ConditionedTransform(SparsifyingTransform):
     True
     """
 
-    _specification = Conditioned
+    max_condition: float = 2.0
+    norm: float | Literal["auto"] | None = "auto"
+    objective: Objective = "absolute"
+    variant: Variant = "monotone"
+    n_rounds: int = 5
+    coding: Coding = "refit"
 
-    def __init__(
-        self,
-        n_nonzero_coefs: int | None = None,
-        *,
-        max_condition: float = 2.0,
-        norm: float | Literal["auto"] | None = "auto",
-        objective: Objective = "absolute",
-        variant: Variant = "monotone",
-        n_rounds: int = 5,
-        init: Any = "auto",
-        max_iter: int = MAX_ITER,
-        tol: float = 1e-4,
-        forgetting: Forgetting = "auto",
-        coding: Coding = "refit",
-        sparse_output: bool = False,
-        callback: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self._store(locals())
+    _specification = Conditioned
 
 
 class OrthonormalTransform(SparsifyingTransform):
@@ -146,6 +134,7 @@ class OrthonormalTransform(SparsifyingTransform):
     _specification = Orthonormal
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LogDetTransform(SparsifyingTransform):
     r"""Invertible sparse representation kept regular by a log-determinant penalty.
 
@@ -174,26 +163,14 @@ class LogDetTransform(SparsifyingTransform):
     ((500, 16), 2000)
     """
 
+    weight: float = 0.0031
+    frobenius_weight: float | None = None
+    coding: Coding = "refit"
+
     _specification = LogDet
 
-    def __init__(
-        self,
-        n_nonzero_coefs: int | None = None,
-        *,
-        weight: float = 0.0031,
-        frobenius_weight: float | None = None,
-        init: Any = "auto",
-        max_iter: int = MAX_ITER,
-        tol: float = 1e-4,
-        forgetting: Forgetting = "auto",
-        coding: Coding = "refit",
-        sparse_output: bool = False,
-        callback: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self._store(locals())
 
-
+@dataclass(eq=False, repr=False, kw_only=True)
 class LearnedTransform(SparsifyingTransform):
     """Invertible sparse representation learned by any method, for instance a custom one.
 
@@ -217,21 +194,8 @@ class LearnedTransform(SparsifyingTransform):
     True
     """
 
-    def __init__(
-        self,
-        n_nonzero_coefs: int | None = None,
-        *,
-        method: Method | None = None,
-        init: Any = "auto",
-        max_iter: int = MAX_ITER,
-        tol: float = 1e-4,
-        forgetting: Forgetting = "auto",
-        coding: Coding = "refit",
-        sparse_output: bool = False,
-        callback: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self._store(locals())
+    method: Method | None = None
+    coding: Coding = "refit"
 
     def _method(self) -> Method:
         return checked_method(self.method)

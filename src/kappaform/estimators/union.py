@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -13,13 +14,13 @@ from kappaform.engines import Engine, engine_for
 from kappaform.engines.engine import reading
 from kappaform.estimators.base import SparsifyingTransform
 from kappaform.learning import Conditioned, LearnResult, Method
-from kappaform.learning.learn import MAX_ITER, Options
+from kappaform.learning.learn import Options
 from kappaform.learning.learn_union import N_STARTS, union_of
 from kappaform.learning.methods import Objective
-from kappaform.learning.stream import Forgetting
 from kappaform.learning.union import UnionOf
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class UnionTransform(SparsifyingTransform):
     r"""Several transforms with bounded condition numbers: each signal is coded in one of them.
 
@@ -116,28 +117,15 @@ class UnionTransform(SparsifyingTransform):
     True
     """
 
-    def __init__(
-        self,
-        n_nonzero_coefs: int | None = None,
-        *,
-        n_transforms: int = 4,
-        max_condition: float = 2.0,
-        norm: float | Literal["auto"] = "auto",
-        objective: Objective = "absolute",
-        n_rounds: int = 5,
-        method: Method | None = None,
-        init: Any = "auto",
-        n_starts: int = N_STARTS,
-        max_iter: int = MAX_ITER,
-        tol: float = 1e-4,
-        forgetting: Forgetting = "auto",
-        coding: Coding = "refit",
-        sparse_output: bool = False,
-        random_state: Any = None,
-        callback: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self._store(locals())
+    n_transforms: int = 4
+    max_condition: float = 2.0
+    norm: float | Literal["auto"] = "auto"
+    objective: Objective = "absolute"
+    n_rounds: int = 5
+    method: Method | None = None
+    n_starts: int = N_STARTS
+    coding: Coding = "refit"
+    random_state: Any = None
 
     def predict(self, X: Any) -> Any:
         """Number of the transform that each signal belongs to, from 0.

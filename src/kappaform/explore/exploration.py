@@ -15,6 +15,7 @@ from kappaform.engines import hard_threshold
 from kappaform.imaging import average_patches, denoise, estimate_noise, extract_patches
 from kappaform.imaging.noise.kinds import Noise
 from kappaform.imaging.patches import random_patches
+from kappaform.imaging.progress import Listener, Progress
 from kappaform.learning import LearnResult, condition_path
 from kappaform.learning.path import number_of_least
 from kappaform.plots.pictures import frequency_of
@@ -64,7 +65,7 @@ def explore(
     n_nonzero: int | None = None,
     value_range: tuple[float, float] | None = None,
     rng: int = 0,
-    progress: Callable[[float], None] | None = None,
+    progress: Listener | None = None,
 ) -> Exploration:
     """Learn a transform from the patches of an image for each bound, and apply it to the image.
 
@@ -89,6 +90,7 @@ def explore(
     if grey is None:
         grey = image.mean(axis=-1) if image.ndim == 3 else image
     _check(grey, patch_size)
+    progress = Progress.checked(progress)
     if noise is None or isinstance(noise, str):
         kind: Any = noise
         channel_axis = -1 if image.ndim == 3 else None
@@ -105,8 +107,7 @@ def explore(
     errors = zip(*(path[name] for name in names), strict=True)
     for result, its_errors in zip(path.results, errors, strict=True):
         found = found._replace(views=(*found.views, _view(found, result, its_errors, value_range)))
-        if progress is not None:
-            progress(_LEARNING + (1 - _LEARNING) * len(found.views) / len(path.results))
+        progress(_LEARNING + (1 - _LEARNING) * len(found.views) / len(path.results))
     return found
 
 
@@ -139,12 +140,8 @@ def _view(
     )
 
 
-def _watched(
-    bounds: Sequence[float], progress: Callable[[float], None] | None
-) -> Callable[[LearnResult], None] | None:
+def _watched(bounds: Sequence[float], progress: Progress) -> Callable[[LearnResult], None]:
     """A callback of learning that reports progress."""
-    if progress is None:
-        return None
     ascending = sorted(set(map(float, bounds)))
 
     def watch(result: LearnResult) -> None:

@@ -12,19 +12,7 @@ from PIL import Image
 
 from kappaform.errors import warn
 from kappaform.files import UnsupportedError, check_readable, replaced_when_complete
-from kappaform.image_files.picture import Picture
-
-__all__ = [
-    "LOSSY_SUFFIXES",
-    "SUFFIXES",
-    "Picture",
-    "as_stored",
-    "check_target",
-    "load_npy",
-    "planes_in",
-    "read_image",
-    "write_image",
-]
+from kappaform.image_files.picture import Picture as Picture
 
 _KINDS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP", ".bmp": "BMP"}
 _KINDS |= {".tif": "TIFF", ".tiff": "TIFF", ".npy": "NPY"}
@@ -81,7 +69,7 @@ def _decoded(path: Path, kind: str) -> Picture:
 def planes_in(path: Path) -> tuple[int, int] | None:
     """Number of planes, over all pages and channels, and pixels of each, from the header of a file.
 
-    None if it cannot be read: why is said when the image is.
+    None if it cannot be read: the reason is reported when the image itself is read.
     """
     try:
         kind = _kind_of(path)

@@ -66,6 +66,7 @@ class Picture(NamedTuple):
     has_alpha: bool = False  #: whether the file declares the last channel as alpha
     page_axes: str = ""  #: a letter for each axis of pages ("TZC"); empty if the file has none
     metadata: Metadata = Metadata()
+    along: str = ""  #: what the pages along one axis form: VOLUME, MOVIE or nothing
 
     @property
     def has_pages(self) -> bool:
@@ -94,7 +95,8 @@ class Picture(NamedTuple):
             return np.zeros(self.pixels.shape, bool)  # no pixel can have it
         return np.isnan(self.pixels) if np.isnan(rounded) else np.asarray(self.pixels == rounded)
 
-    def without_data(self, along: str = "") -> NDArray | None:
+    @property
+    def without_data(self) -> NDArray | None:
         """Which pixels have no data, in the layout of `as_stack`; None if all have some.
 
         A pixel that lacks one colour lacks all.
@@ -102,10 +104,10 @@ class Picture(NamedTuple):
         if not self.n_without_data:
             return None
         value: Any = self.metadata.no_data
-        found = self._replace(pixels=self.has_value(value)).as_stack(along)
+        found = self._replace(pixels=self.has_value(value)).as_stack()
         if self.channel_axis:
             found = np.broadcast_to(found.any(axis=-1, keepdims=True), found.shape)
-        return found if found.any() else None  # alpha may be all that lacks
+        return found if found.any() else None  # only alpha may lack them
 
     @property
     def axes(self) -> str:
@@ -141,41 +143,41 @@ class Picture(NamedTuple):
             colours = np.concatenate([colours, alpha], axis=-1)
         return self._replace(pixels=colours)
 
-    def as_stack(self, along: str = "") -> NDArray:
+    def as_stack(self) -> NDArray:
         """The colours as (n, Y, X), where every plane is a separate image.
 
-        `along` is VOLUME for n volumes (n, Z, Y, X), or MOVIE for n movies (n, T, Y, X). Colour
-        channels, if any, come last. Channels of a microscope (C) are pages, and so separate
-        images, volumes or movies.
+        Or as n volumes (n, Z, Y, X), or n movies (n, T, Y, X), by `along`. Colour channels, if any,
+        come last. Channels of a microscope (C) are pages, and so separate images, volumes or
+        movies.
         """
-        colours, n_pages = self._with_last(along)
-        n_pages -= bool(along)
+        colours, n_pages = self._with_last()
+        n_pages -= bool(self.along)
         return colours.reshape(-1, *colours.shape[n_pages:])
 
-    def with_stack(self, stack: NDArray, along: str = "") -> Picture:
+    def with_stack(self, stack: NDArray) -> Picture:
         """The same image with other colours, in the layout of `as_stack`."""
-        colours, n_pages = self._with_last(along)
+        colours, n_pages = self._with_last()
         colours = stack.reshape(colours.shape)
-        if along:
-            colours = np.moveaxis(colours, n_pages - 1, self._axis(along))
+        if self.along:
+            colours = np.moveaxis(colours, n_pages - 1, self._axis())
         return self.with_colours(colours)
 
-    def _with_last(self, along: str) -> tuple[NDArray, int]:
+    def _with_last(self) -> tuple[NDArray, int]:
         """The colours with depth or time as the last page axis, and the number of page axes."""
         n_pages = self.axes.index("Y")
         colours = self.colours
-        if along:
-            colours = np.moveaxis(colours, self._axis(along), n_pages - 1)
+        if self.along:
+            colours = np.moveaxis(colours, self._axis(), n_pages - 1)
         return colours, n_pages
 
-    def _axis(self, along: str) -> int:
+    def _axis(self) -> int:
         """The page axis that is depth or time."""
         pages = self.axes[: self.axes.index("Y")]
-        for letter in along:
+        for letter in self.along:
             if letter in pages:
                 return pages.rindex(letter)
         raise ValueError(
-            f"the axes of the image are {self.axes}, none of which is {_ALONG[along]}."
+            f"the axes of the image are {self.axes}, none of which is {_ALONG[self.along]}."
         )
 
 

@@ -114,7 +114,7 @@ def learn(
 
 
 def learn_with(signals: Any, options: Options) -> LearnResult:
-    """`learn` with options that are checked: of a transform, or of a union."""
+    """`learn`, of a transform or of a union, with checked options."""
     engine = engine_for(signals)
     warn_of_little(engine, options.n_nonzero)
     latest = Latest()

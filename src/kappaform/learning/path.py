@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.checks import Coding, as_real_array, check_choice, checked_coding, sparsity_of
-from kappaform.engines import Energies, Engine, engine_for
+from kappaform.engines import Engine, engine_for
 from kappaform.errors import warn
 from kappaform.learning.evaluate import energies_on
 from kappaform.learning.learn import (
@@ -35,6 +35,7 @@ from kappaform.learning.starts import WarmStart
 _EQUAL = 1e-6  # relative difference of errors that is not significant
 
 ErrorName = Literal["reconstruction", "relative", "sparsification"]
+_ERRORS = ("absolute", "sparsification", "relative", "reconstruction")  # in a table
 _ABSOLUTE = "absolute"  # the name of the sparsification error in version 0.2
 
 
@@ -307,13 +308,6 @@ def checked_error(choose_by: Any) -> ErrorName:
     return choose_by
 
 
-def _sparsification(energies: Energies) -> float:
-    """‖X − Y Wᵀ‖ / ‖Y‖, 0 for signals that are all zero."""
-    error = math.sqrt(energies.discarded / energies.signals) if energies.signals else 0.0
-    with np.errstate(over="ignore", under="ignore"):
-        return float(np.ldexp(error, -energies.transform_exponent))
-
-
 def validation_engine(validation: Any, n_features: int) -> Engine:
     """The engine of validation signals.
 
@@ -340,11 +334,5 @@ def _row(
     for prefix, data in zip(("", "validation_"), engines, strict=True):
         if data is not None:
             energies = energies_on(data, result, n_nonzero, coding)
-            errors = {
-                "absolute": energies.absolute,
-                "sparsification": _sparsification(energies),
-                "relative": energies.relative,
-                "reconstruction": energies.reconstruction,
-            }
-            row |= {f"{prefix}{name}": value for name, value in errors.items()}
+            row |= {f"{prefix}{name}": getattr(energies, name) for name in _ERRORS}
     return row

@@ -279,7 +279,6 @@ def step(race: Race, problem: Problem) -> Race:
     if not old.records:
         race = _with_candidate(race, old, _evaluated(old, problem), problem, n_iter=n_iter)
         return with_statistics(_after_joining(race), problem)
-    assert old.statistics is not None  # `with_statistics` has seen to it
     method = problem.method
     updated = problem.update(old.statistics, old.transform, old.steps or method.steps)
     proposed = old.momentum.extrapolate(updated, method)

@@ -46,7 +46,7 @@ class StartContext:
     n_nonzero: int | NDArray
     codes_of: Callable[[Transform], Statistics]  #: a pass over the signals
     warm: LearnResult | None = None  #: the warm start that the starts race with
-    problem: Problem | None = None  #: of which they are, for passes of other kinds
+    problem: Problem | None = None  #: that they belong to, for passes of other kinds
 
     @property
     def n_features(self) -> int:

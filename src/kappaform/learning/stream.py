@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from kappaform.checks import check_count, is_number, sparsity_of
-from kappaform.engines import Engine, Statistics, engine_for
+from kappaform.engines import Engine, engine_for
 from kappaform.engines.engine import reading
 from kappaform.learning.learn import (
     Callback,
@@ -160,7 +160,7 @@ class Stream(Race):
 
     def loss_of(self, candidate: Candidate) -> float:
         """Loss on what is remembered of the batches."""
-        return self.method.checked_loss(_remembered(candidate), candidate.transform)
+        return self.method.checked_loss(candidate.statistics, candidate.transform)
 
 
 def begin_stream(options: Options, engine: Engine) -> Stream:
@@ -215,7 +215,7 @@ def follow(
     """
     n_seen = stream.n_signals + engine.n_signals
     factor = (stream.n_signals / n_seen) ** _RECENCY if forgetting == "auto" else float(forgetting)
-    older = factor * _remembered(stream.candidates[0]).n_signals
+    older = factor * stream.candidates[0].statistics.n_signals
     fraction = engine.n_signals / (older + engine.n_signals)
     n_done = max(1, math.ceil(n_updates * fraction))
     candidates = tuple(
@@ -240,7 +240,7 @@ def _followed(
 ) -> Candidate:
     """A candidate after some updates; its new record is the error before them, on the batch."""
     method, n_nonzero, transform = stream.method, int(stream.n_nonzero), candidate.transform
-    older = _remembered(candidate).decay(factor)
+    older = candidate.statistics.decay(factor)
     batch = pass_with(engine, transform, n_nonzero)
     record = errors_of(method, transform, batch)
     statistics = older.merge(batch)
@@ -259,11 +259,6 @@ def _followed(
         transform = updated
     records = (*candidate.records[1 - _MOST_RECORDS :], record)
     return Candidate(transform, candidate.explore, records, statistics)
-
-
-def _remembered(candidate: Candidate) -> Statistics:
-    assert candidate.statistics is not None  # those of a stream have some, even of no signals
-    return candidate.statistics
 
 
 def _with_batch(
