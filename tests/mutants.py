@@ -1463,6 +1463,15 @@ MUTANTS = [
         ("imaging/test_scale_mixture.py::test_fur_behind_little_noise_is_not_removed",),
     ),
     Mutant(
+        "only windows without any clipped pixel have a direction",
+        "imaging/noise/direction.py",
+        "_MOST_CLIPPED = 0.05",
+        "_MOST_CLIPPED = 0.5 / _SIDE**2",
+        (
+            "imaging/test_noise_direction.py::test_texture_that_is_clipped_here_and_there_has_a_direction",
+        ),
+    ),
+    Mutant(
         "noise that is clipped nearly everywhere is certain",
         "imaging/noise/photographs.py",
         "of_kind * of_level * (1 + seen) / 2",
