@@ -80,10 +80,10 @@ def test_what_is_not_a_number_is_rejected(kind, value):
         ([0, 1], [1, 0.0], "brightness and sigma must be finite, sigma above 0."),
         ([0, 0], [1, 1], "brightness must increase from each number to the next."),
         ([[0, 1], [1, 0]], [[1, 1], [1, 1]], "brightness must increase"),
-        ([0, 5e-324], [1, 2], "are beyond what float64 resolves: multiply both"),
-        ([-1e308, 1e308], [1, 2], "are beyond what float64 resolves"),
-        ([0, 1], [5e-324, 1], "are beyond what float64 resolves"),
-        ([0, 1], [1, 1e308], "are beyond what float64 resolves"),
+        ([0, 5e-324], [1, 2], "exceed what float64 resolves: scale the image"),
+        ([-1e308, 1e308], [1, 2], "exceed what float64 resolves"),
+        ([0, 1], [5e-324, 1], "exceed what float64 resolves"),
+        ([0, 1], [1, 1e308], "exceed what float64 resolves"),
     ],
 )
 def test_bad_levels_are_named(brightness, sigma, message):

@@ -297,10 +297,7 @@ class Varying(Noise):
         except FloatingPointError:
             is_finite = False
         if not is_finite:
-            raise ValueError(
-                "brightness and sigma are beyond what float64 resolves: multiply both, and the "
-                "image, by a number."
-            )
+            raise ValueError("brightness and sigma exceed what float64 resolves: scale the image.")
 
     def check_channels(self, n_channels: int) -> None:
         check_n_channels("sigma", 1 if np.ndim(self.sigma) == 1 else len(self.sigma), n_channels)
