@@ -1470,6 +1470,45 @@ MUTANTS = [
         ("imaging/test_scale_mixture.py::test_fur_behind_little_noise_is_not_removed",),
     ),
     Mutant(
+        "only windows without any clipped pixel have a direction",
+        "imaging/noise/direction.py",
+        "_MOST_CLIPPED = 0.05",
+        "_MOST_CLIPPED = 0.5 / _SIDE**2",
+        (
+            "imaging/test_noise_direction.py::test_texture_that_is_clipped_here_and_there_has_a_direction",
+        ),
+    ),
+    Mutant(
+        "noise that is clipped nearly everywhere is certain",
+        "imaging/noise/photographs.py",
+        "of_kind * of_level * (1 + seen) / 2",
+        "of_kind * of_level",
+        (
+            "imaging/test_scale_mixture.py::test_a_level_in_an_image_that_is_mostly_clipped_is_unsure",
+        ),
+    ),
+    Mutant(
+        "rare photons are dead pixels",
+        "imaging/dead_pixels.py",
+        "noise == 0 and others.size",
+        "noise < 0 and others.size",
+        ("cli/test_inpaint.py::test_rare_photons_are_no_dead_pixels",),
+    ),
+    Mutant(
+        "noise of images of any scale is measured in their units",
+        "imaging/noise/frames.py",
+        "exponent = int(np.frexp(largest)[1])",
+        "exponent = 0",
+        ("imaging/test_measure_noise.py::test_noise_of_scaled_images_is_scaled",),
+    ),
+    Mutant(
+        "an inverted mask of scratches passes silently",
+        "cli/holes.py",
+        " or _is_thin(~marked)",
+        "",
+        ("cli/test_inpaint.py::test_an_inverted_mask_of_scratches_is_reported",),
+    ),
+    Mutant(
         "where colours show the noise, brightness keeps its texture in the estimate",
         "imaging/noise/photographs.py",
         "lowered = found - max(excess, 0.0)",

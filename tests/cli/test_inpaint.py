@@ -237,6 +237,25 @@ def test_a_mask_of_nearly_all_pixels_is_reported(capsys, rng, fraction, told):
     assert (text in err) if told else err == ""
 
 
+@pytest.mark.parametrize("invert", [True, False])
+def test_an_inverted_mask_of_scratches_is_reported(capsys, invert):
+    put("a.png", np.tile(PICTURE, (4, 4)))
+    rows, columns = np.indices((4 * PICTURE.shape[0], 4 * PICTURE.shape[1]))
+    scratches = (rows - columns) % 40 < 6  # 15 % of the pixels
+    put("mask.png", 255 * (scratches ^ invert).astype(np.uint8))
+    code, _, err = ended(capsys, "inpaint", "a.png", "--mask", "mask.png", "-o", "b.png")
+    assert code == 0
+    assert ("is the mask inverted?" in err) == invert
+
+
+def test_rare_photons_are_no_dead_pixels(rng):
+    for rate in (0.01, 0.1, 0.3):
+        assert not dead_pixels(3.0 * rng.poisson(rate, (128, 128))).any()
+    flat = np.zeros((128, 128))
+    flat[[3, 50], [4, 60]] = 100
+    np.testing.assert_array_equal(dead_pixels(flat), flat > 0)
+
+
 def test_one_value_is_singular(capsys):
     put("a.png", PICTURE)
     mask = np.zeros_like(PICTURE)

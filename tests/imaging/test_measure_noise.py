@@ -116,6 +116,20 @@ def test_a_tile_without_light_and_noise_is_no_division_by_zero(rng):
     assert_allclose((noise.gain, noise.read_noise), (2, 0), atol=0.1)
 
 
+@pytest.mark.parametrize("exponent", [-1050, -700, 700, 1010])
+def test_noise_of_scaled_images_is_scaled(rng, exponent):
+    frames = [2.5 * rng.poisson(SCENE / 2.5) for _ in range(3)]
+    noise, far = kf.measure_noise(frames), kf.measure_noise(np.ldexp(frames, exponent))
+    assert_allclose(np.ldexp(far.gain, -exponent), noise.gain, rtol=1e-4)
+
+
+def test_correlated_noise_of_any_scale_is_measured(rng):
+    frames = [SCENE + 9 * gaussian_filter(rng.standard_normal(SCENE.shape), 1) for _ in range(3)]
+    noise, far = kf.measure_noise(frames), kf.measure_noise(np.multiply(frames, 1e200))
+    middle = np.array([100.0])
+    assert_allclose(far.level(1e200 * middle) / 1e200, noise.level(middle))
+
+
 def test_measured_noise_is_a_covariance_for_every_usual_patch(rng):
     frames = [SCENE + 4 * gaussian_filter(rng.standard_normal(SCENE.shape), 1.5) for _ in range(2)]
     noise = kf.measure_noise(frames)

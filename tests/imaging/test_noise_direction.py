@@ -68,6 +68,12 @@ def test_clipped_places_do_not_count(rng):
     assert directedness([(image, clipped)], white) < 1.3
 
 
+def test_texture_that_is_clipped_here_and_there_has_a_direction(rng):
+    clipped = CLEAR.copy()
+    clipped[::8, ::8] = True  # in every window
+    assert directedness([(lines(rng, 1), clipped)], white) > 4
+
+
 def test_a_slab_of_texture_among_slabs_is_seen(rng):
     slabs = [(lines(rng, 1), CLEAR), (np.zeros((9, 256)), CLEAR[:9])]
     assert directedness(slabs, white) == directedness(slabs[:1], white) > 4

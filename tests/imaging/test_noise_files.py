@@ -256,4 +256,6 @@ def test_only_noise_is_saved(path):
         kf.save_noise(kf.White(3.0), path)
     with pytest.raises(ValueError, match="iso=0: give a positive number"):
         kf.save_noise(path, kf.White(3.0), iso=0)
+    with pytest.raises(ValueError, match="iso=100000000000000000000: give a positive number"):
+        kf.save_noise(path, kf.White(3.0), iso=10**20)
     assert not path.exists()

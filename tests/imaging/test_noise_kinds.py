@@ -80,6 +80,10 @@ def test_what_is_not_a_number_is_rejected(kind, value):
         ([0, 1], [1, 0.0], "brightness and sigma must be finite, sigma above 0."),
         ([0, 0], [1, 1], "brightness must increase from each number to the next."),
         ([[0, 1], [1, 0]], [[1, 1], [1, 1]], "brightness must increase"),
+        ([0, 5e-324], [1, 2], "exceed what float64 resolves: scale the image"),
+        ([-1e308, 1e308], [1, 2], "exceed what float64 resolves"),
+        ([0, 1], [5e-324, 1], "exceed what float64 resolves"),
+        ([0, 1], [1, 1e308], "exceed what float64 resolves"),
     ],
 )
 def test_bad_levels_are_named(brightness, sigma, message):
@@ -98,6 +102,7 @@ def test_bad_levels_are_named(brightness, sigma, message):
         ([[1.0, 0.5], [0.4, 1.0]], "is not symmetric: entry (i, j) must be entry (j, i)."),
         ([[1.0, 2.0], [2.0, 1.0]], "is not positive: its least eigenvalue is -1, so that some sum"),
         (np.zeros((3, 3)), "is not positive"),
+        (1e307 * np.eye(9), "has entries of 1e+307: at most 1e+300; divide the image"),
     ],
 )
 def test_what_is_not_a_covariance_is_rejected(matrix, message):
@@ -124,6 +129,7 @@ def test_channels_that_do_not_agree_with_each_other_are_not_a_covariance(rng):
         ([[0.5, 1.0, 0.4]], "autocovariance is not symmetric about its middle"),
         ([[0.0, -1.0, 0.0]], "the middle, which is the variance, is not positive"),
         ([[0.0]], "is not positive"),
+        ([[1e306, 1e307, 1e306]], "autocovariance has entries of 1e+307: at most 1e+300"),
     ],
 )
 def test_what_is_not_an_autocovariance_is_rejected(array, message):

@@ -227,6 +227,15 @@ def test_evidence_that_is_close_to_what_is_needed_is_no_certainty():
     assert _evidence(Judged(found._replace(n_patches=100, spread=0.5), 1.6, 0.7)).confidence < 0.6
 
 
+def test_a_level_in_an_image_that_is_mostly_clipped_is_unsure():
+    judged = Judged(fit_spectrum(np.full((3000, N_COEFS), 25.0)), 5.0, 0.5)
+    assert _evidence(judged, 1.0).confidence > 0.99
+    assert "clipped" not in _evidence(judged, 1.0).evidence
+    mostly = _evidence(judged, 0.4)
+    assert mostly.confidence == pytest.approx(0.7, abs=0.01)
+    assert mostly.evidence.endswith("; 60% of the image is clipped")
+
+
 def curve_of(rng, n_patches, slope):
     """The curve found for noise whose log level is `slope` times the brightness, 0 to 1."""
     means = rng.uniform(0, 1, n_patches)

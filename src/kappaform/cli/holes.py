@@ -6,11 +6,13 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.ndimage import minimum_filter
 
 from kappaform.cli.messages import warn
 from kappaform.image_files import Picture, read_image
 from kappaform.imaging.dead_pixels import dead_pixels
 
+_THIN = 9  #: pixels: wider than a scratch
 _MOST_MISSING = 0.9  #: fraction of the pixels, above which a mask is probably inverted
 
 
@@ -30,12 +32,23 @@ def masked(picture: Picture, path: str) -> NDArray:
             f"{path} has shape {marked.shape}, the image {planes}: a mask has the same size."
         )
     fraction = np.count_nonzero(marked) / marked.size
-    if _MOST_MISSING < fraction < 1:  # all is an error
+    if fraction < 1 and (fraction > _MOST_MISSING or _is_thin(~marked)):  # all is an error
         warn(f"{path}: {100 * fraction:.0f} % of the pixels are missing: is the mask inverted?")
     marked = np.broadcast_to(marked, planes)
     if picture.has_channels:
         marked = np.broadcast_to(marked[..., np.newaxis], picture.pixels.shape)
     return picture._replace(pixels=marked).as_stack()
+
+
+def _is_thin(known: NDArray) -> bool:
+    """Whether less than half is known, in thin lines like scratches, and the rest is solid."""
+    window = (1,) * (known.ndim - 2) + (_THIN, _THIN)
+    n_known, n_thick, n_solid = (
+        int(np.count_nonzero(each))
+        for each in (known, minimum_filter(known, window), minimum_filter(~known, window))
+    )
+    n_missing = known.size - n_known
+    return n_known < n_missing < 2 * n_solid and 5 * n_thick < n_known
 
 
 def dead(picture: Picture, known: NDArray) -> NDArray:

@@ -15,12 +15,14 @@ from kappaform.imaging.noise.kinds import (
     Shot,
     Varying,
     check_covariance,
+    check_magnitude,
     check_n_channels,
     in_words,
     shot_in_words,
 )
 
 MOST_TOGETHER = 4  #: channels, those of colour, with one covariance; more are independent
+_LARGEST_FACTOR = 1e140  # whose square is far from the ends of float64
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,6 +154,9 @@ class Correlated(Noise):
     def scaled(self, factor: float) -> Correlated:
         if self.stabiliser is not None:
             return replace(self, stabiliser=self.stabiliser.scaled(factor))
+        if not 1 / _LARGEST_FACTOR <= factor <= _LARGEST_FACTOR:  # variances are beyond float64
+            unit = Varying(np.array([0.0, 1.0]), np.ones(2))
+            return replace(self, stabiliser=unit.scaled(factor))
         covariance, autocovariance = (
             None if each is None else np.asarray(each) * factor**2
             for each in (self.covariance, self.autocovariance)
@@ -225,6 +230,7 @@ def _check_autocovariance(array: Array) -> None:
     centre = array[..., *(n // 2 for n in sides)]
     variances = np.diag(centre) if _has_channels(array) else centre
     largest = np.max(variances)
+    check_magnitude("autocovariance", largest)
     if np.abs(array - mirrored).max() > ROUNDING * largest or np.min(variances) <= 0:
         raise ValueError(
             "autocovariance is not symmetric about its middle, or the middle, which is the "

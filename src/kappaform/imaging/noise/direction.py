@@ -28,6 +28,7 @@ _WIDTH = 0.7  # pixels, of the Gaussian whose derivatives are the gradients
 _SMOOTH = 3.0  # of that behind which the image is subtracted before
 _SIDE = 16  # of the windows: two blocks of a JPEG
 _STEP = 8  # from window to window
+_MOST_CLIPPED = 0.05  # of the pixels of a window: those without any may be unlike the others
 _NEAR = math.log(2)  # in log energy: about that of the noise alone
 _LEAST_WINDOWS = 16  # whose quartile has a standard error of about 40 %
 _LEAST_SHARE = 0.01  # of the windows, the nearest ones, if fewer are that near
@@ -37,7 +38,7 @@ _SIMULATED = 256  # pixels of a side
 def directedness(slabs: list[tuple[Array, Array]], spectrum: Callable[[Array], Array]) -> float:
     """How much more direction there is than in noise, where there is as much energy as it has.
 
-    Each slab is brightness and where it is clipped; windows with such a pixel do not count. The
+    Each slab is brightness and where it is clipped; windows with many such pixels do not count. The
     spectrum is the variance of an orthonormal cosine over its radial frequency (1: one half of the
     sampling rate along an axis). 1 if fewer than 16 windows are left.
     """
@@ -66,7 +67,7 @@ def _windows(slab: Array, clipped: Array | None = None) -> Array:
     energies = means(down**2 + across**2)
     kept = energies > 1e-9 * max(float(energies.max()), 1e-300)  # rounding of running sums
     if clipped is not None:
-        kept &= means(clipped.astype(np.float64)) < 0.5 / _SIDE**2
+        kept &= means(clipped.astype(np.float64)) < _MOST_CLIPPED
     return np.stack([energies[kept], 2 * np.abs(means(down * across)[kept]) / energies[kept]])
 
 

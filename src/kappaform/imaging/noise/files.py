@@ -28,6 +28,7 @@ _MOST_BYTES = 32 * 2**20  # four channels with patches of 16 x 16 pixels take 20
 _MOST_ROWS = 4096  # of a covariance of all channels: its eigenvalues take a few seconds
 _MOST_AXES = 5
 _LONGEST_TEXT = 1000
+_LARGEST_ISO = 1e9  # cameras have less than 1e7; longer integers are not read
 _KINDS: dict[str, type[Noise]] = {
     "white": White,
     "shot": Shot,
@@ -235,8 +236,8 @@ def _checked_camera(camera: Camera) -> Camera:
     if model is not None and not (isinstance(model, str) and len(model) <= _LONGEST_TEXT):
         raise ValueError(f"camera={model!r:.60}: give the name of a model, or None.")
     is_number = isinstance(iso, int | float | np.number) and not isinstance(iso, bool)
-    if iso is not None and not (is_number and 0 < iso < math.inf):
-        raise ValueError(f"iso={iso!r:.60}: give a positive number, or None.")
+    if iso is not None and not (is_number and 0 < iso <= _LARGEST_ISO):
+        raise ValueError(f"iso={iso!r:.60}: give a positive number up to 1e9, or None.")
     try:
         # NumPy also reads lists of types, as Python.
         is_simple = re.fullmatch(r"[<>=|]?(u?int|float|[uif])\d*", str(dtype))

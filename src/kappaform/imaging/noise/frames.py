@@ -96,21 +96,39 @@ def measure_noise(
         raise ValueError("images is empty: give at least one image.")
     if len({each.shape[-1] for each in (*bright, *black)}) > 1:
         raise ValueError("images have different numbers of channels: measure each kind on its own.")
+    bright, black, exponent = _scaled(bright, black)
     with single_threaded_blas():
-        groups = _groups(bright, frames)
-        if not groups and bright:
-            if black:
-                raise ValueError(
-                    "dark frames are used with a burst or flat frames, and images are neither; say "
-                    "so by frames='burst' or 'flat', or leave out dark."
-                )
-            return _of_any(bright)
-        fields = [field for group in groups for field in _fields(group)]
+        found = _measured(bright, black, frames)
+    # In two steps: 2**exponent may be just beyond the largest number.
+    return found.scaled(math.ldexp(0.5, exponent)).scaled(2.0) if exponent else found
+
+
+def _scaled(bright: list[Array], black: list[Array]) -> tuple[list[Array], list[Array], int]:
+    """Images times 2**-exponent, so that no square overflows or vanishes; integers as they are."""
+    images = [*bright, *black]
+    if any(each.dtype.kind != "f" for each in images):
+        return bright, black, 0
+    largest = max(float(max(each.max(), -each.min())) for each in images)
+    exponent = int(np.frexp(largest)[1])
+    scaled = [np.ldexp(each, -exponent) for each in images]
+    return scaled[: len(bright)], scaled[len(bright) :], exponent
+
+
+def _measured(bright: list[Array], black: list[Array], frames: Frames | None) -> Noise:
+    groups = _groups(bright, frames)
+    if not groups and bright:
         if black:
-            fields += _fields(black)
-        means = [each.mean(axis=(0, 1), dtype=np.float64) for each in black]
-        offset = np.mean(means, axis=0) if black else None
-        return model_of(fields, offset, _in_words(groups, len(bright), len(black)))
+            raise ValueError(
+                "dark frames are used with a burst or flat frames, and images are neither; say "
+                "so by frames='burst' or 'flat', or leave out dark."
+            )
+        return _of_any(bright)
+    fields = [field for group in groups for field in _fields(group)]
+    if black:
+        fields += _fields(black)
+    means = [each.mean(axis=(0, 1), dtype=np.float64) for each in black]
+    offset = np.mean(means, axis=0) if black else None
+    return model_of(fields, offset, _in_words(groups, len(bright), len(black)))
 
 
 def _planes(images: Any, channel_axis: int | None, name: str) -> list[Array]:

@@ -17,6 +17,7 @@ from kappaform.checks import Array, as_real_array, is_number
 from kappaform.imaging.noise import stabilise
 
 ROUNDING = 1e-6  # how far a computed covariance may be from symmetric or positive, relatively
+_LARGEST_COVARIANCE = 1e300  # sums of millions of them are within float64
 _MOST_IN_WORDS = 4  # numbers, one for each colour
 
 
@@ -287,8 +288,16 @@ class Varying(Noise):
             )
         if not (np.isfinite(points).all() and np.isfinite(sizes).all() and sizes.min() > 0):
             raise ValueError("brightness and sigma must be finite, sigma above 0.")
-        if not (np.diff(points, axis=-1) > 0).all():
+        if not (points[..., 1:] > points[..., :-1]).all():
             raise ValueError("brightness must increase from each number to the next.")
+        try:
+            with np.errstate(divide="raise", over="raise", invalid="raise"):
+                ends = self.stabilised(np.atleast_2d(points)[:, [0, -1]].T)
+                is_finite = bool(np.isfinite([ends, self.restored(ends)]).all())
+        except FloatingPointError:
+            is_finite = False
+        if not is_finite:
+            raise ValueError("brightness and sigma exceed what float64 resolves: scale the image.")
 
     def check_channels(self, n_channels: int) -> None:
         check_n_channels("sigma", 1 if np.ndim(self.sigma) == 1 else len(self.sigma), n_channels)
@@ -361,6 +370,15 @@ def _check_numbers(
         raise ValueError(f"{name}={value!r}: give a finite number{rule}, or one for each channel.")
 
 
+def check_magnitude(name: str, largest: float) -> None:
+    """Reject covariances whose sums may overflow."""
+    if largest > _LARGEST_COVARIANCE:
+        raise ValueError(
+            f"{name} has entries of {largest:.3g}: at most {_LARGEST_COVARIANCE:g}; divide the "
+            "image by a number, and the covariance by its square."
+        )
+
+
 def check_covariance(name: str, matrix: Array) -> None:
     """Reject what cannot be a covariance."""
     square = matrix.ndim in (2, 3, 4) and matrix.shape[-1] == matrix.shape[-2]
@@ -373,6 +391,7 @@ def check_covariance(name: str, matrix: Array) -> None:
     if not np.isfinite(whole).all():
         raise ValueError(f"{name} contains NaN or inf.")
     largest = np.abs(whole).max()
+    check_magnitude(name, largest)
     if np.abs(whole - whole.swapaxes(-1, -2)).max() > ROUNDING * largest:
         raise ValueError(f"{name} is not symmetric: entry (i, j) must be entry (j, i).")
     least = np.linalg.eigvalsh(whole).min()

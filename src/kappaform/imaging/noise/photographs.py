@@ -115,16 +115,18 @@ def mixture_noise(samples: list[Sample]) -> tuple[MixtureNoise | None, Evidence]
     judged = _judged(0, samples, scales, coefs)
     if judged is None or judged.spectrum.level < _LEAST_LEVEL * _N_LEVELS:
         return nothing
-    evidence, scale = _evidence(judged), math.ldexp(unit, exponent)
+    scale = math.ldexp(unit, exponent)
     if judged.spectrum.is_magnified or not judged.is_noise:
-        shown = _shown_by_colours(judged, samples, scales, coefs)
+        evidence, shown = _evidence(judged), _shown_by_colours(judged, samples, scales, coefs)
         if shown is None:
             return None, evidence
         words = f"{evidence.evidence}; its colours show noise, and how strong it is"
         return _in_units(shown, scale), evidence._replace(evidence=words)
-    more = _cosine_coefs(samples, scales, _MOST_CLIPPED)
-    assert more is not None  # all of them, and others
+    more, drawn = (_cosine_coefs(samples, scales, most) for most in (_MOST_CLIPPED, 1.0))
+    assert more is not None  # all of `coefs`, and others
+    assert drawn is not None
     brightness, squares, curve = _evened(more, coefs)
+    evidence = _evidence(judged, more.shape[1] / drawn.shape[1])
     spectra = [_raised(brightness)]
     for component in squares[1:]:
         found = fit_spectrum(component)
@@ -187,11 +189,12 @@ def _shown_by_colours(
     return [lowered, *(np.maximum(each, lowered + _LEAST_COLOUR) for each in colours)]
 
 
-def _evidence(judged: Judged) -> Evidence:
+def _evidence(judged: Judged, seen: float = 1.0) -> Evidence:
     """Probability that the kind of noise is right, and the level of correlated noise.
 
     The errors of the model do not average out: what is needed counts as two of their deviations.
-    With less, texture may hide correlated noise.
+    With less, texture may hide correlated noise. Where patches are not seen, because they are
+    clipped, the level is as likely to be right as to be wrong.
     """
     found, gain, needed = judged
     if found.is_magnified:
@@ -205,8 +208,10 @@ def _evidence(judged: Judged) -> Evidence:
     )
     if needed > _LEAST_GAIN:
         words += ", because it has a direction, as texture has"
+    if seen <= 0.995:
+        words += f"; {1 - seen:.0%} of the image is clipped"
     most = 0.5 if _LEAST_GAIN <= gain < needed else 1.0
-    return Evidence(min(of_kind * of_level, most), words)
+    return Evidence(min(of_kind * of_level * (1 + seen) / 2, most), words)
 
 
 def _directedness(

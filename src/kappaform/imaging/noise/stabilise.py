@@ -117,7 +117,8 @@ def _levels_table(points: NDArray, sizes: NDArray) -> tuple[NDArray, NDArray, ND
     steps = np.diff(means) * (1 / levels[1:] + 1 / levels[:-1]) / 2
     stabilised = np.concatenate([[0.0], np.cumsum(steps)])
     stabilised -= stabilised[len(means) // 2]  # small numbers, of many digits
-    slopes = np.gradient(levels, means)
+    exponent = -np.frexp(points[-1] - points[0])[1]  # no product of distances overflows
+    slopes = np.gradient(np.ldexp(levels, exponent), np.ldexp(means, exponent))
     return means, stabilised, np.maximum.accumulate(stabilised - slopes / 2)
 
 
