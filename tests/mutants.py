@@ -1989,6 +1989,13 @@ MUTANTS = [
         ("cli/test_command.py::test_a_full_standard_output_is_not_a_failure_of_the_image",),
     ),
     Mutant(
+        "the search for similar patches is compiled for slices as well",
+        "imaging/cleaning/groups.py",
+        "limits = np.ascontiguousarray(farthest[part, some.which])",
+        "limits = farthest[part, some.which]",
+        (f"{GROUPS}::test_kernels_are_compiled_for_one_layout_of_their_arrays",),
+    ),
+    Mutant(
         "matplotlib is imported where nothing is drawn",
         "cli/denoise.py",
         "draw = partial(_drawn, *shown, mask=hidden)",
