@@ -15,9 +15,6 @@ import kappaform as kf
 from kappaform.engines import engine_for
 from kappaform.learning import StopReason
 
-ESTIMATORS = [kf.ConditionedTransform, kf.OrthonormalTransform, kf.LogDetTransform]
-each_estimator = pytest.mark.parametrize("estimator_class", ESTIMATORS)
-
 STATISTICS = ("gram", "cross", "code_energy", "discarded_energy")  #: sums that a pass returns
 
 

@@ -2066,6 +2066,20 @@ MUTANTS = [
         ("cli/test_command.py::test_a_full_standard_output_is_not_a_failure_of_the_image",),
     ),
     Mutant(
+        "the search for similar patches is compiled for slices as well",
+        "imaging/cleaning/groups.py",
+        "limits = np.ascontiguousarray(farthest[part, some.which])",
+        "limits = farthest[part, some.which]",
+        (f"{GROUPS}::test_kernels_are_compiled_for_one_layout_of_their_arrays",),
+    ),
+    Mutant(
+        "matplotlib is imported where nothing is drawn",
+        "cli/denoise.py",
+        "draw = partial(_drawn, *shown, mask=hidden)",
+        "draw = partial(kf.plots.plot_denoising, *shown, mask=hidden)",
+        ("cli/test_denoise.py::test_without_a_report_nothing_of_plots_is_imported",),
+    ),
+    Mutant(
         "what belongs to a kept result is not checked",
         "cli/denoise.py",
         "check_readable(job.reference)",

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from helpers import ESTIMATORS, each_estimator
+from estimators.kinds import ESTIMATORS, each_estimator
 from sklearn.exceptions import ConvergenceWarning
 
 import kappaform as kf

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -186,6 +187,16 @@ def test_the_report_is_an_image(folder, capsys):
         capsys, "denoise", "a.png", "--report", "r.txt"
     )
     assert not (folder / "a_denoised.png").exists()
+
+
+def test_without_a_report_nothing_of_plots_is_imported(capsys, monkeypatch):
+    """Importing matplotlib takes as long as everything else that starts the command."""
+    monkeypatch.delattr(kf, "plots", raising=False)
+    monkeypatch.setitem(sys.modules, "kappaform.plots", None)  # importing it fails
+    put("a.png", noisy())
+    words = ["denoise", "a.png", "--sigma", 15, "--patch-size", 4, "--overwrite"]
+    assert ended(capsys, *words)[0] == 0
+    assert ended(capsys, *words, "--report", "r.png")[0] != 0
 
 
 def test_json_is_one_document_with_every_number(capsys):

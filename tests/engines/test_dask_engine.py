@@ -9,6 +9,7 @@ import dask.array as da
 import numpy as np
 import pytest
 from dask.delayed import Delayed
+from engines.generated import ROWS, generated_block
 from helpers import STATISTICS, assert_same_bits
 
 import kappaform as kf
@@ -16,8 +17,6 @@ from kappaform.engines import SignalsUnreadable, engine_for
 from kappaform.engines import dask as dask_engine
 from kappaform.engines.engine import PassSums
 from kappaform.linalg import scaled_inverse
-
-ROWS = 3000  # of a block of `generated`
 
 
 @pytest.fixture(scope="module")
@@ -47,10 +46,6 @@ def generated(n_blocks=6, n=16):
     """Signals that any worker can make, and make again."""
     chunks = ((ROWS,) * n_blocks, (n,))
     return da.map_blocks(generated_block, n=n, chunks=chunks, meta=np.empty((0, 0)))
-
-
-def generated_block(block_id, n):
-    return np.random.default_rng(block_id[0]).standard_normal((ROWS, n)).cumsum(axis=1)
 
 
 CHUNKS = {"one": (-1, -1), "even": (500, -1), "uneven": ((1, 700, 2048, 0, 1251), -1)}

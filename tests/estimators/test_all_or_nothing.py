@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import ESTIMATORS, blas_threads, each_estimator
+from estimators.kinds import ESTIMATORS, each_estimator
+from helpers import blas_threads
 from threadpoolctl import threadpool_limits
 
 import kappaform as kf

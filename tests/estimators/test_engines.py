@@ -3,7 +3,8 @@
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import Store, as_dask, as_tensor, each_estimator
+from estimators.kinds import each_estimator
+from helpers import Store, as_dask, as_tensor
 from sklearn.base import clone
 
 import kappaform as kf

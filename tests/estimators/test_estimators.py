@@ -11,7 +11,8 @@ import naive
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import ESTIMATORS, each_estimator, peak_bytes
+from estimators.kinds import ESTIMATORS, each_estimator
+from helpers import peak_bytes
 from scipy import sparse
 from skimage.data import astronaut, camera, coins
 from sklearn import datasets

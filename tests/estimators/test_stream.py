@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import ESTIMATORS, each_estimator
+from estimators.kinds import ESTIMATORS, each_estimator
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 

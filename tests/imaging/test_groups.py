@@ -6,9 +6,11 @@ import naive
 import numpy as np
 import pytest
 from group_cases import CASES, PLANE, ROUNDS, picture, some_covariance
+from numba import types
 
 from kappaform.imaging.cleaning.group_kernels import centre
 from kappaform.imaging.cleaning.groups import Groups, noise_of_groups, refined
+from kappaform.imaging.cleaning.kernels import denoise_groups, nearest
 from kappaform.imaging.progress import Progress
 
 cases = pytest.mark.parametrize(("shape", "search"), CASES.values(), ids=CASES.keys())
@@ -24,6 +26,16 @@ def found_in(image, search):
     groups = Groups(image, search)
     groups.find(image)
     return groups
+
+
+@cases
+def test_kernels_are_compiled_for_one_layout_of_their_arrays(shape, search, rng):
+    """Compiling the search takes seconds: slices must not ask for it once more."""
+    noisy = rng.standard_normal(shape)
+    found_in(noisy, search).denoised(noisy, noisy, noisy, None, 0.5)
+    for kernel in (nearest, denoise_groups):
+        kinds = [kind for signature in kernel.signatures for kind in signature]
+        assert {kind.layout for kind in kinds if isinstance(kind, types.Array)} == {"C"}
 
 
 # --- Finding

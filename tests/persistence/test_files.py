@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import each_estimator
+from estimators.kinds import each_estimator
 from sklearn.exceptions import NotFittedError
 
 import kappaform as kf

@@ -74,12 +74,11 @@ RACES = {
 def test_a_race_resumes_from_a_file_of_any_iteration(race, dtype, signals, tmp_path):
     (method, init), signals = RACES[race], signals.astype(dtype)
     options = {"n_nonzero_coefs": 3, "tol": 0}
-
-    def save(result):
-        kf.save(tmp_path / str(result.n_iter), result)
-
-    whole = kf.learn(signals, method, init=init, max_iter=80, callback=save, **options)
+    states = []
+    whole = kf.learn(signals, method, init=init, max_iter=80, callback=states.append, **options)
     stops = [*range(1, min(whole.n_iter, 80), 15), whole.n_iter - 1, whole.n_iter]
+    for stop in stops:
+        kf.save(tmp_path / str(stop), states[stop - 1])
     n_racing = []
     for stop, later in pairwise(stops):  # at the next stop nothing differs that a file keeps
         loaded = kf.load(tmp_path / str(stop)).result_

@@ -135,13 +135,12 @@ def test_parameters_that_changed_since_are_not_saved(fitted, tmp_path):
 )
 def test_a_union_resumes_from_a_file_of_any_iteration(method, dtype, signals, tmp_path):
     signals, options = signals.astype(dtype), {**OPTIONS, "tol": 0}
-
-    def save(result):
-        kf.save(tmp_path / str(result.n_iter), result)
-
-    whole = kf.learn_union(signals, method, max_iter=60, callback=save, **options)
+    states = []
+    whole = kf.learn_union(signals, method, max_iter=60, callback=states.append, **options)
     n_racing = []
     stops = [*range(1, whole.n_iter, 11), whole.n_iter - 1, whole.n_iter]
+    for stop in stops:
+        kf.save(tmp_path / str(stop), states[stop - 1])
     for stop, later in pairwise(stops):  # at the next stop nothing differs that a file keeps
         loaded = kf.load(tmp_path / str(stop)).result_
         n_racing.append(len(loaded.state.candidates))

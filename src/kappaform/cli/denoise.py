@@ -278,7 +278,7 @@ def _denoised(
         record |= compared(*images, **axes)
     hidden = np.logical_or.reduce(missing) if missing else None
     shown = noisy, replace(details, image=denoised), reference
-    draw = partial(kf.plots.plot_denoising, *shown, mask=hidden)
+    draw = partial(_drawn, *shown, mask=hidden)
     _write(job, picture.with_stack(denoised), arguments, draw)
     return record | ({"report": str(job.report)} if job.report else {})
 
@@ -317,6 +317,11 @@ def _of_movies(found: list[kf.DenoiseResult]) -> kf.DenoiseResult:
         transforms=tuple(matrix for each in found for matrix in each.transforms),
         history=tuple(result for each in found for result in each.history),
     )
+
+
+def _drawn(*images: Any, **options: Any) -> Any:
+    """The report. Without one matplotlib is not imported, which takes as long as all else."""
+    return kf.plots.plot_denoising(*images, **options)
 
 
 def _write(

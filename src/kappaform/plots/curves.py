@@ -21,7 +21,6 @@ from matplotlib.ticker import (
     NullLocator,
 )
 from numpy.typing import NDArray
-from scipy.optimize import isotonic_regression
 
 from kappaform.checks import check_choice
 from kappaform.learning.path import Path
@@ -354,6 +353,8 @@ def _label_ends(axes: Axes, ends: Sequence[float], labels: Sequence[str]) -> Non
 
 def _spread(heights: Sequence[float], gap: float) -> NDArray:
     """Heights in [0, 1], moved as little as possible (least squares) to be `gap` apart."""
+    from scipy.optimize import isotonic_regression
+
     count = len(heights)
     gap = min(gap, 1 / max(1, count - 1))
     order = np.argsort(heights, kind="stable")

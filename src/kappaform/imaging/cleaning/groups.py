@@ -171,9 +171,11 @@ class Groups:
                 for some in columns:
                     first = int(layers[0]), int(rows[part.start]), some.first
                     block = np.empty(members[part, some.which].shape, np.uint16)
+                    # Contiguous, or else the kernel would be compiled once more for slices.
+                    limits = np.ascontiguousarray(farthest[part, some.which])
                     nearest(
                         some.planes, padded.shape, sides, self.search.stride[1], first, some.lane,
-                        shifts, run, farthest[part, some.which], block,
+                        shifts, run, limits, block,
                     )  # fmt: skip
                     members[part, some.which] = block
             self.members[number] = members.reshape(-1, n_members)
@@ -220,6 +222,7 @@ class Groups:
         rounding = n * float(np.finfo(noisy.dtype).eps)
         least = noisy.dtype.type(least_variance(covariance))
         width = grid.patch_shape[2]
+        runs = np.ascontiguousarray(grid.offsets[::width])
         images = [np.append(image, np.zeros(RUN, image.dtype)) for image in (noisy, partial, guide)]
         values, marks = (np.zeros((2, *noisy.shape), noisy.dtype) for _ in range(2))
 
@@ -227,8 +230,8 @@ class Groups:
             parts: Sequence[NDArray], starts: NDArray, members: NDArray, out: NDArray
         ) -> None:
             denoise_groups(
-                *parts, covariance, starts, members, self.layout.steps, grid.offsets[::width],
-                width, fraction, rounding, least, *out,
+                *parts, covariance, starts, members, self.layout.steps, runs, width,
+                fraction, rounding, least, *out,
             )  # fmt: skip
 
         self._add(images, add_groups, noisy.shape, (values, marks), progress)
