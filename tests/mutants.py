@@ -146,6 +146,13 @@ MUTANTS = [
         ("learning/test_updates.py::test_more_rounds_lower_the_error_where_the_bound_is_not_one",),
     ),
     Mutant(
+        "gram matrices of a union have the precision of its signals",
+        "engines/union.py",
+        'blocks.buffer(run, "partials", 2 * blocks.padded(n), np.dtype(np.float64))',
+        'blocks.buffer(run, "partials", 2 * blocks.padded(n), run.dtype)',
+        (f"{UNION_PASS}::test_gram_matrices_of_float32_signals_have_the_precision_of_float64",),
+    ),
+    Mutant(
         "rows that are gathered last count twice",
         "engines/union_kernels.py",
         "n_rows = min(GATHERED, ends[k] - first)",
@@ -277,9 +284,23 @@ MUTANTS = [
     Mutant(
         "a loss that rose counts as converged",
         "learning/race.py",
-        "StopReason.TOLERANCE if is_within_tol else StopReason.ROSE",
+        "StopReason.TOLERANCE if is_within_tol else problem.why_rejected(old, record)",
         "StopReason.TOLERANCE",
         (f"{OWN}::test_a_monotone_method_stops_where_its_loss_rises",),
+    ),
+    Mutant(
+        "rounding is thought to explain less than it does where coefficients cancel",
+        "learning/race.py",
+        "cancelled = float(norm) * (signals / (old.records[-1].coef_norm or 1.0))",
+        "cancelled = 1.0",
+        (f"{OWN}::test_rounding_explains_a_rise_where_coefficients_cancel",),
+    ),
+    Mutant(
+        "rounding is thought to explain any rise",
+        "learning/race.py",
+        "return StopReason.ROUNDING if is_rounding else StopReason.ROSE",
+        "return StopReason.ROUNDING",
+        (f"{OWN}::test_rounding_explains_a_rise_where_coefficients_cancel",),
     ),
     Mutant(
         "signals in another unit are taken for the same",
