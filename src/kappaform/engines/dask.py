@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from copy import deepcopy
 from functools import partial, reduce
 from operator import add
@@ -96,16 +96,11 @@ class DaskEngine(Engine):
         return self._total(unions.pass_over, n_nonzero, *arguments, **options)
 
     def _energy_sums(
-        self, transform: ScaledTransform, inverse: Inverse, n_nonzero: Sparsity, refit: Refit | None
+        self, transform: ScaledTransform | Union, inverse: Any, n_nonzero: Sparsity, refit: Any
     ) -> ScaledSums:
         arguments = _sent(transform), _sent(inverse), _sent(refit)
-        return self._total(blocks.energies, n_nonzero, *arguments)
-
-    def _union_energy_sums(
-        self, union: Union, inverses: Sequence[Inverse], n_nonzero: Sparsity, refits: Refits
-    ) -> ScaledSums:
-        arguments = _sent(union), _sent(inverses), _sent(refits)
-        return self._total(unions.energies, n_nonzero, *arguments)
+        function = unions.energies if isinstance(transform, Union) else blocks.energies
+        return self._total(function, n_nonzero, *arguments)
 
     def _total(
         self, function: Callable[..., Any], n_nonzero: Sparsity, *arguments: Any, **options: Any

@@ -290,7 +290,7 @@ class Engine(ABC):
         self, union: Union, inverses: Sequence[Inverse], n_nonzero: Sparsity, refits: Refits
     ) -> Energies:
         """`energies`, of each signal with the transform that it is assigned to."""
-        total = self._union_energy_sums(union, inverses, n_nonzero, refits)
+        total = self._energy_sums(union, inverses, n_nonzero, refits)
         scaled = scaled_transform(np.concatenate(union.transforms), self.dtype)
         return self._energies(total, scaled.exponent)
 
@@ -350,16 +350,13 @@ class Engine(ABC):
 
     @abstractmethod
     def _energy_sums(
-        self, transform: ScaledTransform, inverse: Inverse, n_nonzero: Sparsity, refit: Refit | None
+        self, transform: ScaledTransform | Union, inverse: Any, n_nonzero: Sparsity, refit: Any
     ) -> ScaledSums:
-        """‖Y‖², ‖X‖², ‖Z − X‖² and ‖Y − X W⁻ᵀ‖². Rejects signals that are not finite."""
+        """‖Y‖², ‖X‖², ‖Z − X‖² and ‖Y − X W⁻ᵀ‖². Rejects signals that are not finite.
+
+        For a union, with the inverses and refits of all transforms: each signal with its own.
+        """
 
     @abstractmethod
     def _union_sums(self, union: Union, n_nonzero: Sparsity) -> UnionSums:
         """Sums of the scaled signals with the scaled transforms."""
-
-    @abstractmethod
-    def _union_energy_sums(
-        self, union: Union, inverses: Sequence[Inverse], n_nonzero: Sparsity, refits: Refits
-    ) -> ScaledSums:
-        """Those of `_energy_sums`, each signal with its transform."""

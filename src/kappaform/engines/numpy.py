@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial, reduce
 from operator import add
 from typing import Any, TypeVar
@@ -121,14 +121,10 @@ class NumpyEngine(Engine):
         return reduce(add, self._mapped(unions.pass_over, n_nonzero, *arguments, **how))
 
     def _energy_sums(
-        self, transform: ScaledTransform, inverse: Inverse, n_nonzero: Sparsity, refit: Refit | None
+        self, transform: ScaledTransform | Union, inverse: Any, n_nonzero: Sparsity, refit: Any
     ) -> ScaledSums:
-        return reduce(add, self._mapped(blocks.energies, n_nonzero, transform, inverse, refit))
-
-    def _union_energy_sums(
-        self, union: Union, inverses: Sequence[Inverse], n_nonzero: Sparsity, refits: Refits
-    ) -> ScaledSums:
-        return reduce(add, self._mapped(unions.energies, n_nonzero, union, inverses, refits))
+        function = unions.energies if isinstance(transform, Union) else blocks.energies
+        return reduce(add, self._mapped(function, n_nonzero, transform, inverse, refit))
 
     def _thresholds(self, n_transforms: int) -> Array:
         """The magnitude that separated each row in the last pass: the guess of the next one.

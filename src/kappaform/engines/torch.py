@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -189,25 +189,22 @@ class TorchEngine(Engine):
             wanted = sparsity if len(sparsity) == 1 else sparsity[rows]
             yield rows, block, competition(block, matrices, union.weights, wanted, most)
 
-    def _union_energy_sums(
-        self, union: Union, inverses: Sequence[Inverse], n_nonzero: Sparsity, refits: Refits
-    ) -> ScaledSums:
-        total, numbers = ScaledSums(np.zeros(4), self.dtype), self.assign(union, n_nonzero)
-        for number, transform in enumerate(scaled_union(union, self.dtype).transforms):
-            part, wanted = self._part(numbers, number, n_nonzero)
-            if part is not None:
-                how = inverses[number], wanted, refits[number]
-                total = total + part._energy_sums(transform, *how)
-        return total
-
     def _energy_sums(
-        self, transform: ScaledTransform, inverse: Inverse, n_nonzero: Sparsity, refit: Refit | None
+        self, transform: ScaledTransform | Union, inverse: Any, n_nonzero: Sparsity, refit: Any
     ) -> ScaledSums:
         import torch
 
+        total = ScaledSums(np.zeros(4), self.dtype)
+        if isinstance(transform, Union):
+            numbers = self.assign(transform, n_nonzero)
+            for number, each in enumerate(scaled_union(transform, self.dtype).transforms):
+                part, wanted = self._part(numbers, number, n_nonzero)
+                if part is not None:
+                    total = total + part._energy_sums(each, inverse[number], wanted, refit[number])
+            return total
         matrix, inverse_exponent = inverse
         back = self._on_device(np.ldexp(matrix, -(transform.exponent + inverse_exponent)))
-        total, sparsity = ScaledSums(np.zeros(4), self.dtype), self._sparsity(n_nonzero)
+        sparsity = self._sparsity(n_nonzero)
         for rows, block, coefs, codes, peak, exponent in self._coded(transform, sparsity):
             signals, exact = block.double(), codes.double()
             best = exact
