@@ -51,15 +51,6 @@ def test_sums_of_more_signals_than_are_gathered_agree_with_their_definition(dtyp
     check_close(engine_for(signals).run_union_pass(union, 3), expected, TOLERANCE[dtype])
 
 
-def test_gram_matrices_of_float32_signals_have_the_precision_of_float64(rng):
-    signals, union = problem(rng, 800, 20, 2, "float32")
-    engine = engine_for(signals)
-    numbers = engine.assign(union, 3)
-    for number, part in enumerate(engine.run_union_pass(union, 3)):
-        mine = signals[numbers == number].astype(float)
-        np.testing.assert_allclose(part.gram, mine.T @ mine, rtol=1e-12)
-
-
 def test_of_equal_scores_the_first_transform_wins(rng):
     signals, union = problem(rng)
     same = Union(np.stack([union.transforms[0]] * 3), union.weights)

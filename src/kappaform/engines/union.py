@@ -103,9 +103,8 @@ def pass_over(run: Run, given: Union, exponent: int, thresholds: Array) -> Union
     """
     n, union = run.n_features, scaled_union(given, run.dtype)
     total = UnionSums.empty(union, n)
-    # In float64: with the gram matrix of a part, an update squares the condition number.
-    gathered = blocks.buffer(run, "gathered", GATHERED, np.dtype(np.float64))
-    partials = blocks.buffer(run, "partials", 2 * blocks.padded(n), np.dtype(np.float64))
+    gathered = blocks.buffer(run, "gathered", GATHERED, run.dtype)
+    partials = blocks.buffer(run, "partials", 2 * blocks.padded(n), run.dtype)
     partials = partials.reshape(2, -1, blocks.padded(n))
     for rows, block in run.blocks:
         signals = blocks.scaled_rows(block, exponent, run.dtype, run)

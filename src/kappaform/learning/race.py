@@ -220,10 +220,12 @@ class Problem:
     def why_rejected(self, old: Candidate, new: Record) -> StopReason:
         """Whether coefficients that cancel explain a rise (docs/mathematics.md, section 8)."""
         signals = math.ldexp(math.sqrt(np.trace(self.engine.gram)), -self.engine.exponent)
-        norm = np.linalg.norm(as_matrix(old.transform), axis=(-2, -1)).max()
-        cancelled = float(norm) * (signals / (old.records[-1].coef_norm or 1.0))
+        norm = np.atleast_1d(np.linalg.norm(as_matrix(old.transform), axis=(-2, -1)))
+        cancelled = float(norm.max()) * (signals / (old.records[-1].coef_norm or 1.0))
         n_terms, eps = self.engine.n_features + FLUSH_ROWS, np.finfo(self.engine.dtype).eps
-        is_rounding = self._rise(old.records[-1], new) <= 2 * math.sqrt(n_terms) * eps * cancelled
+        factor = 2 + cancelled * (norm.size > 1)  # gram matrices of parts are rounded, too
+        rounding = factor * math.sqrt(n_terms) * eps * cancelled
+        is_rounding = self._rise(old.records[-1], new) <= rounding
         return StopReason.ROUNDING if is_rounding else StopReason.ROSE
 
     def _rise(self, old: Record, new: Record) -> float:
