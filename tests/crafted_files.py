@@ -2,6 +2,7 @@
 
 import json
 import tracemalloc
+from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -53,6 +54,61 @@ def places_in(header, where=()):
         yield where, name
         if isinstance(value, dict | list):
             yield from places_in(value, (*where, name))
+
+
+def changed(header, *where, value):
+    """A header with another value at a place."""
+    header = deepcopy(header)
+    inner = header
+    for each in where[:-1]:
+        inner = inner[each]
+    inner[where[-1]] = value
+    return header
+
+
+def is_refused(path, assert_usable):
+    """Whether a file is rejected at once, with its name; if not, what it gives can be used."""
+    try:
+        loaded = kf.load(path)
+    except ValueError as error:
+        told = str(error)
+    else:
+        assert_usable(loaded)
+        return False
+    assert str(path) in told
+    assert "damaged" in told or "upgrade" in told
+    return True
+
+
+def check_junk_in_headers(path, assert_usable, step=2):
+    """Junk anywhere in a header is refused or harmless; each place sees every `step`-th kind."""
+    header, arrays = entries_of(path)
+    rejected = []
+    for number, (where, name) in enumerate(places_in(header)):
+        for junk in JUNK[number % step :: step]:
+            write(path, changed(header, *where, name, value=junk), arrays)
+            rejected.append(is_refused(path, assert_usable))
+    assert np.mean(rejected) > 0.5
+
+
+def check_junk_in_arrays(path, assert_usable, rng, but=()):
+    """Other arrays in place of one are refused or harmless; not those whose names end with `but`.
+
+    Arrays of later candidates are checked like those of the first.
+    """
+    header, arrays = entries_of(path)
+    rejected, names = [], [name for name in arrays if not name.endswith(but)]
+    assert {"transform", "records"} <= set(names)
+    for name in names:
+        array = arrays[name]
+        others = [factor * array for factor in (-1, 1e300, 1e-300, 2)]
+        others += [array.T, array[:1], array.ravel()]
+        others += [np.full_like(array, value) for value in (0, 1, -1, np.nan, np.inf, 1e308)]
+        others += [rng.standard_normal(array.shape), array.astype(">f8"), array.astype(complex)]
+        for other in others:
+            write(path, header, arrays | {name: other})
+            rejected.append(is_refused(path, assert_usable))
+    assert np.mean(rejected) > 0.5
 
 
 def peak_of_refused_load(path):

@@ -99,7 +99,8 @@ def readings(engine: Any) -> Iterator[Callable[[], Any]]:
 def check_descent(result: kf.LearnResult, signals: np.ndarray, rounding: float = 1e-12) -> None:
     """No iteration of a monotone method raised its loss by more than rounding.
 
-    A step that would have done so is dropped before it is recorded, and ends learning as ROSE.
+    A step that would have done so is dropped before it is recorded, and ends learning: as ROUNDING
+    if the coefficients are rounded that much, else as ROSE.
     """
     assert result.stop_reason is not StopReason.ROSE, "a step that raised the loss was dropped"
     method, loss = getattr(result.method, "method", result.method), result.loss

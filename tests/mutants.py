@@ -277,9 +277,23 @@ MUTANTS = [
     Mutant(
         "a loss that rose counts as converged",
         "learning/race.py",
-        "StopReason.TOLERANCE if is_within_tol else StopReason.ROSE",
+        "StopReason.TOLERANCE if is_within_tol else problem.why_rejected(old, record)",
         "StopReason.TOLERANCE",
         (f"{OWN}::test_a_monotone_method_stops_where_its_loss_rises",),
+    ),
+    Mutant(
+        "rounding is thought to explain less than it does where coefficients cancel",
+        "learning/race.py",
+        "cancelled = float(norm.max()) * (signals / (old.records[-1].coef_norm or 1.0))",
+        "cancelled = 1.0",
+        (f"{OWN}::test_rounding_explains_a_rise_where_coefficients_cancel",),
+    ),
+    Mutant(
+        "rounding is thought to explain any rise",
+        "learning/race.py",
+        "return StopReason.ROUNDING if is_rounding else StopReason.ROSE",
+        "return StopReason.ROUNDING",
+        (f"{OWN}::test_rounding_explains_a_rise_where_coefficients_cancel",),
     ),
     Mutant(
         "signals in another unit are taken for the same",

@@ -39,7 +39,8 @@ def unions(rng: np.random.Generator, facts: Facts) -> None:
     """Bound and norm of every transform hold at every iteration, and the loss never rises.
 
     Resuming, from memory or from a file, gives the same bits, so do threads, and one transform
-    gives those of `learn`. Signals on disk are learned from as those in memory.
+    gives those of `learn`. Signals on disk are learned from as those in memory, and those on Dask
+    have the same errors.
     """
     signals, method, options = draw_union(rng, facts)
     facts["dtype"] = dtype = str(rng.choice(["float32", "float64"]))
@@ -56,6 +57,7 @@ def unions(rng: np.random.Generator, facts: Facts) -> None:
         for resumed in (pickle.loads(pickle.dumps(part)), _from_file(part)):
             more = {"max_iter": options["max_iter"] - stop, "init": resumed}
             same(whole, kf.learn_union(signals, method, **options | more))
+    _check_on_dask(signals, method, options | {"max_iter": 3}, whole, rng, facts)
     if options["n_transforms"] == 1:
         alike = {name: options[name] for name in ("n_nonzero_coefs", "max_iter", "tol")}
         one = kf.learn(signals, method, **alike)
@@ -136,8 +138,6 @@ def streams(rng: np.random.Generator, facts: Facts) -> None:
 
 def stores(rng: np.random.Generator, facts: Facts) -> None:
     """Wherever signals lie, and however many threads there are, the same is learned from them."""
-    import dask.array as da
-
     signals, method, options = draw_problem(rng, facts)
     facts["dtype"] = dtype = str(rng.choice(["float32", "float64"]))
     signals = signals.astype(dtype)
@@ -146,15 +146,32 @@ def stores(rng: np.random.Generator, facts: Facts) -> None:
     with _threads(int(rng.integers(1, 5))):
         same(whole, kf.learn(Store(signals), method, **options))
         same(whole, kf.learn(np.asfortranarray(signals), method, **options))
+    _check_on_dask(signals, method, options, whole, rng, facts)
+
+
+def _check_on_dask(
+    signals: np.ndarray,
+    method: Any,
+    options: dict[str, Any],
+    result: Any,
+    rng: np.random.Generator,
+    facts: Facts,
+) -> None:
+    """Signals on Dask have the errors of those in memory, and are learned from."""
+    import dask.array as da
+
     facts["rows"] = rows = int(rng.integers(1, len(signals) + 1))
     blocks = da.from_array(signals, chunks=(rows, signals.shape[1]))
     found, expected = (
-        np.array(kf.evaluate(each, whole, options["n_nonzero_coefs"])) for each in (blocks, signals)
+        np.array(kf.evaluate(each, result, options["n_nonzero_coefs"]))
+        for each in (blocks, signals)
     )
-    coef_norm = np.linalg.norm(signals.astype(np.float64) @ whole.transform.T) or 1.0
+    coefs = signals.astype(np.float64) @ np.swapaxes(result.transform, -1, -2)
+    coef_norm = np.linalg.norm(coefs, axis=(-2, -1)).max() or 1.0
     units = np.array([coef_norm, 1, 1])  # of the absolute error, which may be rounding alone
     np.testing.assert_allclose(found / units, expected / units, rtol=1e-5, atol=1e-6)
-    check_result(kf.learn(blocks, method, **options))
+    learn = kf.learn if result.transform.ndim == 2 else kf.learn_union
+    check_result(learn(blocks, method, **options))
 
 
 @contextlib.contextmanager

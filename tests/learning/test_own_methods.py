@@ -11,7 +11,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import kappaform as kf
 from kappaform.engines import engine_for
 from kappaform.learning.race import Momentum
-from kappaform.linalg import polar
+from kappaform.linalg import dct_basis, polar
 
 N_FEATURES = 12
 
@@ -390,6 +390,25 @@ def test_a_monotone_method_stops_where_its_loss_rises(signals):
     assert result.loss.tolist() == [5.0, 4.0, 3.0]
     assert result.stop_reason.name == "ROSE"
     assert not result.converged
+
+
+@pytest.mark.parametrize(("largest", "reason"), [(1.0, "ROSE"), (1e4, "ROUNDING")])
+def test_rounding_explains_a_rise_where_coefficients_cancel(largest, reason, signals):
+    class Rising(kf.Method):
+        monotone = True
+
+        def update(self, _statistics, transform):
+            return transform
+
+        def loss(self, _statistics, _transform):
+            return next(losses)
+
+    losses = iter([5e6, 4e6, 4e6 * (1 + 1e-4)])  # larger than the coefficients: their scale
+    centred = (signals - signals.mean(axis=1, keepdims=True)).astype(np.float32)
+    stretched = np.diag([largest, *np.ones(N_FEATURES - 1)]) @ dct_basis(N_FEATURES)
+    result = kf.learn(centred, Rising(), n_nonzero_coefs=3, tol=0, init=stretched)
+    assert len(result.loss) == 2  # the step was dropped
+    assert result.stop_reason.name == reason
 
 
 def test_a_rise_within_the_tolerance_is_no_reason_to_doubt(signals):

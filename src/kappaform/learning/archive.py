@@ -38,10 +38,10 @@ from kappaform.learning.archived_method import (
     n_members,
     single,
 )
-from kappaform.learning.members import Members, UnionStatistics
+from kappaform.learning.members import Members, UnionStatistics, no_statistics
 from kappaform.learning.method import Method
 from kappaform.learning.methods import SINGLE_SLACK, Conditioned, Orthonormal
-from kappaform.learning.race import LARGEST_FACTOR, Candidate, Momentum, Race, no_statistics
+from kappaform.learning.race import LARGEST_FACTOR, Candidate, Momentum, Race
 from kappaform.learning.result import LearnResult, Record, StopReason
 from kappaform.learning.stream import Stream, as_stream
 from kappaform.learning.union import UnionOf
@@ -52,7 +52,7 @@ _NEVER_NEGATIVE = (Conditioned, Orthonormal)  # methods whose loss is an error
 _FACTORS = ("left", "spectrum", "right")
 _COUNTS = ("n_signals", "n_updates", "n_iter", "n_passes")  # of a stream
 _ENERGIES = ("code_energy", "discarded_energy")  # of a candidate in a stream
-_CONVERGED = (None, StopReason.TOLERANCE.name, StopReason.ROSE.name)
+_CONVERGED = (None, "TOLERANCE", "ROUNDING", "ROSE")
 
 Arrays = dict[str, NDArray]
 

@@ -91,3 +91,10 @@ class UnionStatistics:
 
     def decay(self, factor: float) -> UnionStatistics:
         return UnionStatistics(tuple(part.decay(factor) for part in self.parts))
+
+
+def no_statistics(transform: Any) -> Any:
+    """Statistics of no signals."""
+    matrix = as_matrix(transform)
+    nothing = Statistics.empty(matrix.shape[-1])
+    return nothing if matrix.ndim == 2 else UnionStatistics((nothing,) * len(matrix))

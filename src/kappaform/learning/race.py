@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.engines import Engine, Statistics
+from kappaform.engines import Engine
+from kappaform.engines.kernels import FLUSH_ROWS
 from kappaform.learning.members import Members, UnionStatistics
 from kappaform.learning.method import Method, Updater, same_method
 from kappaform.learning.result import LearningInterrupted, LearnResult, Record, StopReason
@@ -213,12 +214,23 @@ class Problem:
         return transform, statistics
 
     def rises(self, old: Record, new: Record) -> bool:
-        """Whether the loss of a monotone method rose by more than rounding explains."""
-        if not self.method.monotone:
-            return False
+        """Whether the loss of a monotone method rose by more than rounding usually explains."""
+        return self.method.monotone and self._rise(old, new) > LOSS_ROUNDING[self.engine.dtype]
+
+    def why_rejected(self, old: Candidate, new: Record) -> StopReason:
+        """Whether coefficients that cancel explain a rise (docs/mathematics.md, section 8)."""
+        signals = math.ldexp(math.sqrt(np.trace(self.engine.gram)), -self.engine.exponent)
+        norm = np.atleast_1d(np.linalg.norm(as_matrix(old.transform), axis=(-2, -1)))
+        cancelled = float(norm.max()) * (signals / (old.records[-1].coef_norm or 1.0))
+        n_terms, eps = self.engine.n_features + FLUSH_ROWS, np.finfo(self.engine.dtype).eps
+        factor = 2 + cancelled * (norm.size > 1)  # gram matrices of parts are rounded, too
+        rounding = factor * math.sqrt(n_terms) * eps * cancelled
+        is_rounding = self._rise(old.records[-1], new) <= rounding
+        return StopReason.ROUNDING if is_rounding else StopReason.ROSE
+
+    def _rise(self, old: Record, new: Record) -> float:
         power, scale = self.method.loss_power, self.method.loss_scale(old) or 1.0
-        rise = (new.loss / scale) ** power - (old.loss / scale) ** power
-        return rise > LOSS_ROUNDING[self.engine.dtype]
+        return float((new.loss / scale) ** power - (old.loss / scale) ** power)
 
     def is_exact(self, record: Record) -> bool:
         """Whether nothing but rounding is left of the error."""
@@ -239,13 +251,6 @@ def pass_with(engine: Engine, transform: Any, n_nonzero: int | NDArray) -> Any:
     if isinstance(transform, Members):
         return transform.run_pass(engine, n_nonzero)
     return engine.run_pass(as_matrix(transform), n_nonzero)
-
-
-def no_statistics(transform: Any) -> Any:
-    """Statistics of no signals."""
-    matrix = as_matrix(transform)
-    nothing = Statistics.empty(matrix.shape[-1])
-    return nothing if matrix.ndim == 2 else UnionStatistics((nothing,) * len(matrix))
 
 
 def errors_of(method: Method, transform: Any, now: Any, before: Any = None) -> Record:
@@ -299,7 +304,7 @@ def step(race: Race, problem: Problem) -> Race:
         if extrapolated:
             new = replace(new, momentum=old.momentum.stopped(), converged=None)
         else:
-            reason = StopReason.TOLERANCE if is_within_tol else StopReason.ROSE
+            reason = StopReason.TOLERANCE if is_within_tol else problem.why_rejected(old, record)
             new = replace(new, explore=None, converged=reason if old.steps is None else None)
     race = _with_candidate(race, old, new, problem, n_iter=n_iter, turn=race.turn + 1)
     return with_statistics(_after_step(race), problem) if race.races else race

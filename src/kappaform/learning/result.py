@@ -28,9 +28,13 @@ class StopReason(Enum):
     CALLBACK = "the callback asked to stop"
     INTERRUPTED = "learning was interrupted"
     EXACT = "the codes are exact: nothing but rounding is left of the error"
+    ROUNDING = (
+        "rounding hides what is left to gain: the loss would have risen by more than tol, so the "
+        "last step was rejected"
+    )
     ROSE = (
-        "the loss would have risen by more than tol, so the last step was rejected: the update of "
-        "a custom method is not monotone, or rounding hides what is left to gain"
+        "the loss would have risen by more than tol and by more than rounding explains, so the "
+        "last step was rejected: the update of a custom method is not monotone"
     )
     STREAM_END = "the stream ended: whether another batch would change much is unknown"
     RUNNING = "learning is in progress"

@@ -20,6 +20,7 @@ from kappaform.learning.learn import (
     warn_of_bound,
     warn_of_empty_codes,
 )
+from kappaform.learning.members import no_statistics
 from kappaform.learning.method import Method
 from kappaform.learning.race import (
     EXPLORING_STEPS,
@@ -29,7 +30,6 @@ from kappaform.learning.race import (
     Race,
     error_with_codes,
     errors_of,
-    no_statistics,
     pass_with,
     result_of,
     resumable,
