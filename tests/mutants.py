@@ -1588,6 +1588,27 @@ MUTANTS = [
         (f"{GROUPS}::test_all_rounds_are_those_of_the_rule",),
     ),
     Mutant(
+        "a search trusts the members of groups that were not found",
+        "imaging/cleaning/groups.py",
+        "seen = wanted & self.found & enough",
+        "seen = wanted & enough",
+        (f"{GROUPS}::test_groups_about_holes_are_the_same_whatever_was_found_before",),
+    ),
+    Mutant(
+        "a search trusts fewer members than it looks for",
+        "imaging/cleaning/groups.py",
+        "members[0].shape[1] >= n_members",
+        "members[0].shape[1] >= 0",
+        (f"{GROUPS}::test_groups_about_holes_are_the_same_whatever_was_found_before",),
+    ),
+    Mutant(
+        "only the holes of the last component count in a search",
+        "imaging/cleaning/groups.py",
+        "return np.any(numbers, axis=0)",
+        "return numbers[-1] > 0",
+        (f"{GROUPS}::test_groups_about_holes_are_the_same_whatever_was_found_before",),
+    ),
+    Mutant(
         "nothing around a patch is compared",
         "imaging/cleaning/groups.py",
         "context = tuple(search.context if side > 1 else 0 for side in search.patch_shape)",

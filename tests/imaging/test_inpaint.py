@@ -151,9 +151,9 @@ def test_last_rounds_are_repeated_if_a_trial_does_no_harm(
     """Smaller and larger patches in turn: a trial without the held-out pixels, then the last."""
     sides, one_round = [], fill_rounds._one_round
 
-    def spy(images, given, known, deviation, search, *rest):
-        sides.append(search.patch_shape[1])
-        return one_round(images, given, known, deviation, search, *rest)
+    def spy(images, given, known, deviation, groups, *rest):
+        sides.append(groups.search.patch_shape[1])
+        return one_round(images, given, known, deviation, groups, *rest)
 
     monkeypatch.setattr(fill_rounds, "_one_round", spy)
     monkeypatch.setattr(fill_rounds, "MOST_LOSS", most_loss)

@@ -105,10 +105,9 @@ class Plan(NamedTuple):
         tried = careful and bool(last)
         return cls(search(), FIRST_ERROR * error, factor, least, most, last, tried, joint)
 
-    def groups_in(self, number: int) -> Search:
-        """Groups in a round: ever smaller ones, from 0 on."""
-        n_members = max(LEAST_MEMBERS, round(MEMBERS * FEWER**number))
-        return self.search._replace(n_members=n_members)
+    def members_in(self, number: int) -> int:
+        """Of a group in a round, from 0 on: ever fewer."""
+        return max(LEAST_MEMBERS, round(self.search.n_members * FEWER**number))
 
 
 def search_of(
