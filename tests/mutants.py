@@ -1780,6 +1780,13 @@ MUTANTS = [
         (f"{INPAINT}::test_the_error_of_a_first_guess_is_that_of_pixels_left_out_in_turn",),
     ),
     Mutant(
+        "as many pixels are held out where few are missing",
+        "imaging/cleaning/holes.py",
+        "fraction = min(HELD_OUT, HELD_OUT_OF_MISSING * n_missing / number)",
+        "fraction = HELD_OUT",
+        (f"{INPAINT}::test_where_few_pixels_are_missing_few_are_held_out",),
+    ),
+    Mutant(
         "held-out pixels are in the first guess",
         "imaging/cleaning/first_guess.py",
         "used = known & ~held",
