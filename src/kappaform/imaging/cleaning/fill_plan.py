@@ -28,10 +28,11 @@ _EFFORTS: dict[Quality, Effort] = {
     "best": Effort(fall=0.6, overlap=3),
 }
 _FALL_BY_DENSITY = 0.35  # the more is missing around a hole, the slower the error may decrease
-# Assumed in the first round, over the measured error of the first guess. Where few pixels are
-# missing, most of a patch is known, and half of it gained 0.017 dB inside the holes of 14 images
-# (2 % missing, -0.006 to 0.11 dB) in a round less; a quarter of it lost up to 0.05 dB.
-_FIRST_ERROR, _FIRST_OF_SPARSE = 1.2, 0.6
+# Assumed in the first round, over the measured error of the first guess. Where holes are single
+# pixels (less than this is missing around them), most of a patch is known, and half of it gained
+# 0.017 dB inside the holes of 14 images (2 % missing, -0.006 to 0.11 dB) in a round less; a quarter
+# of it lost up to 0.05 dB, half of it around text (0.3) 0.01 dB.
+_FIRST_ERROR, _FIRST_OF_SINGLE, _SINGLE = 1.2, 0.6, 0.15
 _LEAST_ERROR = 1 / 40  # over the same: the last round at the latest
 LAST_ERROR = 2.0  # assumed in the last rounds, over that of the best round
 LEAST_GAIN = 2e-3  # by which a round reduces the squared error of held-out pixels: 0.01 dB
@@ -102,7 +103,7 @@ class Plan(NamedTuple):
             members = _LAST_MEMBERS if careful else LEAST_MEMBERS
             two = (search(more, denser=int(careful)) for more in _LAST_SIDES)
             last = tuple(each._replace(n_members=members) for each in two)
-        first = _FIRST_ERROR if level > 0 else _FIRST_OF_SPARSE
+        first = _FIRST_ERROR if density > _SINGLE else _FIRST_OF_SINGLE
         factor = min(effort.fall + _FALL_BY_DENSITY * density, 0.9)
         least, most = (
             1 + math.ceil(math.log(end) / math.log(factor))
