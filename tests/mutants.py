@@ -1655,6 +1655,27 @@ MUTANTS = [
         (f"{GROUPS}::test_an_estimate_is_released_when_there_is_a_better_one",),
     ),
     Mutant(
+        "a search trusts the members of groups that were not found",
+        "imaging/cleaning/groups.py",
+        "seen = wanted & self.found & enough",
+        "seen = wanted & enough",
+        (f"{GROUPS}::test_groups_about_holes_are_the_same_whatever_was_found_before",),
+    ),
+    Mutant(
+        "a search trusts fewer members than it looks for",
+        "imaging/cleaning/groups.py",
+        "members[0].shape[1] >= n_members",
+        "members[0].shape[1] >= 0",
+        (f"{GROUPS}::test_groups_about_holes_are_the_same_whatever_was_found_before",),
+    ),
+    Mutant(
+        "only the holes of the last component count in a search",
+        "imaging/cleaning/groups.py",
+        "return np.any(numbers, axis=0)",
+        "return numbers[-1] > 0",
+        (f"{GROUPS}::test_groups_about_holes_are_the_same_whatever_was_found_before",),
+    ),
+    Mutant(
         "nothing around a patch is compared",
         "imaging/cleaning/groups.py",
         "context = tuple(search.context if side > 1 else 0 for side in search.patch_shape)",
@@ -1824,6 +1845,13 @@ MUTANTS = [
         "(sums[counted] - own * values[counted]) / others[counted]",
         "sums[counted] / totals[counted]",
         (f"{INPAINT}::test_the_error_of_a_first_guess_is_that_of_pixels_left_out_in_turn",),
+    ),
+    Mutant(
+        "as many pixels are held out where few are missing",
+        "imaging/cleaning/holes.py",
+        "fraction = min(HELD_OUT, HELD_OUT_OF_MISSING * n_missing / number)",
+        "fraction = HELD_OUT",
+        (f"{INPAINT}::test_where_few_pixels_are_missing_few_are_held_out",),
     ),
     Mutant(
         "held-out pixels are in the first guess",

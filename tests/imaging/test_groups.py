@@ -11,6 +11,7 @@ from numba import types
 from kappaform.imaging.cleaning.group_kernels import centre
 from kappaform.imaging.cleaning.groups import Groups, noise_of_groups, refined
 from kappaform.imaging.cleaning.kernels import denoise_groups, nearest
+from kappaform.imaging.patches import rows_at
 from kappaform.imaging.progress import Progress
 
 cases = pytest.mark.parametrize(("shape", "search"), CASES.values(), ids=CASES.keys())
@@ -69,6 +70,22 @@ def test_a_search_finds_the_same_whatever_was_found_before(shape, search, dtype,
         groups.find(now)
         for found, alone in zip(groups.members, found_in(now, search).members, strict=True):
             np.testing.assert_array_equal(found, alone)
+
+
+@cases
+def test_groups_about_holes_are_the_same_whatever_was_found_before(shape, search, rng):
+    """With any number of members, and wherever holes were before."""
+    before, now = rng.normal(size=(2, *shape)).astype(np.float32)
+    few, many = max(1, search.n_members // 2), search.n_members
+    known = rng.random((3, *shape)) > 0.02
+    for first, last in ((few, many), (many, few)):
+        groups = Groups(before, search)
+        groups.find(before, known=known[:1], n_members=first)
+        groups.find(now, known=known[1:], n_members=last)
+        alone = found_in(now, search._replace(n_members=last))
+        wanted = ~np.all([rows_at(each, groups.layout.grid) for each in known[1:]], axis=(0, 2))
+        found, expected = (np.concatenate(each.members)[wanted] for each in (groups, alone))
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_of_equal_patches_the_first_shifts_are_taken():

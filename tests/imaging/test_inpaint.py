@@ -12,7 +12,7 @@ from skimage.data import astronaut, camera
 import kappaform as kf
 from kappaform.imaging import masked
 from kappaform.imaging.cleaning import fill_rounds, holes
-from kappaform.imaging.cleaning.fill_plan import LEAST_MEMBERS, Plan
+from kappaform.imaging.cleaning.fill_plan import ENOUGH_HELD_OUT, LEAST_MEMBERS, Plan
 from kappaform.imaging.cleaning.fill_rounds import Watch
 from kappaform.imaging.cleaning.first_guess import (
     first_guess,
@@ -151,9 +151,9 @@ def test_last_rounds_are_repeated_if_a_trial_does_no_harm(
     """Smaller and larger patches in turn: a trial without the held-out pixels, then the last."""
     sides, one_round = [], fill_rounds._one_round
 
-    def spy(images, given, known, deviation, search, *rest):
-        sides.append(search.patch_shape[1])
-        return one_round(images, given, known, deviation, search, *rest)
+    def spy(images, given, known, deviation, groups, *rest):
+        sides.append(groups.search.patch_shape[1])
+        return one_round(images, given, known, deviation, groups, *rest)
 
     monkeypatch.setattr(fill_rounds, "_one_round", spy)
     monkeypatch.setattr(fill_rounds, "MOST_LOSS", most_loss)
@@ -161,6 +161,14 @@ def test_last_rounds_are_repeated_if_a_trial_does_no_harm(
     others = sides[0]
     assert [side for side in sides if side != others] == [others - 1, others + 1] * expected
     assert sides[-2:] == [others - 1, others + 1]
+
+
+def test_where_few_pixels_are_missing_few_are_held_out(rng):
+    """They are holes as well; enough remain to measure the error."""
+    known = [rng.random((600, 600)) >= 0.02]
+    plan = Plan.of((600, 600), known, 1.0, "balanced", frames=False, joint=False)
+    n_held = np.count_nonzero(holes._held_out(known, plan, seed=0))
+    assert ENOUGH_HELD_OUT <= n_held < 0.3 * np.count_nonzero(~known[0])
 
 
 def test_held_out_pixels_have_no_part_in_where_rounds_start(rng):

@@ -73,6 +73,25 @@ def test_a_round_is_that_of_arrays(
     np.testing.assert_allclose(found[0].cpu(), expected[0], rtol=0, atol=tolerance * most)
 
 
+@cases
+def test_only_groups_about_holes_are_found(shape, search, device, rng):
+    guide, given = rng.standard_normal((2, *shape))
+    known = rng.random((2, *shape)) >= 0.02
+    images = [torch.tensor(each, device=device) for each in (guide, given, *known)]
+    groups, every = (TensorGroups(images[0], search) for _ in range(2))
+    groups.find(images[0], known=images[2:])
+    every.find(images[0])
+    assert len(groups.members) <= len(every.members)
+    for one, other in zip(
+        groups.filled(*images[:3], 0.3, False), every.filled(*images[:3], 0.3, False), strict=True
+    ):
+        assert torch.equal(one, other)
+    assert (known[0] & known[1]).all() or groups.members.numel()
+    complete = torch.ones_like(images[2])
+    groups.find(images[0], known=[complete])
+    assert not groups.members.numel()
+
+
 def test_systems_that_are_not_positive_definite_have_no_solution(device, rng):
     factor = rng.standard_normal((6, 6))
     good = factor @ factor.T + np.eye(6)

@@ -75,6 +75,7 @@ def in_rounds(
     rounds; those at the end are done in any case.
     """
     images = list(start)
+    groups, *of_pair = (groups_of(images[0], search) for search in (plan.search, *plan.last))
     used = known if held is None else [k & ~h for k, h in zip(known, held, strict=True)]
     n_rounds = ROUNDS_WITHOUT if held is None else plan.n_rounds
     n_last = len(plan.last)
@@ -82,31 +83,25 @@ def in_rounds(
     watch, deviation = Watch(given, held, plan.least_rounds), 1.0
     n_pairs, repeats = 1, plan.tried and held is not None
     for i, part in enumerate(parts):
-        groups = plan.groups_in(i)
-        better = _one_round(images, given, used, plan.factor**i, groups, groups_of, part)
+        n_members, assumed = plan.members_in(i), plan.factor**i
+        better = _one_round(images, given, used, assumed, groups, part, n_members)
         if not watch.goes_on(better):
             break
         images = better
         if watch.n_worse == 0:
-            deviation = plan.factor**i
+            deviation = assumed
         if callback and callback(_told(i, plan, watch)):
             repeats = False
             break
-    pair = partial(
-        _pair,
-        given=given,
-        deviation=LAST_ERROR * deviation,
-        searches=plan.last,
-        groups_of=groups_of,
-    )
+    pair = partial(_pair, given=given, deviation=LAST_ERROR * deviation, groups=of_pair)
     if repeats:
         mean, after = pair(images, known=used, progress=trial)
         if watch.squared_error(mean) <= MOST_LOSS * watch.least:
             images, n_pairs = after, 2
     images = [chosen(k, g, x) for k, g, x in zip(known, given, images, strict=True)]
     part, *rest = last.sections([1, *[n_last] * n_pairs])
-    groups = plan.groups_in(n_rounds)
-    images = _one_round(images, given, known, deviation, groups, groups_of, part)
+    n_members = plan.members_in(n_rounds)
+    images = _one_round(images, given, known, deviation, groups, part, n_members)
     for its in rest:
         mean, images = pair(images, known=known, progress=its)
     return mean
@@ -117,8 +112,7 @@ def _pair(
     given: Sequence[Any],
     known: Sequence[Any],
     deviation: float,
-    searches: Sequence[Search],
-    groups_of: GroupsOf,
+    groups: Sequence[Any],
     progress: Progress,
 ) -> tuple[list[Any], list[Any]]:
     """Rounds with different patches in turn: the mean of their results, float64, and the last one.
@@ -126,8 +120,8 @@ def _pair(
     Without any, these are the given images.
     """
     results = []
-    for search, part in zip(searches, progress.sections([1] * len(searches)), strict=True):
-        images = _one_round(images, given, known, deviation, search, groups_of, part)
+    for each, part in zip(groups, progress.sections([1] * len(groups)), strict=True):
+        images = _one_round(images, given, known, deviation, each, part)
         results.append(images)
     each = zip(*(results or [images]), strict=True)
     doubles = ([cast(image, np.float64) for image in some] for some in each)
@@ -175,14 +169,13 @@ def _one_round(
     given: Sequence[Any],
     known: Sequence[Any],
     deviation: float,
-    search: Search,
-    groups_of: GroupsOf,
+    groups: Any,
     progress: Progress,
+    n_members: int | None = None,
 ) -> list[Any]:
     """The components after one more round."""
-    groups = groups_of(images[0], search)
     of_search, *of_components = progress.sections([1] * (1 + len(images)))
-    groups.find(images[0], of_search)
+    groups.find(images[0], of_search, known, n_members)
     each = zip(images, given, known, of_components, strict=True)
     return [estimated(groups, x, g, k, deviation**2, False, its) for x, g, k, its in each]
 

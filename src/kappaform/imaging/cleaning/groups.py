@@ -139,6 +139,7 @@ class Groups:
     def __init__(self, image: NDArray, search: Search) -> None:
         self.search, self.layout = search, Layout.of(image.shape, search)
         self.members: list[NDArray] = []
+        self.found = np.zeros(self.layout.grid.n_patches, bool)  # which groups the members are of
         # Work is divided along the first axis that is longer than 1: a strip is contiguous then.
         self.axis = 0 if image.shape[0] > 1 else 1
         self.strips = self._strips()
@@ -150,15 +151,26 @@ class Groups:
         n = self.layout.grid.n_patches
         return [slice(i, min(i + size, n)) for i in range(0, n, size)]
 
-    def find(self, image: NDArray, progress: Progress = SILENT) -> None:
-        """Find the groups in an image."""
+    def find(
+        self,
+        image: NDArray,
+        progress: Progress = SILENT,
+        known: Sequence[NDArray] | None = None,
+        n_members: int | None = None,
+    ) -> None:
+        """Find the groups in an image, of so many members or as many as the search allows.
+
+        With the known pixels of each component, groups about patches that know all are left out.
+        """
         grid, sides, shifts = self.layout.grid, self.layout.compared, self.layout.shifts
-        n_members, n_columns = self.layout.n_members, grid.counts[2]
+        n_members = min(n_members or self.layout.n_members, self.layout.n_members)
+        n_columns = grid.counts[2]
         around = [(width, width) for width in self.layout.context]
         padded = np.pad(image, around, mode="edge")
         run = 2 * self.search.radius[2] + 1
         columns = _Columns.of(padded, grid.places[2], self.search.stride[2], self.search.radius[2])
-        farthest_of = self._farthest(padded)
+        wanted = np.ones(grid.n_patches, bool) if known is None else self._with_holes(known)
+        farthest_of = self._farthest(padded, wanted, n_members)
         self.members = self.members or [np.empty(0)] * len(self.strips)
 
         def find_strip(number: int, _: Workspace) -> None:
@@ -169,10 +181,12 @@ class Groups:
             layers, rows = grid.corners(strip.start + n_columns * np.arange(n_rows))[:2]
             for part in _regular_parts(rows, self.search.stride[1], _STRIP_LAYERS):
                 for some in columns:
+                    limits = farthest[part, some.which]
+                    if not limits.any():  # none is wanted
+                        continue
                     first = int(layers[0]), int(rows[part.start]), some.first
-                    block = np.empty(members[part, some.which].shape, np.uint16)
-                    # Contiguous, or else the kernel would be compiled once more for slices.
-                    limits = np.ascontiguousarray(farthest[part, some.which])
+                    limits = np.ascontiguousarray(limits)  # slices would be compiled for anew
+                    block = np.empty((*limits.shape, n_members), np.uint16)
                     nearest(
                         some.planes, padded.shape, sides, self.search.stride[1], first, some.lane,
                         shifts, run, limits, block,
@@ -182,15 +196,26 @@ class Groups:
 
         numbers = range(len(self.strips))
         mapped_in_order(find_strip, numbers, progress.over(len(numbers)))
+        self.found = wanted
 
-    def _farthest(self, padded: NDArray) -> Callable[[int], NDArray]:
+    def _with_holes(self, known: Sequence[NDArray]) -> NDArray:
+        """The reference patches that lack a pixel of a component."""
+        grid = self.layout.grid
+        starts = grid.starts(np.arange(grid.n_patches))
+        numbers = [_over_patches(~each, grid.patch_shape).reshape(-1)[starts] for each in known]
+        return np.any(numbers, axis=0)
+
+    def _farthest(
+        self, padded: NDArray, wanted: NDArray, n_members: int
+    ) -> Callable[[int], NDArray]:
         """For each reference of a strip, a distance that enough patches are below; or infinity.
 
-        These patches are the members of the last search, however the image has changed.
+        These patches are the members of the last search, however the image has changed. No patch is
+        below the distance of references that are not wanted.
         """
-        known, sides, corners_of = self.members, self.layout.compared, self.layout.grid.corners
-        if not known or sides[2] > LANES:
-            return lambda number: np.full(_length(self.strips[number]), np.inf, padded.dtype)
+        members, sides, corners_of = self.members, self.layout.compared, self.layout.grid.corners
+        enough = bool(members) and members[0].shape[1] >= n_members and sides[2] <= LANES
+        seen = wanted & self.found & enough
         compared = grid_of(padded.shape, sides).offsets.reshape(-1, sides[2])
         runs = np.ascontiguousarray(compared[:, 0])
         steps = self.layout.shifts @ np.array([padded[0].size, padded.shape[2], 1])
@@ -198,10 +223,14 @@ class Groups:
 
         def farthest_of(number: int) -> NDArray:
             strip = self.strips[number]
-            corners = corners_of(np.arange(strip.start, strip.stop))
-            starts = np.ravel_multi_index(corners, padded.shape)
-            farthest = np.empty(len(starts), padded.dtype)
-            set_farthest(flat, starts, known[number], steps, runs, sides[2], farthest)
+            farthest = np.where(wanted[strip], np.inf, 0).astype(padded.dtype)
+            some = np.flatnonzero(seen[strip])
+            if len(some):
+                corners = corners_of(strip.start + some)
+                starts = np.ravel_multi_index(corners, padded.shape)
+                bounds = np.empty(len(some), padded.dtype)
+                set_farthest(flat, starts, members[number][some], steps, runs, sides[2], bounds)
+                farthest[some] = bounds
             return farthest
 
         return farthest_of
@@ -255,7 +284,7 @@ class Groups:
         Known pixels have white noise of this variance; they are estimated if `denoises`.
         """
         grid, shape = self.layout.grid, guide.shape
-        n_known = _over_patches(known.astype(np.int32), grid.patch_shape)
+        n_known = _over_patches(known, grid.patch_shape)
         images = [
             np.ascontiguousarray(image).reshape(-1) for image in (guide, given, known, n_known)
         ]
@@ -363,14 +392,10 @@ def each_over_pixels(arrays: Iterable[NDArray], patch_shape: Sequence[int]) -> l
     return mapped_in_order(lambda weights, _: over_pixels(weights, patch_shape), list(arrays))
 
 
-def _over_patches(values: NDArray, patch_shape: Sequence[int]) -> NDArray:
-    """Sum over the pixels of the patch that begins at each pixel, within the image."""
-    reverse = (slice(None, None, -1),) * values.ndim
-    return np.asarray(over_pixels(values[reverse], patch_shape)[reverse])
-
-
-def _length(strip: slice) -> int:
-    return int(strip.stop - strip.start)
+def _over_patches(which: NDArray, patch_shape: Sequence[int]) -> NDArray:
+    """Number of these pixels in the patch that begins at each pixel, within the image."""
+    reverse = (slice(None, None, -1),) * which.ndim
+    return np.asarray(over_pixels(which[reverse].astype(np.int32), patch_shape)[reverse])
 
 
 def _shifts(radius: Sequence[int]) -> NDArray:

@@ -23,9 +23,8 @@ from scipy.ndimage import uniform_filter
 from kappaform.checks import library_of
 from kappaform.imaging.cleaning.fill_plan import (
     ENOUGH_HELD_OUT,
-    FIRST_ERROR,
     HELD_OUT,
-    LEAST_ERROR,
+    HELD_OUT_OF_MISSING,
     LEAST_HELD_OUT,
     MOST_HELD_OUT,
     Plan,
@@ -233,7 +232,9 @@ def _held_out(known: Sequence[NDArray], plan: Plan, seed: int) -> list[NDArray]:
         for is_known in known
     ]
     number = max(1, *(int(np.count_nonzero(each)) for each in near))
-    fraction = min(max(ENOUGH_HELD_OUT / number, HELD_OUT), MOST_HELD_OUT)
+    n_missing = max(int(np.count_nonzero(~each)) for each in known)
+    fraction = min(HELD_OUT, HELD_OUT_OF_MISSING * n_missing / number)
+    fraction = min(max(ENOUGH_HELD_OUT / number, fraction), MOST_HELD_OUT)
     drawn = np.random.default_rng(seed).random(known[0].shape, np.float32) < fraction
     return [drawn & each for each in near]
 
@@ -250,8 +251,7 @@ def _filled_tile(
     shape, unit, device = guesses[0].shape, plan.first, how.device
     centres = [float(guess.mean()) for guess in guesses]
     values = [(guess - c) / unit for guess, c in zip(guesses, centres, strict=True)]
-    least = LEAST_ERROR / FIRST_ERROR
-    dtype = _precision(max(float(np.abs(each).max()) for each in values) / least)
+    dtype = _precision(max(float(np.abs(each).max()) for each in values) * unit / plan.least)
     given: list[NDArray] = [each.astype(dtype) for each in values]
     start, without = given, None
     if sum(int(np.count_nonzero(each)) for each in held) >= LEAST_HELD_OUT:

@@ -8,6 +8,7 @@ once, padded to the largest by rows of the identity.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kappaform.imaging.cleaning.groups import over_pixels
@@ -36,9 +37,8 @@ def sums_of_estimates(
     unit = 2.0 ** (_SUM_BITS - math.ceil(math.log2(most)))
     values, marks = torch.zeros((2, guide.numel()), dtype=torch.int64, device=guide.device)
     patch_shape = groups.layout.grid.patch_shape
-    n_missing = over_pixels((~known).int().flip(0, 1, 2), patch_shape).flip(0, 1, 2)  # of patches
-    has_holes = n_missing.reshape(-1)[groups.starts] > 0
-    starts, members = groups.starts[has_holes], members[has_holes]  # the others are left out
+    lacking = have_holes(known, groups.starts, patch_shape)
+    starts, members = groups.starts[lacking], members[lacking]  # the others are left out
     size = max(1, _SYSTEM_ENTRIES // (k * max(n, (n // 2) ** 2)))
     for some, numbers in zip(starts.split(size), members.split(size), strict=True):
         places = some[:, None] + groups.steps[numbers]
@@ -54,6 +54,12 @@ def sums_of_estimates(
         numbers = numbers.masked_fill(known, 0)
     sums = (values.double() / unit).to(guide.dtype)
     return sums.view(guide.shape), numbers.to(guide.dtype)
+
+
+def have_holes(known: Tensor, starts: Tensor, patch_shape: Sequence[int]) -> Tensor:
+    """Which of the patches that begin at some pixels lack a known one."""
+    n_missing = over_pixels((~known).int().flip(0, 1, 2), patch_shape).flip(0, 1, 2)
+    return n_missing.reshape(-1)[starts] > 0
 
 
 def _estimates(

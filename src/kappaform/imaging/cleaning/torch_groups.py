@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from kappaform.gpu import fused_kernels_run_on
 from kappaform.imaging.cleaning.groups import Layout, Search, least_variance, over_pixels
 from kappaform.imaging.cleaning.kernels import FLAT, LEAST_LEFT, LEAST_TRUST
-from kappaform.imaging.cleaning.torch_fill import sums_of_estimates
+from kappaform.imaging.cleaning.torch_fill import have_holes, sums_of_estimates
 from kappaform.imaging.progress import SILENT, Progress
 
 if TYPE_CHECKING:
@@ -51,20 +51,37 @@ class TensorGroups:
         )
         self.members = self.starts.new_empty((0, 0))
 
-    def find(self, image: Tensor, progress: Progress = SILENT) -> None:
-        """Find the groups in an image."""
+    def find(
+        self,
+        image: Tensor,
+        progress: Progress = SILENT,
+        known: Sequence[Tensor] | None = None,
+        n_members: int | None = None,
+    ) -> None:
+        """Find the groups in an image, of so many members or as many as the search allows.
+
+        With the known pixels of each component, groups about patches that know all are left out.
+        """
         import torch
 
         layout, device = self.layout, image.device
+        n_members = min(n_members or layout.n_members, layout.n_members)
         padded = _padded(image, layout.context)
         grid = layout.grid
-        corners = np.stack(grid.corners(np.arange(grid.n_patches)), 1).astype(np.int32)
+        numbers = np.arange(grid.n_patches)
+        starts = torch.tensor(grid.starts(numbers), device=device)
+        if known is not None:
+            each = [have_holes(its, starts, grid.patch_shape) for its in known]
+            wanted = torch.stack(each).any(0)
+            starts, numbers = starts[wanted], numbers[wanted.cpu().numpy()]
+        self.starts = starts
+        corners = np.stack(grid.corners(numbers), 1).astype(np.int32)
         shifts = torch.tensor(layout.shifts.astype(np.int32), device=device)
         found = []
         for some in torch.tensor(corners, device=device).split(_DISTANCE_ENTRIES // len(shifts)):
             distances = _squared_distances(padded, some, shifts, layout.compared)
             distances[:, 0] = -1  # the patch itself, also where many are equal to it
-            found.append(distances.topk(layout.n_members, largest=False, sorted=False).indices)
+            found.append(distances.topk(n_members, largest=False, sorted=False).indices)
         self.members = torch.cat(found)
         report(progress, 1.0, image)
 
