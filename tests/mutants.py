@@ -1982,7 +1982,7 @@ MUTANTS = [
     ),
     Mutant(
         "noise that is kept by chance counts as signal",
-        "imaging/cleaning/kept.py",
+        "imaging/training.py",
         "    signal -= n_noisy * THRESHOLD",
         "    signal += 0 * THRESHOLD",
         ("imaging/test_kept.py::test_what_is_kept_of_a_signal_is_known_without_the_signal",),

@@ -5,9 +5,9 @@ import pytest
 from skimage import data
 
 import kappaform as kf
-from kappaform.imaging.cleaning.kept import kept_of
 from kappaform.imaging.cleaning.patchwise import NOISE, THRESHOLD, Kept
 from kappaform.imaging.cleaning.tiles import HostBackend
+from kappaform.imaging.training import kept_of
 
 BASIS = kf.dct_basis((8, 8))
 

@@ -79,10 +79,10 @@ class BlockEngine(Engine):
 
     #: (function, width, *arguments): a row of this width for each signal, filled by the function.
     _rows: Callable[..., Any]
-    #: (function, *arguments): its results, each with `n_sums` (n, n) sums, added up.
+    #: (function, *arguments): its results, each with `n_sums` (n, n) sums, added up. A function
+    #: with `n_guesses` also receives thresholds, those that the last pass with so many transforms
+    #: has found.
     _total: Callable[..., Any]
-    #: The thresholds that the last pass with so many transforms has found, as `_total` takes them.
-    _thresholds: Callable[[int], Any]
 
     def encode(
         self, transform: Float64Array, n_nonzero: Sparsity, refit: Refit | None = None, **how: Any
@@ -96,8 +96,7 @@ class BlockEngine(Engine):
         return self._total(survey, 0)
 
     def _pass_sums(self, transform: ScaledTransform, n_nonzero: Sparsity) -> PassSums:
-        arguments = transform, self.exponent, self._thresholds(1)
-        return self._total(pass_over, n_nonzero, *arguments)
+        return self._total(pass_over, n_nonzero, transform, self.exponent, n_guesses=1)
 
     def _energy_sums(
         self, transform: ScaledTransform, inverse: Inverse, n_nonzero: Sparsity, refit: Refit | None

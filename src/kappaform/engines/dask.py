@@ -50,12 +50,13 @@ class DaskEngine(UnionBlockEngine):
         filled = partial(_filled, function, width, dtype)
         return self._mapped(filled, *arguments, chunks=chunks, meta=meta)
 
-    def _thresholds(self, n_transforms: int) -> _Remembered:
-        return _Remembered(self._key, n_transforms)
-
-    def _total(self, function: Callable[..., Any], *arguments: Any, **_: int) -> Any:
+    def _total(
+        self, function: Callable[..., Any], *arguments: Any, n_guesses: int = 0, **_: int
+    ) -> Any:
         from dask.delayed import delayed
 
+        if n_guesses:
+            arguments = *arguments, _Remembered(self._key, n_guesses)
         chunks, meta = ((1,) * self.signals.numblocks[0], (1,)), np.empty((0, 0))  # objects
         sums = self._mapped(function, *arguments, chunks=chunks, meta=meta, returns_error=True)
         each = sums.to_delayed().ravel()

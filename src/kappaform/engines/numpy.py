@@ -77,7 +77,11 @@ class NumpyEngine(UnionBlockEngine):
 
         return vstack([block for piece in pieces for block in piece], "csr")
 
-    def _total(self, function: Callable[..., Any], *arguments: Any, n_sums: int = 1) -> Any:
+    def _total(
+        self, function: Callable[..., Any], *arguments: Any, n_sums: int = 1, n_guesses: int = 0
+    ) -> Any:
+        if n_guesses:
+            arguments = *arguments, self._thresholds(n_guesses)
         return reduce(add, self._mapped(function, *arguments, n_sums=n_sums))
 
     def _thresholds(self, n_transforms: int) -> Array:

@@ -109,8 +109,8 @@ class UnionBlockEngine(BlockEngine):
 
     def _union_sums(self, union: Union, n_nonzero: Sparsity) -> UnionSums:
         number = len(union.transforms)
-        arguments = union, self.exponent, self._thresholds(number)
-        return self._total(pass_over, n_nonzero, *arguments, n_sums=2 * number)
+        options = {"n_sums": 2 * number, "n_guesses": number}
+        return self._total(pass_over, n_nonzero, union, self.exponent, **options)
 
     def _union_energy_sums(
         self, union: Union, inverses: Sequence[Inverse], n_nonzero: Sparsity, refits: Refits

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import count, islice
@@ -11,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.checks import library_of
-from kappaform.imaging.cleaning.kept import kept_of
-from kappaform.imaging.cleaning.patchwise import Kept, rule_of
+from kappaform.imaging.cleaning.patchwise import THRESHOLD, Kept, rule_of
 from kappaform.imaging.cleaning.stages import EFFORTS, cost_of, n_scales_of
 from kappaform.imaging.cleaning.tiles import like
 from kappaform.imaging.components import Backend, Component
@@ -28,6 +28,10 @@ from kappaform.threads import Workspace, mapped_in_order
 _LEARNING_COST = 10
 _CODED_AT_ONCE = 2_000  # patches: their coefficients stay in the cache
 _COARSE_WORK = 0.4  # of the one round of learning at a coarser scale, over a round at full size
+# Added to the energy of the signal, in units of that of the noise: half a percent of sigma may be
+# wrong, and noise alone shall count as kept.
+_DOUBT = 0.01
+_LEAST_KEPT = 0.5  # of the signal; smaller factors were not tried
 
 
 class Source(NamedTuple):
@@ -208,8 +212,8 @@ def learning_fraction(image: Any, options: Options) -> float:
 def _sparsity(drawn: Drawn, transform: NDArray) -> NDArray:
     """Number of coefficients of each patch that exceed their thresholds."""
     rule = rule_of(transform, drawn.covariance)
-    parts = [np.ascontiguousarray(part, np.float32) for part in (transform.T, rule.thresholds)]
-    matrix, thresholds = (like(part, drawn.patches) for part in parts)
+    both = like(np.vstack([transform.T, rule.thresholds]).astype(np.float32), drawn.patches)
+    matrix, thresholds = both[:-1], both[-1]
 
     def numbers(first: int, _: Workspace) -> list[int]:
         above = abs(drawn.patches[first : first + _CODED_AT_ONCE] @ matrix) > thresholds
@@ -228,3 +232,36 @@ def _stacked(parts: list[Any]) -> Any:
 
         return torch.cat(parts)
     return np.concatenate(parts)
+
+
+# --- What thresholding keeps
+
+
+def kept_of(patches: Any, transform: NDArray, covariance: NDArray | None) -> Kept | None:
+    r"""What thresholding keeps of mean-free patches in units of their noise; None if not white.
+
+    Thresholding h reduces the signal s of the coefficients z = s + noise by the factor
+    :math:`\sum s h(z) / \sum s^2`. In units of the noise, :math:`\sum s^2 \approx \sum (z^2 - 1)`,
+    and by Stein's lemma, with the threshold t and n coefficients,
+    :math:`\sum s h(z) \approx \sum_{|z| > t} (z^2 - 1) - 2 t \varphi(t) n`
+    if coefficients near the threshold are noise.
+    """
+    if covariance is not None:
+        return None
+    rows = transform / np.linalg.norm(transform, axis=1, keepdims=True)
+    variances = 1 - rows.sum(1) ** 2 / rows.shape[1]  # of the noise of patches without their means
+    both = like(np.vstack([rows.T, variances]).astype(np.float32), patches)
+    matrix, noise = both[:-1], both[-1]
+    whole = signal = number = 0.0
+    for first in range(0, len(patches), _CODED_AT_ONCE):
+        squares = (patches[first : first + _CODED_AT_ONCE] @ matrix) ** 2
+        above, excess = squares > THRESHOLD**2, squares - noise
+        whole += float(excess.sum())
+        signal += float((excess * above).sum())
+        number += float(above.sum())
+    n_noisy = len(patches) * float(variances.sum())
+    by_chance = n_noisy * math.erfc(THRESHOLD / math.sqrt(2))
+    signal -= n_noisy * THRESHOLD * math.sqrt(2 / math.pi) * math.exp(-(THRESHOLD**2) / 2)
+    whole, signal = whole + _DOUBT * n_noisy, signal + _DOUBT * n_noisy
+    factor = min(max(signal / whole, _LEAST_KEPT), 1.0) if whole > 0 else 1.0
+    return Kept(factor, min(by_chance / number, 1.0) if number else 1.0)

@@ -13,7 +13,7 @@ Images are float arrays of three axes in units of their noise; the first axis of
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from kappaform.imaging.cleaning.fill_kernels import fill_groups
 from kappaform.imaging.cleaning.kernels import denoise_groups, nearest, set_farthest
+from kappaform.imaging.cleaning.patchwise import each_over_pixels, over_patches, over_pixels
 from kappaform.imaging.cleaning.vector_kernels import LANES, RUN
 from kappaform.imaging.patches import Grid, grid_of, places_within
 from kappaform.imaging.progress import SILENT, Progress
@@ -202,7 +203,7 @@ class Groups:
         """The reference patches that lack a pixel of a component."""
         grid = self.layout.grid
         starts = grid.starts(np.arange(grid.n_patches))
-        numbers = [_over_patches(~each, grid.patch_shape).reshape(-1)[starts] for each in known]
+        numbers = [over_patches(~each, grid.patch_shape).reshape(-1)[starts] for each in known]
         return np.any(numbers, axis=0)
 
     def _farthest(
@@ -284,7 +285,7 @@ class Groups:
         Known pixels have white noise of this variance; they are estimated if `denoises`.
         """
         grid, shape = self.layout.grid, guide.shape
-        n_known = _over_patches(known, grid.patch_shape)
+        n_known = over_patches(known, grid.patch_shape)
         images = [
             np.ascontiguousarray(image).reshape(-1) for image in (guide, given, known, n_known)
         ]
@@ -372,30 +373,6 @@ def _regular_parts(places: NDArray, stride: int, most: int) -> list[slice]:
         for start, stop in pairwise(ends)
         for i in range(start, stop, most)
     ]
-
-
-def over_pixels(weights: Any, patch_shape: Sequence[int]) -> Any:
-    """Sum of the weights of the patches over each pixel, from the weight of the patch at each.
-
-    The weights are an array or a tensor, of zero where no patch begins.
-    """
-    for axis, side in enumerate(patch_shape):
-        total, others = weights * 1, (slice(None),) * axis
-        for offset in range(1, side):
-            total[(*others, slice(offset, None))] += weights[(*others, slice(-offset))]
-        weights = total
-    return weights
-
-
-def each_over_pixels(arrays: Iterable[NDArray], patch_shape: Sequence[int]) -> list[NDArray]:
-    """`over_pixels` of several arrays, one for each thread."""
-    return mapped_in_order(lambda weights, _: over_pixels(weights, patch_shape), list(arrays))
-
-
-def _over_patches(which: NDArray, patch_shape: Sequence[int]) -> NDArray:
-    """Number of these pixels in the patch that begins at each pixel, within the image."""
-    reverse = (slice(None, None, -1),) * which.ndim
-    return np.asarray(over_pixels(which[reverse].astype(np.int32), patch_shape)[reverse])
 
 
 def _shifts(radius: Sequence[int]) -> NDArray:

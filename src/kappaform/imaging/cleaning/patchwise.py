@@ -6,13 +6,12 @@ Patches are extracted, denoised and aggregated block by block: they are never al
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kappaform.imaging.cleaning.groups import each_over_pixels
 from kappaform.imaging.cleaning.kernels import gather, keep_above, scatter, shrink
 from kappaform.imaging.patches import grid_of
 from kappaform.imaging.progress import SILENT, Progress
@@ -176,3 +175,30 @@ def _block(workspace: Workspace, name: str, shape: tuple[int, ...], dtype: np.dt
     if len(workspace.get(name, ())) < size:
         workspace[name] = np.empty(size, dtype)
     return workspace[name][:size].reshape(shape)
+
+
+# --- Aggregation
+
+
+def over_pixels(weights: Any, patch_shape: Sequence[int]) -> Any:
+    """Sum of the weights of the patches over each pixel, from the weight of the patch at each.
+
+    The weights are an array or a tensor, of zero where no patch begins.
+    """
+    for axis, side in enumerate(patch_shape):
+        total, others = weights * 1, (slice(None),) * axis
+        for offset in range(1, side):
+            total[(*others, slice(offset, None))] += weights[(*others, slice(-offset))]
+        weights = total
+    return weights
+
+
+def each_over_pixels(arrays: Iterable[NDArray], patch_shape: Sequence[int]) -> list[NDArray]:
+    """`over_pixels` of several arrays, one for each thread."""
+    return mapped_in_order(lambda weights, _: over_pixels(weights, patch_shape), list(arrays))
+
+
+def over_patches(which: NDArray, patch_shape: Sequence[int]) -> NDArray:
+    """Number of these pixels in the patch that begins at each pixel, within the image."""
+    reverse = (slice(None, None, -1),) * which.ndim
+    return np.asarray(over_pixels(which[reverse].astype(np.int32), patch_shape)[reverse])

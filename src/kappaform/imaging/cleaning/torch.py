@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.imaging import tensors
-from kappaform.imaging.cleaning.groups import over_pixels
-from kappaform.imaging.cleaning.patchwise import Rule
+from kappaform.imaging.cleaning.patchwise import Rule, over_pixels
 from kappaform.imaging.cleaning.stages import halved_patches
 from kappaform.imaging.cleaning.tiles import HostBackend, cast
 from kappaform.imaging.cleaning.torch_groups import TensorGroups, report

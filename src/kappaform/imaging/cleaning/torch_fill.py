@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from kappaform.imaging.cleaning.groups import over_pixels
+from kappaform.imaging.cleaning.patchwise import over_pixels
 
 if TYPE_CHECKING:
     from torch import Tensor

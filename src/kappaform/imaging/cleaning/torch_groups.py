@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kappaform.gpu import fused_kernels_run_on
-from kappaform.imaging.cleaning.groups import Layout, Search, least_variance, over_pixels
+from kappaform.imaging.cleaning.groups import Layout, Search, least_variance
 from kappaform.imaging.cleaning.kernels import FLAT, LEAST_LEFT, LEAST_TRUST
+from kappaform.imaging.cleaning.patchwise import over_pixels
 from kappaform.imaging.cleaning.torch_fill import have_holes, sums_of_estimates
 from kappaform.imaging.progress import SILENT, Progress
 

@@ -105,7 +105,7 @@ class Noise:
     def scaled(self, factor: float) -> Any:
         """The noise of an image whose values are multiplied by a positive number."""
         given: Any = self.parameters.items()
-        return replace(self, **{name: np.multiply(v, factor)[()] for name, v in given})
+        return replace(self, **{name: _times(value, factor) for name, value in given})
 
     def level(self, mean: Array) -> Array:
         """Standard deviation at this brightness of each channel, before stabilisation."""
@@ -181,7 +181,7 @@ class White(Noise):
         return largest * math.sqrt(max(float(parts @ between @ parts), 0.0)), None
 
     def scaled(self, factor: float) -> White:
-        return replace(self, sigma=np.multiply(self.sigma, factor)[()])
+        return replace(self, sigma=_times(self.sigma, factor))
 
     def level(self, mean: Array) -> Array:
         return np.broadcast_to(self.sigma, mean.shape)
@@ -368,6 +368,12 @@ def _check_numbers(
     if array.ndim > 1 or not array.size or not valid.all():
         rule = f" >= {least:g}" if least > -math.inf else f" > {above:g}" if above == 0 else ""
         raise ValueError(f"{name}={value!r}: give a finite number{rule}, or one for each channel.")
+
+
+def _times(value: Any, factor: float) -> Any:
+    """A number, or an array, times a number."""
+    product = np.multiply(value, factor)
+    return product if product.ndim else float(product)
 
 
 def check_magnitude(name: str, largest: float) -> None:
