@@ -290,13 +290,10 @@ class Varying(Noise):
             raise ValueError("brightness and sigma must be finite, sigma above 0.")
         if not (points[..., 1:] > points[..., :-1]).all():
             raise ValueError("brightness must increase from each number to the next.")
-        try:
-            with np.errstate(divide="raise", over="raise", invalid="raise"):
-                ends = self.stabilised(np.atleast_2d(points)[:, [0, -1]].T)
-                is_finite = bool(np.isfinite([ends, self.restored(ends)]).all())
-        except FloatingPointError:
-            is_finite = False
-        if not is_finite:
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            ends = self.stabilised(np.atleast_2d(points)[:, [0, -1]].T)
+            ends = np.stack([ends, self.restored(ends)])
+        if not np.isfinite(ends).all():
             raise ValueError("brightness and sigma exceed what float64 resolves: scale the image.")
 
     def check_channels(self, n_channels: int) -> None:
@@ -371,9 +368,7 @@ def _check_numbers(
 
 
 def _times(value: Any, factor: float) -> Any:
-    """A number, or an array, times a number."""
-    product = np.multiply(value, factor)
-    return product if product.ndim else float(product)
+    return np.multiply(value, factor) if np.ndim(value) else float(value) * factor
 
 
 def check_magnitude(name: str, largest: float) -> None:
@@ -396,7 +391,7 @@ def check_covariance(name: str, matrix: Array) -> None:
         whole = matrix.transpose(0, 2, 1, 3).reshape((matrix.shape[0] * matrix.shape[2],) * 2)
     if not np.isfinite(whole).all():
         raise ValueError(f"{name} contains NaN or inf.")
-    largest = np.abs(whole).max()
+    largest = float(np.abs(whole).max())
     check_magnitude(name, largest)
     if np.abs(whole - whole.swapaxes(-1, -2)).max() > ROUNDING * largest:
         raise ValueError(f"{name} is not symmetric: entry (i, j) must be entry (j, i).")
