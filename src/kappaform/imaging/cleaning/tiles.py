@@ -32,8 +32,8 @@ Outputs = tuple[list[Any], list[Any]]
 
 _COMPILED = "fdBH"  # dtypes of images whose patches a kernel gathers
 _GATHERED_AT_ONCE = 2_000  # patches, by one thread
-# Side of a tile, at most, and its margin: so large that a tile and its sums take some 200 MB.
-_PLANE = 1536, 64
+# Side of a tile, at most, and its margin: a tile of three colours takes some 150 MB.
+_PLANE = 1280, 64
 _VOLUME = 160, 16
 _FRAMES = 16, 4
 _FRAME = 512, 64
