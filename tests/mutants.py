@@ -1493,13 +1493,6 @@ MUTANTS = [
         ),
     ),
     Mutant(
-        "what has a direction is raised like noise",
-        "imaging/noise/photographs.py",
-        "above = _ABOVE_MEDIAN * _LEAST_GAIN / self.needed",
-        "above = _ABOVE_MEDIAN",
-        ("imaging/test_scale_mixture.py::test_what_has_a_direction_is_raised_less",),
-    ),
-    Mutant(
         "noise that is clipped nearly everywhere is certain",
         "imaging/noise/photographs.py",
         "of_kind * of_level * (1 + seen) / 2",
@@ -2117,8 +2110,8 @@ MUTANTS = [
     Mutant(
         "the search for similar patches is compiled for slices as well",
         "imaging/cleaning/groups.py",
-        "limits = np.ascontiguousarray(limits)  #",
-        "pass  #",
+        "limits = np.ascontiguousarray(farthest[part, some.which])",
+        "limits = farthest[part, some.which]",
         (f"{GROUPS}::test_kernels_are_compiled_for_one_layout_of_their_arrays",),
     ),
     Mutant(

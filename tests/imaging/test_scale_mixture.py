@@ -227,13 +227,6 @@ def test_evidence_that_is_close_to_what_is_needed_is_no_certainty():
     assert _evidence(Judged(found._replace(n_patches=100, spread=0.5), 1.6, 0.7)).confidence < 0.6
 
 
-def test_what_has_a_direction_is_raised_less():
-    found = fit_spectrum(np.full((3000, N_COEFS), 25.0))._replace(spread=0.4)
-    raised = [Judged(found, 9.0, needed).raised(found) for needed in (0.5, 1.0, 5.0)]
-    rises = [(each - found.log_variances).mean() for each in raised]
-    np.testing.assert_allclose(rises, [1.2, 0.6, 0.12])
-
-
 def test_a_level_in_an_image_that_is_mostly_clipped_is_unsure():
     judged = Judged(fit_spectrum(np.full((3000, N_COEFS), 25.0)), 5.0, 0.5)
     assert _evidence(judged, 1.0).confidence > 0.99

@@ -45,8 +45,7 @@ _LEAST_GAIN = 0.5  # nats per patch, of correlated over white noise, if it has n
 _POWER = 2.35  # of directedness, by which more is needed
 _LEAST_LEVEL = 0.004  # over the range of values: less is not worth removing
 #: Levels that are given: so many tau above the median. Noise is stronger in texture, where it is
-#: hard to measure, and too high an estimate costs less than too low a one. What has a direction
-#: contains texture already.
+#: hard to measure, and too high an estimate costs less than too low a one.
 _ABOVE_MEDIAN = 1.5
 #: Noise of colour differences over that of brightness, in log variances at the knots, that is left
 #: at least when a JPEG halves the resolution of colours.
@@ -64,11 +63,6 @@ class Judged(NamedTuple):
     @property
     def is_noise(self) -> bool:
         return self.gain >= self.needed
-
-    def raised(self, found: Spectrum) -> Array:
-        """Log variances of a spectrum at the level that is given."""
-        above = _ABOVE_MEDIAN * _LEAST_GAIN / self.needed
-        return found.log_variances + 2 * above * found.spread
 
 
 class MixtureNoise(NamedTuple):
@@ -133,13 +127,18 @@ def mixture_noise(samples: list[Sample]) -> tuple[MixtureNoise | None, Evidence]
     assert drawn is not None
     brightness, squares, curve = _evened(more, coefs)
     evidence = _evidence(judged, more.shape[1] / drawn.shape[1])
-    spectra = [judged.raised(brightness)]
+    spectra = [_raised(brightness)]
     for component in squares[1:]:
         found = fit_spectrum(component)
         least = spectra[0] + _LEAST_COLOUR
         spectra.append(least if found is None else np.maximum(found.log_variances, least))
     stabiliser = None if curve is None else Varying(curve[0] * scale, curve[1])
     return _in_units(spectra, scale, stabiliser), evidence
+
+
+def _raised(found: Spectrum) -> Array:
+    """Log variances at the level that is given."""
+    return found.log_variances + 2 * _ABOVE_MEDIAN * found.spread
 
 
 def _in_units(
@@ -178,7 +177,7 @@ def _shown_by_colours(
         judged = _judged(number, samples, scales, coefs)
         if judged is None or not judged.is_noise or judged.spectrum.spread > FIRST_SPREAD:
             return None
-        colours.append(judged.raised(judged.spectrum))
+        colours.append(_raised(judged.spectrum))
     colours[0] = np.minimum(colours[0], colours[1] + math.log(3))  # else green would have none
     found = brightness.spectrum.log_variances
     excess = found[0] - math.log(np.mean([math.exp(each[0]) for each in colours]))
