@@ -2110,8 +2110,8 @@ MUTANTS = [
     Mutant(
         "the search for similar patches is compiled for slices as well",
         "imaging/cleaning/groups.py",
-        "limits = np.ascontiguousarray(farthest[part, some.which])",
-        "limits = farthest[part, some.which]",
+        "limits = np.ascontiguousarray(limits)  #",
+        "pass  #",
         (f"{GROUPS}::test_kernels_are_compiled_for_one_layout_of_their_arrays",),
     ),
     Mutant(
