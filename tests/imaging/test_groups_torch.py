@@ -110,8 +110,8 @@ def test_all_rounds_are_those_of_arrays(case, device, rng):
     shape, search = CASES[case]
     noisy, guesses = zip(*(picture(shape, rng)[1:] for _ in range(2)), strict=True)
     covariances = [None, some_covariance(np.prod(search.patch_shape), rng)]
-    expected = groups.refined(noisy, guesses, covariances, search, ROUNDS, groups.Groups)
-    given = (tensors(images, device) for images in (noisy, guesses))
+    expected = groups.refined(noisy, list(guesses), covariances, search, ROUNDS, groups.Groups)
+    given = (list(tensors(images, device)) for images in (noisy, guesses))
     found = groups.refined(*given, covariances, search, ROUNDS, TensorGroups)
     for one, other in zip(found, expected, strict=True):
         assert one.shape == shape
