@@ -166,7 +166,7 @@ def _all_by_patches(each: Iterable[tuple], *how: Any) -> tuple[list[Any], list[A
     for one in each:
         estimate, numbers = _by_patches(*one, *how)
         estimates.append(estimate)
-        counts = [sum(counts, numbers)]
+        counts = [counts[0] + numbers] if counts else [numbers]
     return estimates, counts
 
 

@@ -32,7 +32,8 @@ Outputs = tuple[list[Any], list[Any]]
 
 _COMPILED = "fdBH"  # dtypes of images whose patches a kernel gathers
 _GATHERED_AT_ONCE = 2_000  # patches, by one thread
-# Side of a tile, at most, and its margin: a tile of three colours takes some 150 MB.
+# Side of a tile, at most, and its margin: three colours take 20.9 arrays of float32 in it, at most
+# 170 MB (docs/scale.md, "Memory").
 _PLANE = 1280, 64
 _VOLUME = 160, 16
 _FRAMES = 16, 4
